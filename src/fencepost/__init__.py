@@ -1,0 +1,43 @@
+"""fencepost: data into Kafka exactly once. What a connector author imports."""
+
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.context import (
+    ConnectorTransactionBoundaries,
+    ExactlyOnceSupport,
+    OffsetReader,
+    SourceConnectorContext,
+    SourceTaskContext,
+    TransactionContext,
+)
+from fencepost.api.errors import ConfigError, DataError, FencepostError, IllegalStateError, RetriableError
+from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
+from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
+from fencepost.api.source import SourceConnector, SourceTask
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArrowReader",
+    "ConfigDef",
+    "ConfigError",
+    "ConfigValue",
+    "ConnectorTransactionBoundaries",
+    "Converter",
+    "DataError",
+    "ExactlyOnceSupport",
+    "FencepostError",
+    "HeaderConverter",
+    "IllegalStateError",
+    "OffsetReader",
+    "Predicate",
+    "RecordMetadata",
+    "RetriableError",
+    "SourceBatch",
+    "SourceConnector",
+    "SourceConnectorContext",
+    "SourceRecord",
+    "SourceTask",
+    "SourceTaskContext",
+    "TransactionContext",
+    "Transformation",
+]

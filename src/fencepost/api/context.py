@@ -1,0 +1,79 @@
+"""What connectors and tasks are handed by the worker that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from fencepost.api.record import SourcePartition, SourceRecord
+
+
+class ExactlyOnceSupport(StrEnum):
+    """A connector's answer to whether it can deliver exactly once with a given configuration (KIP-618)."""
+
+    SUPPORTED = "SUPPORTED"
+    UNSUPPORTED = "UNSUPPORTED"
+
+
+class ConnectorTransactionBoundaries(StrEnum):
+    """A connector's answer to whether it can define its own transaction boundaries (KIP-618)."""
+
+    SUPPORTED = "SUPPORTED"
+    UNSUPPORTED = "UNSUPPORTED"
+
+
+class OffsetReader(Protocol):
+    """Reads the source offsets that were committed."""
+
+    def offset(self, partition: SourcePartition) -> dict[str, Any] | None:
+        """Return the last committed offset of a source partition, None if there is none."""
+
+    def offsets(self, partitions: Iterable[SourcePartition]) -> list[dict[str, Any] | None]:
+        """Return the last committed offset of each source partition, in the order given."""
+
+
+class TransactionContext(Protocol):
+    """Lets a task with `transaction.boundary=connector` say where its transactions end.
+
+    Without a record the request is for the batch that the next (or current) `poll` returns, and takes effect after
+    its last record; with a record, right after that record. A request is used up by its first use. An aborted
+    transaction's records are never visible to read_committed consumers; its source offsets are committed all the
+    same, so the records are not read again.
+    """
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None:
+        """Ask for a commit after `record`, or after the batch."""
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None:
+        """Ask for an abort after `record`, or after the batch."""
+
+
+class SourceTaskContext(Protocol):
+    """What a source task knows of its surroundings, as `self.context` from before `start`."""
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Reads this connector's committed offsets."""
+
+    @property
+    def transaction_context(self) -> TransactionContext | None:
+        """Defines transactions; None unless `transaction.boundary=connector`."""
+
+    def configs(self) -> Mapping[str, str]:
+        """Return the task's configuration, with the values of config providers filled in."""
+
+
+class SourceConnectorContext(Protocol):
+    """What a source connector knows of its surroundings, as `self.context` from before `start`."""
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Reads this connector's committed offsets."""
+
+    def request_task_reconfiguration(self) -> None:
+        """Ask for `task_configs` to be called again, because what the tasks should do has changed."""
+
+    def raise_error(self, error: Exception) -> None:
+        """Report a failure from the connector's own thread: the connector goes to FAILED."""

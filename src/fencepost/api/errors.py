@@ -1,0 +1,38 @@
+"""The root of fencepost's exceptions, and those that a connector author may raise or see.
+
+    FencepostError
+    ├── ConfigError          a property is missing, malformed or contradicts another
+    ├── DataError            a record, row or file does not fit what was declared
+    ├── RetriableError       a passing failure: what was asked may be asked again as it is
+    └── IllegalStateError    a call at a time at which it makes no sense
+
+Other packages add their own below these. A message says what happened, to which connector, task or topic, and what
+to do about it; it is written to be shown to an operator as it stands.
+"""
+
+
+class FencepostError(Exception):
+    """Anything that fencepost reports; never raised itself."""
+
+
+class ConfigError(FencepostError):
+    """A property is missing, malformed, or contradicts another.
+
+    `name` is the property, where there is a single one to blame.
+    """
+
+    def __init__(self, message: str, *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class DataError(FencepostError):
+    """A record, row or file does not fit what was declared of it. Trying again does not help."""
+
+
+class RetriableError(FencepostError):
+    """A passing failure. A source task that raises it from `poll` is polled again after a pause."""
+
+
+class IllegalStateError(FencepostError):
+    """A call came at a time at which it makes no sense, for example commit and abort of the same record."""

@@ -1,0 +1,92 @@
+"""Plugins of the pipeline: single message transforms (on Spark's Catalyst) and converters (on Arrow)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from fencepost.api.config_def import ConfigDef
+
+
+class Converter(ABC):
+    """Turns a column of Connect data into the bytes that go to Kafka.
+
+    It runs on Arrow arrays, in the worker and on Spark's executors alike, and is pickled to get there: after
+    `configure` it holds plain data only.
+    """
+
+    @abstractmethod
+    def config(self) -> ConfigDef:
+        """Return the definitions of the converter's own properties."""
+
+    @abstractmethod
+    def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
+        """Take the properties under `key.converter.` or `value.converter.`, without that prefix."""
+
+    @abstractmethod
+    def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
+        """Return a `binary` or `large_binary` array as long as `values`; a null stays null, where the format says so.
+
+        `schema` is the values' Spark type, or None if they are schemaless. Schemaless structures arrive as JSON text
+        of Arrow's type `pa.json_()`, other schemaless values as the Arrow type that fits them. Raises DataError for
+        values that the format cannot hold.
+        """
+
+
+class HeaderConverter(ABC):
+    """Turns the values of record headers into bytes, in the way of a Converter."""
+
+    @abstractmethod
+    def config(self) -> ConfigDef:
+        """Return the definitions of the converter's own properties."""
+
+    @abstractmethod
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the properties under `header.converter.`, without that prefix."""
+
+    @abstractmethod
+    def from_connect_header(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
+        """Return a `binary` array as long as `values`."""
+
+
+class Transformation(ABC):
+    """Changes records on their way, as an expression that Spark optimizes; it sees columns, never single records.
+
+    The DataFrame has the columns `topic`, `partition`, `key`, `value`, `timestamp` (BIGINT milliseconds) and
+    `headers`, and others whose names begin with `__fencepost`, which must be kept as they are. Rows that are left
+    out are dropped records. Rows may not be added, sorted or aggregated.
+    """
+
+    @abstractmethod
+    def config(self) -> ConfigDef:
+        """Return the definitions of the transform's own properties."""
+
+    @abstractmethod
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the properties under `transforms.<alias>.`, without that prefix."""
+
+    @abstractmethod
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the changed records."""
+
+
+class Predicate(ABC):
+    """Says which records a transform applies to."""
+
+    @abstractmethod
+    def config(self) -> ConfigDef:
+        """Return the definitions of the predicate's own properties."""
+
+    @abstractmethod
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the properties under `predicates.<alias>.`, without that prefix."""
+
+    @abstractmethod
+    def test(self, records: DataFrame) -> Column:
+        """Return a BOOLEAN column over the records."""

@@ -1,0 +1,111 @@
+"""The two classes that a connector author writes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
+
+if TYPE_CHECKING:
+    from fencepost.api.config_def import ConfigDef, ConfigValue
+    from fencepost.api.context import SourceConnectorContext, SourceTaskContext
+    from fencepost.api.record import PollResult, RecordMetadata, SourceOffset, SourcePartition, SourceRecord
+
+Config = Mapping[str, str]
+"""A connector's or task's configuration: property names and values, all strings."""
+
+
+class SourceConnector(ABC):
+    """Splits the work of one source into tasks and watches it for changes."""
+
+    context: SourceConnectorContext
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return the connector's own version."""
+
+    @abstractmethod
+    def config(self) -> ConfigDef:
+        """Return the definitions of the connector's own properties."""
+
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Check a configuration; the default checks each property against `config`."""
+        return self.config().validate(config)
+
+    @abstractmethod
+    def start(self, config: Config) -> None:
+        """Begin, with a configuration that was validated."""
+
+    def stop(self) -> None:  # noqa: B027 - most connectors hold nothing
+        """Let go of what `start` took."""
+
+    @abstractmethod
+    def task_class(self) -> type[SourceTask]:
+        """Return the class that does the work."""
+
+    @abstractmethod
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """Return one configuration for each task, `max_tasks` at most."""
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:  # noqa: ARG002 - for overriding
+        """Say whether each source partition and offset let a task resume exactly where a commit left it.
+
+        None, the default, means that the connector does not say.
+        """
+        return None
+
+    def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:  # noqa: ARG002
+        """Say whether the connector's tasks use the transaction context."""
+        return ConnectorTransactionBoundaries.UNSUPPORTED
+
+    def alter_offsets(
+        self,
+        config: Config,  # noqa: ARG002 - for overriding
+        offsets: Mapping[SourcePartition, SourceOffset | None],  # noqa: ARG002
+    ) -> bool:
+        """Check offsets that a user wants to set (None: to remove), and move external state along.
+
+        Return True if nothing else is left to do. Raise ConfigError or DataError to refuse them.
+        """
+        return False
+
+
+class SourceTask(ABC):
+    """Reads a part of the source. All methods are called on the task's own thread, except `stop`."""
+
+    context: SourceTaskContext
+
+    @abstractmethod
+    def start(self, config: Config) -> None:
+        """Begin, usually where `self.context.offset_reader` says that the last commit was."""
+
+    @abstractmethod
+    def poll(self) -> PollResult:
+        """Return what is new, or None after waiting a little. What is returned goes into one transaction or more."""
+
+    def commit(self) -> None:  # noqa: B027 - optional
+        """Take note that everything returned so far is committed."""
+
+    def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:  # noqa: B027 - optional
+        """Take note that `record` is committed; `metadata` is None if a transform dropped it.
+
+        Called for each record in order, after the commit. Not called for the rows of a SourceBatch.
+        """
+
+    def stop(self) -> None:  # noqa: B027 - most tasks hold nothing
+        """Make a waiting `poll` return soon. Called from another thread; `poll` is not called again."""
+
+    def at_end(self) -> bool:
+        """Say whether the source has an end and everything up to it was returned by `poll`.
+
+        Only looked at where a worker was asked to stop at the source's end.
+        """
+        return False
+
+
+def describe(value: Any) -> str:
+    """Name a connector or task class the way configurations do: `package.module.Class`."""
+    cls = value if isinstance(value, type) else type(value)
+    return f"{cls.__module__}.{cls.__qualname__}"

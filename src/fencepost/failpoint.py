@@ -1,0 +1,47 @@
+"""Points at which a test can make the process die, to prove that nothing is lost or doubled there.
+
+Inert unless the environment variable FENCEPOST_TEST_FAIL_POINT is set when the process starts, as
+`<point>:<n>`: the process is killed with SIGKILL when it reaches the point for the n-th time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from enum import StrEnum
+from typing import Final
+
+VARIABLE: Final = "FENCEPOST_TEST_FAIL_POINT"
+
+
+class FailPoint(StrEnum):
+    """The steps of a transaction, in order."""
+
+    BEFORE_BEGIN = "before-begin"
+    MID_SEND = "mid-send"
+    BEFORE_OFFSETS = "before-offsets"
+    BEFORE_END_TXN = "before-end-txn"
+    AFTER_END_TXN_SENT = "after-end-txn-sent"
+    BEFORE_CALLBACKS = "before-callbacks"
+
+
+class _Countdown:
+    def __init__(self, setting: str | None) -> None:
+        point, _, count = (setting or "").partition(":")
+        self._point = point
+        self._left = int(count or 1)
+
+    def reach(self, point: FailPoint) -> None:
+        if point.value != self._point:
+            return
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_COUNTDOWN: Final = _Countdown(os.environ.get(VARIABLE))
+
+
+def reach(point: FailPoint) -> None:
+    """Die here if a test asked for it."""
+    _COUNTDOWN.reach(point)
