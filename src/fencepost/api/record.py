@@ -71,12 +71,15 @@ class SourceBatch:
     and rows of one Kafka partition keep their order.
 
     `offsets` are `(source_partition, source_offset)` pairs: where the source stands once the whole batch is committed.
+    `bytes` is about how much a reader's splits will read: a small batch is read in the worker, without a Spark job.
+    None means unknown, and thus large.
     """
 
     dataframe: DataFrame | None = None
     offsets: Sequence[tuple[SourcePartition, SourceOffset]] = ()
     reader: ArrowReader | None = None
     splits: Sequence[Any] = field(default=())
+    bytes: int | None = None
 
     def __post_init__(self) -> None:
         if (self.dataframe is None) == (self.reader is None):
