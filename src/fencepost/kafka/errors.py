@@ -1,0 +1,176 @@
+"""What can go wrong between fencepost and a Kafka cluster.
+
+    KafkaError
+    ├── BrokerUnavailableError      no broker answers (a RetriableError too)
+    ├── AuthenticationError         the broker does not accept the credentials, or the TLS handshake fails
+    ├── AuthorizationError          the principal lacks a right
+    ├── UnsupportedBrokerError      the broker is too old for what is asked
+    ├── TopicNotFoundError          the topic does not exist and the broker does not create it
+    ├── TopicCreationError          the topic cannot be created
+    ├── RecordTooLargeError         one record is larger than a limit
+    ├── ProducerFencedError         a newer instance of the task owns the transactional id
+    ├── TransactionExpiredError     the transaction ran longer than transaction.timeout.ms
+    ├── TransactionAbortableError   the transaction must be aborted; the same records may be sent in a new one
+    │   └── DeliveryTimeoutError    a batch was not acknowledged within delivery.timeout.ms
+    ├── UnknownOutcomeError         nobody knows whether the commit took place until the committed offsets are read
+    └── BrokerRefusedError          any other error that a broker answers
+
+All of them can be pickled with their attributes: Spark's executors hand them to the driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.api.errors import FencepostError, RetriableError
+
+
+class KafkaError(FencepostError):
+    """Anything that goes wrong between fencepost and a Kafka cluster; never raised itself."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class BrokerUnavailableError(KafkaError, RetriableError):
+    """No broker can be reached, or the one that is needed does not answer in time."""
+
+    def __init__(self, message: str, *, address: str | None = None) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class AuthenticationError(KafkaError):
+    """The broker does not accept the credentials, or its certificate (or ours) is not trusted."""
+
+
+class AuthorizationError(KafkaError):
+    """The principal lacks a right. `resource` is for example `topic orders`, `operation` for example `WRITE`."""
+
+    def __init__(self, resource: str, operation: str) -> None:
+        super().__init__(
+            f"Not authorized: the principal lacks {operation} on {resource}. "
+            f"Add an ACL that allows {operation} on it, then restart the task"
+        )
+        self.resource = resource
+        self.operation = operation
+
+
+class UnsupportedBrokerError(KafkaError):
+    """The broker does not know a request that is needed."""
+
+
+class TopicNotFoundError(KafkaError):
+    """The topic does not exist, and the broker does not create it by itself."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"Topic {topic} does not exist and the broker does not create it by itself: create the topic, "
+            "or set topic.creation.default.partitions and topic.creation.default.replication.factor"
+        )
+        self.topic = topic
+
+
+class TopicCreationError(KafkaError):
+    """A topic cannot be created."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"Topic {topic} cannot be created: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class RecordTooLargeError(KafkaError):
+    """One record is larger than a limit. `size` and `limit` are bytes; `setting` is what to raise."""
+
+    def __init__(self, topic: str, size: int, limit: int, setting: str) -> None:
+        super().__init__(
+            f"A record for topic {topic} takes {size} bytes, more than the {limit} bytes that {setting} allows: "
+            f"raise {setting}, or make the source's records smaller"
+        )
+        self.topic = topic
+        self.size = size
+        self.limit = limit
+        self.setting = setting
+
+
+class ProducerFencedError(KafkaError):
+    """A newer instance of the task owns the transactional id; this one can write nothing any more."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            f"Fenced: a newer instance of the task took over the transactional id {transactional_id}. What this "
+            "instance had not committed is aborted; nothing needs to be done unless two workers run the same task"
+        )
+        self.transactional_id = transactional_id
+
+
+class TransactionExpiredError(KafkaError):
+    """The coordinator aborted the transaction because it was open longer than `transaction.timeout.ms`."""
+
+    def __init__(self, transactional_id: str, *, open_ms: int, timeout_ms: int) -> None:
+        super().__init__(
+            f"The transaction of {transactional_id} expired: it was open for {open_ms} ms and "
+            f"transaction.timeout.ms is {timeout_ms}. Its records are aborted and will be read again. To prevent it: "
+            "tune the producer for throughput (producer.override.batch.size, compression.type), raise "
+            "producer.override.transaction.timeout.ms, commit more often (a smaller "
+            "transaction.boundary.interval.ms), set transaction.boundary=poll, or make the source's batches smaller"
+        )
+        self.transactional_id = transactional_id
+        self.open_ms = open_ms
+        self.timeout_ms = timeout_ms
+
+
+class TransactionAbortableError(KafkaError):
+    """The transaction must be aborted; the same records may then be sent in a new one."""
+
+
+class DeliveryTimeoutError(TransactionAbortableError):
+    """A batch was not acknowledged within `delivery.timeout.ms`. Whether the broker has it is not known."""
+
+    def __init__(self, topic: str, partition: int, *, waited_ms: int, last_problem: str) -> None:
+        super().__init__(
+            f"A batch for {topic}-{partition} was not acknowledged for {waited_ms} ms (delivery.timeout.ms); the last "
+            f"problem was: {last_problem}. Check the brokers' health, or raise producer.override.delivery.timeout.ms"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.waited_ms = waited_ms
+        self.last_problem = last_problem
+
+
+class UnknownOutcomeError(KafkaError):
+    """A commit was sent and its outcome cannot be learnt.
+
+    The task must initialize its transactional id again, which settles the transaction, and read the committed
+    offsets to learn which way.
+    """
+
+    def __init__(self, transactional_id: str, last_problem: str) -> None:
+        super().__init__(
+            f"It is not known whether the last transaction of {transactional_id} was committed: {last_problem}. "
+            "Restart the task: it settles the transaction and goes on from the offsets that are committed"
+        )
+        self.transactional_id = transactional_id
+        self.last_problem = last_problem
+
+
+class BrokerRefusedError(KafkaError):
+    """A broker answered with an error that has no class of its own.
+
+    `code` is Kafka's error code and `name` its name (https://kafka.apache.org/protocol#protocol_error_codes).
+    """
+
+    def __init__(self, request: str, code: int, name: str, detail: str | None = None) -> None:
+        told = f": {detail}" if detail else ""
+        super().__init__(f"The broker refused {request} with {name} ({code}){told}")
+        self.request = request
+        self.code = code
+        self.name = name

@@ -1,0 +1,86 @@
+"""What a transaction is to those who write into it, and the states of the producer that owns it.
+
+    UNINITIALIZED ──init_transactions──> READY <─────────────────────────────────┐
+          ^                              │   ^                                   │
+          │                   begin_transaction                                  │
+          │                              v   │ committed / aborted               │
+          │                       IN_TRANSACTION ──commit_transaction──> COMMITTING
+          │                              │                                  │
+          │                       abort_transaction ──> ABORTING ───────────┤
+          │                                                 │               │
+          └──────init_transactions── FAILED <───────────────┴───────────────┤
+                                                                            v
+                                              FENCED <── (from any state but UNINITIALIZED)
+
+    READY, FAILED and UNINITIALIZED may be initialized (again); FENCED and CLOSED are final. Any state may be closed.
+
+Transaction versions: https://cwiki.apache.org/confluence/display/KAFKA/KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+from typing import Final
+
+TopicPartition = tuple[str, int]
+"""A topic's name and the number of one of its partitions."""
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+
+
+class TransactionVersion(IntEnum):
+    """The cluster's `transaction.version`.
+
+    V1: partitions are added to the transaction by a request of their own, and a transaction is protected from late
+    writers of an earlier one by bumping the epoch (InitProducerId) before it begins.
+    V2 (KIP-890): the first batch of a partition adds it, and every EndTxn bumps the epoch.
+    """
+
+    V1 = 1
+    V2 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """An open transaction, as a writer anywhere needs to know it. It can be pickled.
+
+    `sequences` holds the next sequence number of each partition that was written in this transaction; a partition
+    that is not in it starts at 0.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    version: TransactionVersion
+    sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class TransactionState(Enum):
+    """Where a TransactionalProducer stands."""
+
+    UNINITIALIZED = auto()
+    READY = auto()
+    IN_TRANSACTION = auto()
+    COMMITTING = auto()
+    ABORTING = auto()
+    FENCED = auto()
+    FAILED = auto()
+    CLOSED = auto()
+
+
+_S = TransactionState
+
+TRANSITIONS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    _S.UNINITIALIZED: frozenset({_S.READY, _S.FAILED, _S.CLOSED}),
+    _S.READY: frozenset({_S.READY, _S.IN_TRANSACTION, _S.FENCED, _S.FAILED, _S.CLOSED}),
+    _S.IN_TRANSACTION: frozenset({_S.COMMITTING, _S.ABORTING, _S.FENCED, _S.FAILED, _S.CLOSED}),
+    _S.COMMITTING: frozenset({_S.READY, _S.IN_TRANSACTION, _S.FENCED, _S.FAILED, _S.CLOSED}),
+    _S.ABORTING: frozenset({_S.READY, _S.FENCED, _S.FAILED, _S.CLOSED}),
+    _S.FAILED: frozenset({_S.READY, _S.FENCED, _S.FAILED, _S.CLOSED}),
+    _S.FENCED: frozenset({_S.CLOSED}),
+    _S.CLOSED: frozenset({_S.CLOSED}),
+}
+"""The states that may follow each state."""
