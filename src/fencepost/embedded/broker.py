@@ -1,0 +1,181 @@
+"""A real Kafka broker of one to several nodes on loopback, in KRaft mode, for newcomers and for tests.
+
+with EmbeddedBroker(Path("data")) as broker:
+    connect_to(broker.bootstrap_servers)
+
+The processes end with the one that started them, however that ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from fencepost.embedded.errors import DataDirError, PortTakenError
+from fencepost.embedded.java import find_java
+from fencepost.embedded.node import Node, formatted_cluster_id, require_free
+from fencepost.embedded.properties import CLIENT, CONTROLLER, HOST, INTERNAL, Listener, NodePlace, server_properties
+
+# Below the range from which systems take the ports of outgoing connections (32768 on Linux): a client that connects
+# again and again to a broker that is down could otherwise be given the broker's own port, and reach itself.
+_FREE_PORTS: Final = range(12_000, 32_000)
+
+logger = logging.getLogger(__name__)
+
+
+class EmbeddedBroker:
+    """A Kafka cluster of `nodes` brokers with its state in `data_dir`, kept over restarts.
+
+    `port` is that of the first node, the next nodes take the next ports; None takes free ones. `listeners` replaces
+    the one plaintext listener for clients; the first of them has the port. `properties` are further settings of
+    the server, `format_arguments` go to `kafka-storage format` (`--feature transaction.version=1`,
+    `--add-scram ...`) when the data folder is made.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int | None = None,
+        nodes: int = 1,
+        listeners: Sequence[Listener] = (Listener(CLIENT),),
+        properties: Mapping[str, str] | None = None,
+        format_arguments: Sequence[str] = (),
+        heap_mb: int = 256,
+    ) -> None:
+        self._data_dir = data_dir.absolute()
+        self._port = port
+        self._node_count = nodes
+        self._listeners = tuple(listeners)
+        self._extra = dict(properties or {})
+        self._format_arguments = tuple(format_arguments)
+        self._heap_mb = heap_mb
+        self.nodes: tuple[Node, ...] = ()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of every node, for clients of the first listener."""
+        return self.servers(self._listeners[0].name)
+
+    def servers(self, listener: str) -> str:
+        """`host:port` of every node for clients of a listener, past any proxy."""
+        return ",".join(f"{HOST}:{node.place.ports[listener]}" for node in self.nodes)
+
+    def start(self) -> Self:
+        """Start all nodes and wait until they take connections.
+
+        Raises JavaNotFoundError, JarsUnavailableError, PortTakenError, DataDirError or BrokerStartError; nothing
+        is left running then.
+        """
+        if not self.nodes:
+            self.nodes = self._make_nodes()
+        try:
+            for node in self.nodes:
+                node.start(wait=False)
+            for node in self.nodes:
+                node.wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+        logger.info("Kafka broker on %s, data in %s", self.bootstrap_servers, self._data_dir)
+        return self
+
+    def stop(self) -> None:
+        """Stop all nodes in good order."""
+        for node in self.nodes:
+            node.request_stop()
+        for node in self.nodes:
+            node.wait_stopped()
+
+    def kill(self) -> None:
+        """End all nodes at once, as `kill -9` does."""
+        for node in self.nodes:
+            node.kill()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _make_nodes(self) -> tuple[Node, ...]:
+        java = find_java()
+        places = self._places()
+        nodes = tuple(
+            Node(java, place, server_properties(place, places, self._listeners, self._extra), heap_mb=self._heap_mb)
+            for place in places
+        )
+        cluster_id = self._cluster_id()
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            list(pool.map(lambda node: node.prepare(cluster_id, self._format_arguments), nodes))
+        return nodes
+
+    def _places(self) -> list[NodePlace]:
+        self._check_layout()
+        names = [*(listener.name for listener in self._listeners), INTERNAL, CONTROLLER]
+        wanted = [] if self._port is None else [self._port + index for index in range(self._node_count)]
+        for port in wanted:
+            require_free(port)
+        free = _free_ports(len(names) * self._node_count, besides=wanted)
+        places = []
+        for index in range(self._node_count):
+            ports = {name: free.pop() for name in names}
+            if wanted:
+                ports[names[0]] = wanted[index]
+            places.append(NodePlace(index + 1, self._folder(index + 1), ports))
+        return places
+
+    def _check_layout(self) -> None:
+        """Make the nodes' folders. Raises DataDirError, also if the data is that of another number of nodes."""
+        try:
+            for node_id in range(1, self._node_count + 1):
+                self._folder(node_id).mkdir(parents=True, exist_ok=True)
+                # A folder may exist and still not be ours to write in.
+                (self._folder(node_id) / "server.properties").touch()
+        except OSError as error:
+            raise DataDirError(
+                f"cannot write to the broker's data folder {self._data_dir}: {error.strerror}. "
+                "Make it writable, or choose another with --data-dir"
+            ) from error
+        made_for = sum(formatted_cluster_id(folder) is not None for folder in self._data_dir.glob("node-*"))
+        if made_for not in (0, self._node_count):
+            raise DataDirError(
+                f"{self._data_dir} holds a broker of {made_for} node(s), not {self._node_count}: "
+                f"start it with --nodes {made_for}, or choose another --data-dir"
+            )
+
+    def _folder(self, node_id: int) -> Path:
+        return self._data_dir / f"node-{node_id}"
+
+    def _cluster_id(self) -> str:
+        kept = formatted_cluster_id(self._folder(1))
+        return kept if kept is not None else _new_cluster_id()
+
+
+def _new_cluster_id() -> str:
+    """A random id in Kafka's form: 22 characters of base64. A leading '-' would be taken for an option."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def _free_ports(count: int, *, besides: Sequence[int]) -> list[int]:
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(_FREE_PORTS, len(_FREE_PORTS)):
+        if port in besides:
+            continue
+        try:
+            require_free(port)
+        except PortTakenError:
+            continue
+        ports.append(port)
+        if len(ports) == count:
+            break
+    return ports

@@ -1,0 +1,46 @@
+"""What can go wrong with the embedded broker.
+
+EmbeddedError
+├── JavaNotFoundError      no Java 17 or later on this machine
+├── JarsUnavailableError   the broker's jars are not cached and cannot be fetched
+├── PortTakenError         another program listens on a port that was asked for
+├── DataDirError           the data folder cannot be written, or belongs to another layout
+└── BrokerStartError       the broker's process ended or stayed silent; the message has the end of its log
+
+Each message says what to do.
+"""
+
+from __future__ import annotations
+
+from fencepost.api.errors import FencepostError
+
+
+class EmbeddedError(FencepostError):
+    """The embedded broker cannot do what was asked; never raised itself."""
+
+
+class JavaNotFoundError(EmbeddedError):
+    """There is no Java 17 or later on this machine."""
+
+
+class JarsUnavailableError(EmbeddedError):
+    """The broker's jars are not in the cache and could not be fetched."""
+
+
+class PortTakenError(EmbeddedError):
+    """Another program listens on the port."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(f"port {port} of 127.0.0.1 is taken by another program: stop it, or choose another port")
+        self.port = port
+
+    def __reduce__(self) -> tuple[type[PortTakenError], tuple[int]]:
+        return PortTakenError, (self.port,)
+
+
+class DataDirError(EmbeddedError):
+    """The data folder cannot be used."""
+
+
+class BrokerStartError(EmbeddedError):
+    """The broker's process ended while it started, or did not answer in time."""

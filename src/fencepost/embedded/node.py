@@ -1,0 +1,225 @@
+"""One node of the embedded broker: a JVM, its folder and its ports.
+
+folder/            server.properties, log4j2.properties, broker.log
+folder/data/       Kafka's log directory; it is formatted once and kept
+
+A node is stopped, killed and started again by its process; its ports and its data stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fencepost.embedded.errors import BrokerStartError, DataDirError, PortTakenError
+from fencepost.embedded.jars import KAFKA_VERSION, broker_jars, cache_folder
+from fencepost.embedded.java import Java
+from fencepost.embedded.process import kill, launch, terminate
+from fencepost.embedded.properties import CONTROLLER, HOST, INTERNAL, LOGGING, NodePlace, render
+
+# A start takes one to four seconds; a machine that is busy with other things gets a chance too.
+START_TIMEOUT_SECONDS: Final = 120.0
+# An orderly stop takes about a second; the last nodes of a cluster find nobody to hand over to, and are killed.
+STOP_TIMEOUT_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 0.02
+
+logger = logging.getLogger(__name__)
+
+
+class Node:
+    """One broker process. It can be stopped, killed and started again: the ports and the data stay."""
+
+    def __init__(self, java: Java, place: NodePlace, properties: dict[str, str], *, heap_mb: int) -> None:
+        self.place = place
+        self._java = java
+        self._properties = properties
+        self._heap_mb = heap_mb
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def node_id(self) -> int:
+        """The node's id, from 1."""
+        return self.place.node_id
+
+    @property
+    def pid(self) -> int:
+        """The process id. Raises BrokerStartError if the node was never started."""
+        if self._process is None:
+            raise BrokerStartError(f"broker node {self.node_id} was not started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_file(self) -> Path:
+        """All that the broker writes, appended to over restarts."""
+        return self.place.folder / "broker.log"
+
+    def prepare(self, cluster_id: str, format_arguments: Sequence[str]) -> None:
+        """Write the settings; format the data folder unless that was done. Raises DataDirError."""
+        (self.place.folder / "server.properties").write_text(render(self._properties))
+        (self.place.folder / "log4j2.properties").write_text(LOGGING)
+        if formatted_cluster_id(self.place.folder) is not None:
+            return
+        tool = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", "server.properties"]
+        result = subprocess.run(
+            [*self._jvm(), *tool, *format_arguments],
+            cwd=self.place.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if result.returncode != 0:
+            cause = (result.stderr or result.stdout).strip().splitlines()
+            raise DataDirError(
+                f"cannot format the broker's data folder {self.place.folder}: {cause[0] if cause else 'no reason given'}"
+            )
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the process and wait until its listeners accept connections (see `wait_until_ready`)."""
+        if self.running:
+            return
+        for port in self.place.ports.values():
+            require_free(port)
+        self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self._started = time.monotonic()
+        self._process = launch(
+            [*self._jvm(), "kafka.Kafka", str(self.place.folder / "server.properties")], self.log_file
+        )
+        if wait:
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until every listener for clients accepts connections. Raises BrokerStartError."""
+        deadline = self._started + START_TIMEOUT_SECONDS
+        ports = [port for name, port in self.place.ports.items() if name not in (CONTROLLER, INTERNAL)]
+        while not all(_listening(port) for port in ports):
+            if not self.running:
+                raise BrokerStartError(f"broker node {self.node_id} ended while it started: {self._last_error()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise BrokerStartError(
+                    f"broker node {self.node_id} does not listen after {START_TIMEOUT_SECONDS:.0f} s: {self._last_error()}"
+                )
+            time.sleep(_POLL_SECONDS)
+        logger.debug("Broker node %d listens after %.2f s", self.node_id, time.monotonic() - self._started)
+
+    def stop(self) -> None:
+        """Stop in good order."""
+        self.request_stop()
+        self.wait_stopped()
+
+    def request_stop(self) -> None:
+        """Ask the process to stop."""
+        if self.running:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def wait_stopped(self) -> None:
+        """Wait for the process to end; kill it if it does not."""
+        if self._process is not None and terminate(self._process, STOP_TIMEOUT_SECONDS):
+            self._keep_class_data()
+
+    def kill(self) -> None:
+        """End the process as `kill -9` does."""
+        if self._process is not None:
+            kill(self._process)
+
+    def restart(self) -> None:
+        """Stop in good order and start again, on the same ports and data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): its connections stay, and nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _jvm(self) -> list[str]:
+        class_path = os.pathsep.join(str(jar) for jar in broker_jars(self._java))
+        return [
+            str(self._java.executable),
+            f"-Xmx{self._heap_mb}m",
+            # For a broker that lives for seconds to hours these start sooner and take less memory than the defaults.
+            *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            self._class_data_option(),
+            f"-Dlog4j2.configurationFile={self.place.folder / 'log4j2.properties'}",
+            *("-cp", class_path),
+        ]
+
+    def _class_data_option(self) -> str:
+        """Read the class data archive (it halves the time to start), or write one on the way out."""
+        archive = self._class_data_archive()
+        if archive.exists():
+            return f"-XX:SharedArchiveFile={archive}"
+        return f"-XX:ArchiveClassesAtExit={self._new_class_data()}"
+
+    def _class_data_archive(self) -> Path:
+        """An archive fits only the very JVM that wrote it."""
+        modules = self._java.home / "lib" / "modules"
+        build = f"{self._java.home} {modules.stat().st_mtime_ns if modules.exists() else ''}"
+        digest = hashlib.sha256(build.encode()).hexdigest()[:12]
+        return cache_folder() / f"kafka-{KAFKA_VERSION}-java-{self._java.version}-{digest}.jsa"
+
+    def _new_class_data(self) -> Path:
+        return self.place.folder / "classes.jsa"
+
+    def _keep_class_data(self) -> None:
+        new = self._new_class_data()
+        if new.exists():
+            # Another process may read the folder at the same time: the archive appears there as a whole.
+            archive = self._class_data_archive()
+            staged = archive.with_suffix(f".{os.getpid()}-{self.node_id}")
+            staged.write_bytes(new.read_bytes())
+            staged.replace(archive)
+            new.unlink()
+
+    def _last_error(self) -> str:
+        """The first error in what this start wrote to the log, else its last line."""
+        with contextlib.suppress(OSError), self.log_file.open("rb") as log:
+            log.seek(self._log_start)
+            lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+            errors = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
+            told = (errors or lines[-1:] or ["it wrote nothing"])[0]
+            return f"{told.strip()} (more in {self.log_file})"
+        return f"its log {self.log_file} cannot be read"
+
+
+def formatted_cluster_id(folder: Path) -> str | None:
+    """The cluster that the node in `folder` belongs to; None if it was not formatted yet."""
+    try:
+        lines = (folder / "data" / "meta.properties").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    return next((line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id=")), None)
+
+
+def require_free(port: int) -> None:
+    """Raise PortTakenError if something listens on `port`."""
+    with socket.socket() as probe:
+        # As the broker does: connections of a former broker that linger in TIME_WAIT do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise PortTakenError(port) from error
+
+
+def _listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0

@@ -1,0 +1,76 @@
+"""A JVM as a child process that does not outlive its parent.
+
+A test process or `fencepost broker` may be killed at any moment; the broker must not be left behind, holding its
+port and its memory. On Linux the kernel sees to it (PR_SET_PDEATHSIG), elsewhere an exit handler does what it can.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+# Becomes the program it is given, after it has asked to die with its parent (and died if that came too late).
+# A function run between fork and exec would do the same, but may deadlock in a process with threads.
+_DIE_WITH_PARENT: Final = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGKILL)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+# The kernel takes the thread that forked for the parent: all children come from this one, which lives to the end.
+_LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fencepost-launcher")
+
+_CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
+
+
+def launch(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
+    """Start `command`, its output appended to `log_file`. It gets no Ctrl-C of the terminal: its parent stops it."""
+    if sys.platform == "linux":
+        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+    with log_file.open("ab") as log:
+        process = _LAUNCHER.submit(
+            subprocess.Popen,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ).result()
+    _CHILDREN.add(process)
+    return process
+
+
+def terminate(process: subprocess.Popen[bytes], grace_seconds: float) -> bool:
+    """Ask the process to stop; kill it if it does not within the grace period. True if it stopped by itself."""
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(grace_seconds)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        return False
+    return True
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process at once, as kill -9 does."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@atexit.register
+def _kill_children() -> None:
+    for process in list(_CHILDREN):
+        kill(process)

@@ -1,0 +1,109 @@
+"""The settings of a broker's nodes: a small KRaft cluster on loopback, each node broker and controller in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+CLIENT: Final = "CLIENT"
+INTERNAL: Final = "INTERNAL"
+CONTROLLER: Final = "CONTROLLER"
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listener for clients.
+
+    `advertised_ports`, one a node, are given to clients in place of the real ports, so that they come through a
+    proxy. `properties` are the listener's own (`ssl.keystore.location`, `scram-sha-256.sasl.jaas.config`, ...).
+    """
+
+    name: str
+    protocol: str = "PLAINTEXT"
+    advertised_ports: Sequence[int] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodePlace:
+    """Where a node is: its id (from 1), its folder, and the port of each of its listeners by name."""
+
+    node_id: int
+    folder: Path
+    ports: Mapping[str, int]
+
+
+def server_properties(
+    place: NodePlace, places: Sequence[NodePlace], listeners: Sequence[Listener], extra: Mapping[str, str]
+) -> dict[str, str]:
+    """The server.properties of the node at `place` in the cluster of `places`; `extra` wins."""
+    internal = (Listener(INTERNAL), Listener(CONTROLLER))
+    advertised = [f"{INTERNAL}://{HOST}:{place.ports[INTERNAL]}"] + [
+        f"{listener.name}://{HOST}:{_advertised_port(listener, place)}" for listener in listeners
+    ]
+    replicas = str(min(3, len(places)))
+    in_sync = str(min(2, len(places)))
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(place.node_id),
+        "controller.quorum.voters": ",".join(f"{p.node_id}@{HOST}:{p.ports[CONTROLLER]}" for p in places),
+        "controller.listener.names": CONTROLLER,
+        "inter.broker.listener.name": INTERNAL,
+        "listeners": ",".join(f"{each.name}://{HOST}:{place.ports[each.name]}" for each in (*listeners, *internal)),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(f"{each.name}:{each.protocol}" for each in (*listeners, *internal)),
+        "log.dirs": str(place.folder / "data"),
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # The defaults (50 each) are for large clusters; creating them takes most of the first transaction's time.
+        "offsets.topic.num.partitions": "5",
+        "transaction.state.log.num.partitions": "5",
+        # The default (128 MB) would take half of the heap.
+        "log.cleaner.dedupe.buffer.size": str(4 << 20),
+        "group.initial.rebalance.delay.ms": "0",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        **{
+            f"listener.name.{listener.name.lower()}.{name}": value
+            for listener in listeners
+            for name, value in listener.properties.items()
+        },
+        **extra,
+    }
+
+
+def _advertised_port(listener: Listener, place: NodePlace) -> int:
+    if listener.advertised_ports is None:
+        return place.ports[listener.name]
+    return listener.advertised_ports[place.node_id - 1]
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """The text of a .properties file."""
+    return "".join(f"{name}={value.replace(chr(92), chr(92) * 2)}\n" for name, value in properties.items())
+
+
+LOGGING: Final = render(
+    {
+        "appender.console.type": "Console",
+        "appender.console.name": "console",
+        "appender.console.layout.type": "PatternLayout",
+        "appender.console.layout.pattern": "%d %-5p %m (%c{1})%n%throwable",
+        "rootLogger.level": "INFO",
+        "rootLogger.appenderRef.console.ref": "console",
+        # Thousands of lines a start that repeat the settings and the metadata log.
+        "logger.config.name": "org.apache.kafka.common.config.AbstractConfig",
+        "logger.config.level": "WARN",
+        "logger.server_config.name": "kafka.server.KafkaConfig",
+        "logger.server_config.level": "WARN",
+    }
+)
+"""The broker's own logging: to its standard output, which goes to the node's log file."""
