@@ -1,0 +1,135 @@
+"""The names of the properties that Kafka's Java clients know, and what becomes of each here.
+
+A property is used (CLIENT, PRODUCER, the `sasl.` and `ssl.` names of SECURITY), set by fencepost itself (FORCED),
+without effect because there is nothing here that it could tune (WITHOUT_EFFECT), or refused because leaving it out
+would change what the operator asked for (NO_COUNTERPART).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from fencepost.api.config_def import ConfigDef
+
+_INT: Final = ConfigDef.Type.INT
+_STRING: Final = ConfigDef.Type.STRING
+
+CLIENT_TIMES: Final[Mapping[str, str]] = {
+    "request.timeout.ms": "request_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "retry.backoff.max.ms": "retry_backoff_max_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+}
+"""Property -> field of ClientConfig, all of them in milliseconds."""
+
+PRODUCER_FIELDS: Final[Mapping[str, str]] = {
+    "max.request.size": "max_request_size",
+    "transaction.timeout.ms": "transaction_timeout_ms",
+    "delivery.timeout.ms": "delivery_timeout_ms",
+    "max.block.ms": "max_block_ms",
+}
+"""Property -> field of ProducerConfig, where nothing but the name differs."""
+
+CLIENT: Final = (
+    ConfigDef()
+    .define("bootstrap.servers", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT)
+    .define("client.id", _STRING, "fencepost")
+    .define("security.protocol", _STRING, "PLAINTEXT")
+    .define("request.timeout.ms", _INT, 30_000)
+    .define("retry.backoff.ms", _INT, 100)
+    .define("retry.backoff.max.ms", _INT, 1_000)
+    .define("metadata.max.age.ms", _INT, 300_000)
+    .define("connections.max.idle.ms", _INT, 540_000)
+    .define("socket.connection.setup.timeout.ms", _INT, 10_000)
+)
+
+# Milliseconds of a LONG in Java (max.block.ms) may be Long.MAX_VALUE, which Connect itself sets.
+PRODUCER: Final = (
+    ConfigDef()
+    .define("acks", _STRING, "all")
+    .define("batch.size", _INT, 16_384)
+    .define("compression.type", _STRING, "none")
+    .define("compression.gzip.level", _INT, None)
+    .define("compression.lz4.level", _INT, None)
+    .define("compression.zstd.level", _INT, None)
+    .define("max.request.size", _INT, 1_048_576)
+    .define("max.in.flight.requests.per.connection", _INT, 5)
+    .define("transaction.timeout.ms", _INT, 60_000)
+    .define("delivery.timeout.ms", _INT, 120_000)
+    .define("max.block.ms", ConfigDef.Type.LONG, 60_000)
+)
+
+SECURITY: Final = frozenset(
+    {
+        "sasl.jaas.config",
+        "sasl.mechanism",
+        "sasl.oauthbearer.token.endpoint.url",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+
+FORCED: Final = ("transactional.id", "enable.idempotence")
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        # Of every client.
+        "auto.include.jmx.reporter", "client.dns.lookup", "client.rack", "default.api.timeout.ms",
+        "enable.metrics.push", "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy",
+        "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+        "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries", "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+        # Of producers: records are sent when they are there, and memory is bounded by the batches in flight.
+        "buffer.memory", "key.serializer", "linger.ms", "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms", "partitioner.ignore.keys", "value.serializer",
+        # Of consumers: topics are read to their end, outside any group.
+        "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs",
+        "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
+        "group.id", "group.instance.id", "group.protocol", "heartbeat.interval.ms", "isolation.level",
+        "key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",
+        "partition.assignment.strategy", "session.timeout.ms", "value.deserializer",
+        # Of security: Python's ssl module and the token provider decide.
+        "sasl.login.callback.handler.class", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms", "ssl.enabled.protocols", "ssl.keymanager.algorithm", "ssl.protocol",
+        "ssl.secure.random.implementation", "ssl.trustmanager.algorithm",
+    }
+)  # fmt: skip
+
+_JVM_CLASS: Final = "it names a Java class, and there is no JVM in this client: remove it"
+
+NO_COUNTERPART: Final[Mapping[str, str]] = {
+    "bootstrap.controllers": "set bootstrap.servers",
+    "config.providers": "set it in the worker's own properties",
+    "interceptor.classes": f"{_JVM_CLASS}, and use a transform to change records",
+    "partitioner.class": f"{_JVM_CLASS}; keyed records go where Kafka's default partitioner sends them",
+    "proxy.url": "connect through a listener that the worker can reach",
+    "sasl.client.callback.handler.class": f"{_JVM_CLASS}, and give the credentials in sasl.jaas.config",
+    "sasl.kerberos.kinit.cmd": "use SCRAM-SHA-512 or OAUTHBEARER in place of GSSAPI",
+    "sasl.kerberos.service.name": "use SCRAM-SHA-512 or OAUTHBEARER in place of GSSAPI",
+    "sasl.login.class": f"{_JVM_CLASS}, and give the credentials in sasl.jaas.config",
+    "security.providers": _JVM_CLASS,
+    "ssl.cipher.suites": "Python's ssl module chooses among TLS 1.2 and 1.3 suites; limit them on the broker",
+    "ssl.engine.factory.class": f"{_JVM_CLASS}, and give PEM files in ssl.keystore.location and ssl.truststore.location",
+    "ssl.provider": _JVM_CLASS,
+    "transaction.two.phase.commit.enable": "fencepost ends its transactions itself: remove it",
+}
+"""Property -> what to do instead."""
+
+FREE_PREFIXES: Final = ("metrics.context.",)
+"""Names that begin like this are the operator's own."""
+
+ALL: Final = frozenset(CLIENT.keys()) | frozenset(PRODUCER.keys()) | SECURITY | frozenset(FORCED) | WITHOUT_EFFECT
