@@ -1,0 +1,201 @@
+"""A source connector's configuration, under the property names of Kafka Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
+from fencepost.api.errors import ConfigError
+from fencepost.config.topic_creation import TopicCreation, topic_creation
+from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+
+
+class ExactlyOnceRequest(StrEnum):
+    """The values of the connector property `exactly.once.support` (KIP-618)."""
+
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+class TransactionBoundary(StrEnum):
+    """The values of the connector property `transaction.boundary`: what ends a transaction (KIP-618)."""
+
+    POLL = "poll"
+    INTERVAL = "interval"
+    CONNECTOR = "connector"
+
+
+def connector_config_def() -> ConfigDef:
+    """Return the definitions of the properties that every source connector has."""
+    return _define_exactly_once(_define_common(ConfigDef()))
+
+
+def _define_common(definitions: ConfigDef) -> ConfigDef:
+    definitions.define(
+        "name", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
+        "The connector's name. Its source offsets are kept under it.", validator=no_control_characters, group="Common",
+    ).define(
+        "connector.class", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
+        "The connector: a dotted Python path, an alias, or the Java class name of a built-in.",
+        validator=not_blank, group="Common",
+    ).define(
+        "tasks.max", _T.INT, 1, _I.HIGH, "The most tasks that share the work.", validator=at_least(1), group="Common",
+    )  # fmt: skip
+    for what in ("key", "value", "header"):
+        definitions.define(
+            f"{what}.converter", _T.CLASS, None, _I.LOW,
+            f"The {what} converter; its own properties are given below {what}.converter. Unset: the worker's.",
+            group="Common",
+        )  # fmt: skip
+    return definitions.define(
+        "transforms", _T.LIST, "", _I.LOW,
+        "The aliases of transforms, comma-separated, in the order in which they are applied. Each is given by "
+        "transforms.<alias>.type and its own properties.", group="Transforms",
+    ).define(
+        "predicates", _T.LIST, "", _I.LOW,
+        "The aliases of predicates, comma-separated. A transform with transforms.<alias>.predicate applies only to "
+        "records for which it holds (with transforms.<alias>.negate=true: does not hold).", group="Predicates",
+    )  # fmt: skip
+
+
+def _define_exactly_once(definitions: ConfigDef) -> ConfigDef:
+    return definitions.define(
+        "exactly.once.support", _T.STRING, "requested", _I.MEDIUM,
+        "required: refuse the configuration unless the connector says that it can deliver exactly once with it. "
+        "requested: do not ask.",
+        validator=one_of([str(request) for request in ExactlyOnceRequest]), group="Exactly Once Support",
+    ).define(
+        "transaction.boundary", _T.STRING, "poll", _I.MEDIUM,
+        "What ends a transaction: poll (each batch), interval (time) or connector (the connector says).",
+        validator=one_of([str(boundary) for boundary in TransactionBoundary]), group="Exactly Once Support",
+    ).define(
+        "transaction.boundary.interval.ms", _T.LONG, None, _I.LOW,
+        "For transaction.boundary=interval: how long a transaction collects records, in milliseconds; 0 is every "
+        "batch. Unset: the worker's offset.flush.interval.ms.",
+        validator=at_least(0), group="Exactly Once Support",
+    ).define(
+        "offsets.storage.topic", _T.STRING, None, _I.LOW,
+        "A topic for this connector's source offsets alone. Unset: the worker's offset.storage.topic.",
+        validator=not_blank, group="offsets.topic",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSpec:
+    """A plugin that a configuration names, with the plugin's own properties, without their prefix."""
+
+    type: str
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TransformSpec:
+    """One transform of a chain, and the predicate that says which records it applies to, if it has one."""
+
+    alias: str
+    transform: PluginSpec
+    predicate: PluginSpec | None = None
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfig:
+    """A connector's configuration, checked. Times are in milliseconds; None where the worker's value holds."""
+
+    name: str
+    connector_class: str
+    tasks_max: int
+    exactly_once_support: ExactlyOnceRequest
+    transaction_boundary: TransactionBoundary
+    transaction_boundary_interval_ms: int | None
+    offsets_storage_topic: str | None
+    transforms: tuple[TransformSpec, ...]
+    topic_creation: TopicCreation | None
+    properties: Mapping[str, str] = field(repr=False)
+    """All properties as they were given."""
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> ConnectorConfig:
+        """Check the properties that every connector has. Raises ConfigError for the first that will not do."""
+        values = connector_config_def().parse(properties)
+        return cls(
+            name=values["name"].strip(),
+            connector_class=values["connector.class"],
+            tasks_max=values["tasks.max"],
+            exactly_once_support=ExactlyOnceRequest(values["exactly.once.support"].lower()),
+            transaction_boundary=TransactionBoundary(values["transaction.boundary"].lower()),
+            transaction_boundary_interval_ms=values["transaction.boundary.interval.ms"],
+            offsets_storage_topic=values["offsets.storage.topic"],
+            transforms=transform_chain(properties),
+            topic_creation=topic_creation(properties),
+            properties=MappingProxyType(dict(properties)),
+        )
+
+    def converter(self, role: str, worker_properties: Mapping[str, str]) -> PluginSpec:
+        """Return the converter for a role, such as `key.converter`: the connector's own, else the worker's."""
+        owner = self.properties if role in self.properties else worker_properties
+        return PluginSpec(owner[role], below(owner, f"{role}."))
+
+
+def below(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the properties whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
+
+
+_TRANSFORM_PROPERTIES: Final = frozenset({"type", "predicate", "negate"})
+
+
+def transform_chain(properties: Mapping[str, str]) -> tuple[TransformSpec, ...]:
+    """Return the transforms in their order. Raises ConfigError for an alias without a type, or named twice."""
+    predicates = {alias: _plugin("predicates", alias, properties) for alias in _aliases("predicates", properties)}
+    return tuple(_transform(alias, properties, predicates) for alias in _aliases("transforms", properties))
+
+
+def chain_errors(properties: Mapping[str, str]) -> list[ConfigValue]:
+    """Return the first problem of the transform chain, on the property that has it."""
+    try:
+        transform_chain(properties)
+    except ConfigError as error:
+        return [ConfigValue(error.name or "transforms", errors=[str(error)])]
+    return []
+
+
+def _aliases(what: str, properties: Mapping[str, str]) -> list[str]:
+    aliases = [alias for alias in parse_type(what, properties.get(what, ""), _T.LIST) if alias]
+    if len(set(aliases)) < len(aliases):
+        raise ConfigError(f"The property {what} names an alias twice: {properties[what]}", name=what)
+    return aliases
+
+
+def _plugin(
+    what: str, alias: str, properties: Mapping[str, str], own: frozenset[str] = frozenset({"type"})
+) -> PluginSpec:
+    prefix = f"{what}.{alias}."
+    given = below(properties, prefix)
+    if not given.get("type", "").strip():
+        raise ConfigError(f"The property {prefix}type is required, because {what} names {alias}", name=f"{prefix}type")
+    return PluginSpec(given["type"], {name: value for name, value in given.items() if name not in own})
+
+
+def _transform(alias: str, properties: Mapping[str, str], predicates: Mapping[str, PluginSpec]) -> TransformSpec:
+    prefix = f"transforms.{alias}."
+    given = properties.get(f"{prefix}predicate")
+    if given is not None and given not in predicates:
+        raise ConfigError(
+            f"{prefix}predicate names {given!r}, which is not among the predicates: add it to the property predicates",
+            name=f"{prefix}predicate",
+        )
+    negate: Any = parse_type(f"{prefix}negate", properties.get(f"{prefix}negate", "false"), _T.BOOLEAN)
+    return TransformSpec(
+        alias,
+        _plugin("transforms", alias, properties, _TRANSFORM_PROPERTIES),
+        predicates[given] if given is not None else None,
+        negate,
+    )

@@ -1,0 +1,121 @@
+"""The checks that a source connector's configuration passes before it is accepted (KIP-618, KIP-458)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from fencepost.api.config_def import ConfigValue
+from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
+from fencepost.api.source import SourceConnector
+from fencepost.config.client_overrides import OverridePolicy
+from fencepost.config.connector_config import (
+    ExactlyOnceRequest,
+    TransactionBoundary,
+    chain_errors,
+    connector_config_def,
+)
+from fencepost.config.topic_creation import topic_creation_errors
+from fencepost.config.worker_config import ExactlyOnceSourceSupport
+
+_log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+
+
+def preflight(
+    config: Mapping[str, str],
+    connector: SourceConnector,
+    *,
+    support: ExactlyOnceSourceSupport,
+    override_policy: OverridePolicy,
+) -> list[ConfigValue]:
+    """Check a connector's configuration and return every property with its errors.
+
+    `support` and `override_policy` are the worker's. The connector is asked for its own properties, and for its
+    abilities where the configuration needs them.
+    """
+    common = connector_config_def().validate(config)
+    return merge(
+        [
+            *common,
+            *connector.validate(config),
+            *chain_errors(config),
+            *topic_creation_errors(config),
+            *(ConfigValue(name, config[name], errors=[why]) for name, why in override_policy.refused(config).items()),
+            *exactly_once_errors(config, connector, support),
+            *transaction_boundary_errors(config, connector),
+        ]
+    )
+
+
+def merge(values: Iterable[ConfigValue]) -> list[ConfigValue]:
+    """Join the findings of several checks: one entry for each property, with all its errors."""
+    merged: dict[str, ConfigValue] = {}
+    for value in values:
+        first = merged.setdefault(value.name, ConfigValue(value.name, visible=value.visible))
+        first.value = value.value if first.value is None else first.value
+        first.recommended_values = first.recommended_values or value.recommended_values
+        first.errors.extend(error for error in value.errors if error not in first.errors)
+    return list(merged.values())
+
+
+def exactly_once_errors(
+    config: Mapping[str, str], connector: SourceConnector, support: ExactlyOnceSourceSupport
+) -> list[ConfigValue]:
+    """Check `exactly.once.support=required` against the worker's setting and the connector's answer."""
+    name = "exactly.once.support"
+    if config.get(name, "").strip().lower() != ExactlyOnceRequest.REQUIRED:
+        return []
+    found = ConfigValue(name, ExactlyOnceRequest.REQUIRED)
+    if support is not ExactlyOnceSourceSupport.ENABLED:
+        found.errors.append(
+            f"This worker does not deliver exactly once: its exactly.once.source.support is {support}. "
+            "Set it to enabled on all workers, or set exactly.once.support=requested"
+        )
+    answer, failure = _ask(lambda: connector.exactly_once_support(config), connector, name)
+    if failure is not None:
+        found.errors.append(failure)
+    elif answer is None:
+        found.errors.append(
+            "The connector does not say whether it can deliver exactly once with this configuration. Consult its "
+            "documentation; if that promises it, set exactly.once.support=requested"
+        )
+    elif answer != ExactlyOnceSupport.SUPPORTED:
+        found.errors.append(
+            "The connector says that it cannot deliver exactly once with this configuration. Change the "
+            "configuration as its documentation says, or set exactly.once.support=requested to run it without"
+        )
+    return [found]
+
+
+def transaction_boundary_errors(config: Mapping[str, str], connector: SourceConnector) -> list[ConfigValue]:
+    """Check `transaction.boundary=connector` against the connector's answer."""
+    name = "transaction.boundary"
+    if config.get(name, "").strip().lower() != TransactionBoundary.CONNECTOR:
+        return []
+    found = ConfigValue(name, TransactionBoundary.CONNECTOR)
+    answer, failure = _ask(lambda: connector.can_define_transaction_boundaries(config), connector, name)
+    if failure is not None:
+        found.errors.append(failure)
+    elif answer is None:
+        found.errors.append(
+            "The connector's can_define_transaction_boundaries returned None, which is taken for UNSUPPORTED: "
+            "set transaction.boundary to poll or interval"
+        )
+    elif answer != ConnectorTransactionBoundaries.SUPPORTED:
+        found.errors.append(
+            "The connector cannot define transaction boundaries with this configuration: "
+            "set transaction.boundary to poll or interval"
+        )
+    return [found]
+
+
+def _ask(question: Callable[[], _Answer], connector: SourceConnector, name: str) -> tuple[_Answer | None, str | None]:
+    """Return the connector's answer, or the message that says why it could not answer."""
+    try:
+        return question(), None
+    except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the user sees it on the property
+        _log.warning("%s raised when asked about %s", type(connector).__name__, name, exc_info=True)
+        told = str(error) or f"{type(error).__name__}; the worker's log says more"
+        return None, f"The connector could not answer whether it supports {name} as configured: {told}"

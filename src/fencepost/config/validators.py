@@ -1,0 +1,55 @@
+"""Checks of single values, for ConfigDef. Each raises ConfigError that names the property and what it allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.api.config_def import Validator
+from fencepost.api.errors import ConfigError
+
+
+def at_least(minimum: int) -> Validator:
+    """Allow numbers from `minimum` on."""
+
+    def check(name: str, value: Any) -> None:
+        if value is not None and value < minimum:
+            raise ConfigError(
+                f"Invalid value {value} for the property {name}: it must be at least {minimum}", name=name
+            )
+
+    return check
+
+
+def one_of(allowed: Sequence[str]) -> Validator:
+    """Allow some texts, in upper or lower case."""
+
+    def check(name: str, value: Any) -> None:
+        if str(value).lower() not in allowed:
+            raise ConfigError(
+                f"Invalid value {value!r} for the property {name}: it must be one of {', '.join(allowed)}", name=name
+            )
+
+    return check
+
+
+def not_blank(name: str, value: Any) -> None:
+    """Allow any text but an empty one, or one of blanks."""
+    if value is not None and not str(value).strip():
+        raise ConfigError(f"The property {name} is empty: give it a value, or remove it", name=name)
+
+
+def no_control_characters(name: str, value: Any) -> None:
+    """Allow text that can stand in a URL or a topic's key: not empty, no control characters."""
+    not_blank(name, value)
+    if value is not None and any(ord(character) < ord(" ") or ord(character) == 0x7F for character in str(value)):
+        raise ConfigError(f"The property {name} must not contain control characters", name=name)
+
+
+def replication_factor(name: str, value: Any) -> None:
+    """Allow a number of replicas from 1 on, or -1, the broker's default."""
+    if value is not None and value != -1 and value < 1:
+        raise ConfigError(
+            f"Invalid value {value} for the property {name}: it must be at least 1, or -1 for the broker's default",
+            name=name,
+        )

@@ -1,0 +1,250 @@
+"""The worker's own configuration, under the property names of Kafka Connect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
+from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
+
+_log = logging.getLogger(__name__)
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+_REQUIRED: Final = ConfigDef.NO_DEFAULT
+_CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
+_STORES: Final = {
+    "offset": "connect-standalone-offsets",
+    "config": "connect-standalone-configs",
+    "status": "connect-standalone-status",
+}
+_STORE_PROPERTIES: Final = ("topic", "partitions", "replication.factor")
+_PREFIXES: Final = (
+    "producer.", "consumer.", "admin.", "spark.", *(f"{converter}." for converter in _CONVERTERS),
+    *(f"{store}.storage." for store in _STORES),
+)  # fmt: skip
+
+
+class WorkerMode(StrEnum):
+    """How workers run: one process by itself, or a group."""
+
+    STANDALONE = "standalone"
+    DISTRIBUTED = "distributed"
+
+
+class ExactlyOnceSourceSupport(StrEnum):
+    """The values of the worker property `exactly.once.source.support` (KIP-618)."""
+
+    DISABLED = "disabled"
+    PREPARING = "preparing"
+    ENABLED = "enabled"
+
+
+def worker_config_def(mode: WorkerMode) -> ConfigDef:
+    """Return the definitions of a worker's properties.
+
+    A standalone worker has defaults for the names that a group of workers must agree on, and is exactly-once by
+    default.
+    """
+    alone = mode is WorkerMode.STANDALONE
+    definitions = ConfigDef()
+    _define_cluster(definitions, alone=alone)
+    _define_stores(definitions, alone=alone)
+    return _define_connectors(definitions)
+
+
+def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
+    definitions.define(
+        "bootstrap.servers",
+        _T.STRING,
+        _REQUIRED,
+        _I.HIGH,
+        "The Kafka brokers to connect to first, as host:port,host:port. They tell the worker of the others.",
+        validator=not_blank,
+    )
+    definitions.define(
+        "group.id",
+        _T.STRING,
+        "connect-standalone" if alone else _REQUIRED,
+        _I.HIGH,
+        "The name of the group of workers. The transactional ids of all tasks begin with it: two groups on one Kafka "
+        "cluster need two names, and two standalone workers that run connectors of equal names do as well.",
+        validator=no_control_characters,
+    )
+    definitions.define(
+        "exactly.once.source.support", _T.STRING, "enabled" if alone else "disabled", _I.HIGH,
+        "Whether source connectors deliver exactly once: disabled, preparing (a step of a rolling upgrade) or enabled.",
+        validator=one_of([str(support) for support in ExactlyOnceSourceSupport]),
+    )  # fmt: skip
+
+
+def _define_stores(definitions: ConfigDef, *, alone: bool) -> None:
+    partitions = {"offset": 25, "config": 1, "status": 5}
+    purpose = {"offset": "source offsets", "config": "configurations", "status": "states"}
+    for store, standalone_topic in _STORES.items():
+        definitions.define(
+            f"{store}.storage.topic",
+            _T.STRING,
+            standalone_topic if alone else _REQUIRED,
+            _I.HIGH,
+            f"The compacted topic that holds the {purpose[store]} of connectors and tasks. It is created if missing.",
+            validator=not_blank,
+        )
+        definitions.define(
+            f"{store}.storage.replication.factor",
+            _T.SHORT,
+            None,
+            _I.LOW,
+            f"The number of replicas with which the topic of {purpose[store]} is created, -1 for the broker's "
+            "default. Unset: 3, or 1 where the cluster has one broker only.",
+            validator=replication_factor,
+        )
+        if store != "config":
+            definitions.define(
+                f"{store}.storage.partitions", _T.INT, partitions[store], _I.LOW,
+                f"The number of partitions with which the topic of {purpose[store]} is created.",
+                validator=at_least(1),
+            )  # fmt: skip
+
+
+def _define_connectors(definitions: ConfigDef) -> ConfigDef:
+    for what in ("key", "value"):
+        definitions.define(
+            f"{what}.converter", _T.CLASS, _REQUIRED, _I.HIGH,
+            f"The converter that turns record {what}s into bytes, for connectors that name none. Its own properties "
+            f"are given below {what}.converter.",
+        )  # fmt: skip
+    return (
+        definitions.define(
+            "header.converter", _T.CLASS, "org.apache.kafka.connect.storage.SimpleHeaderConverter", _I.LOW,
+            "The converter that turns header values into bytes, for connectors that name none.",
+        )
+        .define(
+            "offset.flush.interval.ms", _T.LONG, 60_000, _I.LOW,
+            "How long a transaction of the boundary `interval` collects records, in milliseconds, for connectors that "
+            "set no transaction.boundary.interval.ms.",
+            validator=at_least(0),
+        )
+        .define(
+            "task.shutdown.graceful.timeout.ms", _T.LONG, 5_000, _I.LOW,
+            "How long all tasks together may take to stop, in milliseconds, before they are abandoned.",
+            validator=at_least(0),
+        )
+        .define(
+            "connector.client.config.override.policy", _T.STRING, "All", _I.MEDIUM,
+            "Which properties connectors may set with producer.override., consumer.override. and admin.override.: "
+            "All, None, Principal (the credentials) or Allowlist (see connector.client.config.override.allowlist).",
+        )
+        .define(
+            "connector.client.config.override.allowlist", _T.LIST, "", _I.MEDIUM,
+            "The client properties that connectors may override under the policy Allowlist, comma-separated.",
+        )
+        .define(
+            "plugin.path", _T.LIST, "", _I.LOW,
+            "Directories, comma-separated, from which connectors, converters and transforms can be imported.",
+        )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """One of the worker's own topics. `replication_factor` None means 3, or 1 in a cluster of one broker."""
+
+    name: str
+    partitions: int
+    replication_factor: int | None
+    settings: Mapping[str, str]
+    """Topic settings, always with `cleanup.policy=compact`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """A worker's configuration, checked. Times are in milliseconds."""
+
+    mode: WorkerMode
+    where: str
+    """What to call the configuration in messages: the path of its file."""
+    group_id: str
+    bootstrap_servers: str
+    exactly_once_source_support: ExactlyOnceSourceSupport
+    offset_storage: InternalTopic
+    config_storage: InternalTopic
+    status_storage: InternalTopic
+    offset_flush_interval_ms: int
+    task_shutdown_graceful_timeout_ms: int
+    override_policy: OverridePolicy
+    plugin_path: tuple[str, ...]
+    properties: Mapping[str, str] = field(repr=False)
+    """All properties as they were given, and the defaults of the converters."""
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, str], *, where: str, mode: WorkerMode = WorkerMode.STANDALONE
+    ) -> WorkerConfig:
+        """Check a worker's properties. Raises ConfigError that names `where`; warns of properties nobody knows."""
+        definitions = worker_config_def(mode)
+        try:
+            values = definitions.parse(properties)
+            policy = OverridePolicy.of(
+                values["connector.client.config.override.policy"], values["connector.client.config.override.allowlist"]
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}", name=error.name) from None
+        _warn_of_unknown(properties, definitions, where)
+        return cls(
+            mode=mode,
+            where=where,
+            group_id=values["group.id"].strip(),
+            bootstrap_servers=values["bootstrap.servers"],
+            exactly_once_source_support=ExactlyOnceSourceSupport(values["exactly.once.source.support"].lower()),
+            offset_storage=_internal_topic("offset", values, properties),
+            config_storage=_internal_topic("config", values, properties),
+            status_storage=_internal_topic("status", values, properties),
+            offset_flush_interval_ms=values["offset.flush.interval.ms"],
+            task_shutdown_graceful_timeout_ms=values["task.shutdown.graceful.timeout.ms"],
+            override_policy=policy,
+            plugin_path=tuple(path for path in values["plugin.path"] if path),
+            properties=MappingProxyType({"header.converter": values["header.converter"], **properties}),
+        )
+
+    def client_properties(self, kind: ClientKind) -> dict[str, str]:
+        """Return the properties of the worker's clients of a kind: the common ones, and over them the prefixed ones."""
+        common = {name: value for name, value in self.properties.items() if is_client_property(name)}
+        prefixed = overrides(self.properties, f"{kind}.", kind, where=self.where)
+        return {"bootstrap.servers": self.bootstrap_servers} | common | prefixed
+
+    def spark_settings(self) -> dict[str, str]:
+        """Return the settings for the Spark session: all properties that begin with `spark.`."""
+        return {name: value for name, value in self.properties.items() if name.startswith("spark.")}
+
+
+def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[str, str]) -> InternalTopic:
+    prefix = f"{store}.storage."
+    known = {prefix + name for name in _STORE_PROPERTIES}
+    settings = {
+        name.removeprefix(prefix): value
+        for name, value in properties.items()
+        if name.startswith(prefix) and name not in known
+    }
+    if settings.get("cleanup.policy", "compact") != "compact":
+        _log.warning("The property %scleanup.policy is ignored: the topic must be compacted", prefix)
+    return InternalTopic(
+        values[f"{prefix}topic"],
+        values.get(f"{prefix}partitions", 1),
+        values[f"{prefix}replication.factor"],
+        MappingProxyType(settings | {"cleanup.policy": "compact"}),
+    )
+
+
+def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, where: str) -> None:
+    known = definitions.keys()
+    for name in properties:
+        if name not in known and not name.startswith(_PREFIXES) and not is_client_property(name):
+            _log.warning("The property %s, set in %s, is not known and has no effect", name, where)

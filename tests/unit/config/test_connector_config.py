@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+
+from fencepost.api.errors import ConfigError
+from fencepost.config.connector_config import (
+    ConnectorConfig,
+    ExactlyOnceRequest,
+    PluginSpec,
+    TransactionBoundary,
+    TransformSpec,
+    connector_config_def,
+)
+
+MINIMAL = {"name": "c", "connector.class": "X"}
+
+
+def _connector(properties: dict[str, str]) -> ConnectorConfig:
+    return ConnectorConfig.from_properties(MINIMAL | properties)
+
+
+def test_defaults_are_connects():
+    config = _connector({})
+    assert config.exactly_once_support is ExactlyOnceRequest.REQUESTED
+    assert config.transaction_boundary is TransactionBoundary.POLL
+    assert config.transaction_boundary_interval_ms is None
+    assert config.offsets_storage_topic is None
+    assert config.topic_creation is None
+    assert config.tasks_max == 1
+
+
+def test_the_names_of_settings_are_read_in_any_case():
+    config = _connector({"transaction.boundary": "INTERVAL", "exactly.once.support": "Required"})
+    assert config.transaction_boundary is TransactionBoundary.INTERVAL
+    assert config.exactly_once_support is ExactlyOnceRequest.REQUIRED
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x7fb"])
+def test_a_name_that_cannot_be_a_key_is_refused(name: str):
+    with pytest.raises(ConfigError):
+        _connector({"name": name})
+
+
+def test_a_connectors_converter_replaces_the_workers_with_its_properties():
+    worker = {"value.converter": "Json", "value.converter.schemas.enable": "false"}
+    assert _connector({}).converter("value.converter", worker) == PluginSpec("Json", {"schemas.enable": "false"})
+    own = _connector({"value.converter": "Json"}).converter("value.converter", worker)
+    assert own == PluginSpec("Json", {})
+
+
+def test_transforms_keep_their_order_and_find_their_predicates():
+    config = _connector(
+        {
+            "transforms": "b,a",
+            "transforms.a.type": "A",
+            "transforms.a.x": "1",
+            "transforms.b.type": "B",
+            "transforms.b.predicate": "p",
+            "transforms.b.negate": "true",
+            "predicates": "p",
+            "predicates.p.type": "P",
+            "predicates.p.pattern": "q",
+        }
+    )
+    assert config.transforms == (
+        TransformSpec("b", PluginSpec("B", {}), PluginSpec("P", {"pattern": "q"}), negate=True),
+        TransformSpec("a", PluginSpec("A", {"x": "1"})),
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "blamed"),
+    [
+        ({"transforms": "a"}, "transforms.a.type"),
+        ({"transforms": "a,a", "transforms.a.type": "A"}, "transforms"),
+        ({"transforms": "a", "transforms.a.type": "A", "transforms.a.predicate": "p"}, "transforms.a.predicate"),
+        ({"predicates": "p"}, "predicates.p.type"),
+        ({"topic.creation.default.partitions": "3"}, "topic.creation.default.replication.factor"),
+        ({"topic.creation.groups": "g"}, "topic.creation.default.partitions"),
+        ({"offsets.storage.topic": " "}, "offsets.storage.topic"),
+        ({"tasks.max": "0"}, "tasks.max"),
+    ],
+)
+def test_a_bad_property_is_named(properties: dict[str, str], blamed: str):
+    with pytest.raises(ConfigError) as raised:
+        _connector(properties)
+    assert raised.value.name == blamed
+
+
+def test_topics_are_created_as_their_group_says():
+    creation = _connector(
+        {
+            "topic.creation.default.partitions": "3",
+            "topic.creation.default.replication.factor": "-1",
+            "topic.creation.default.cleanup.policy": "compact",
+            "topic.creation.groups": "big",
+            "topic.creation.big.include": "big-.*",
+            "topic.creation.big.exclude": "big-not",
+            "topic.creation.big.partitions": "9",
+        }
+    ).topic_creation
+    assert creation is not None
+    big, default = creation.group_of("big-one"), creation.group_of("small")
+    assert (big.partitions, big.replication_factor, dict(big.settings)) == (9, -1, {})
+    assert (default.partitions, dict(default.settings)) == (3, {"cleanup.policy": "compact"})
+    assert creation.group_of("big-not") is default
+
+
+def test_every_property_is_documented():
+    assert all(len(key.documentation) > 20 for key in connector_config_def().keys().values())

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from fencepost.api.errors import ConfigError
+from fencepost.config.client_overrides import ClientKind, OverridePolicy, overrides
+from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig, WorkerMode, worker_config_def
+
+MINIMAL = {"bootstrap.servers": "b:9092", "key.converter": "String", "value.converter": "String"}
+GROUP = {
+    "group.id": "g",
+    "offset.storage.topic": "offsets",
+    "config.storage.topic": "configs",
+    "status.storage.topic": "status",
+}
+
+
+def _worker(properties: dict[str, str], mode: WorkerMode = WorkerMode.STANDALONE) -> WorkerConfig:
+    return WorkerConfig.from_properties(MINIMAL | properties, where="worker.properties", mode=mode)
+
+
+def test_a_standalone_worker_needs_brokers_and_converters_only_and_delivers_exactly_once():
+    config = _worker({})
+    assert config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED
+    assert (config.offset_flush_interval_ms, config.task_shutdown_graceful_timeout_ms) == (60_000, 5_000)
+    assert (config.offset_storage.partitions, config.offset_storage.replication_factor) == (25, None)
+    assert (config.config_storage.partitions, config.status_storage.partitions) == (1, 5)
+
+
+def test_a_distributed_worker_must_name_its_group_and_topics_and_is_exactly_once_only_on_request():
+    with pytest.raises(ConfigError, match=r"worker.properties: .*group.id is required"):
+        _worker({}, WorkerMode.DISTRIBUTED)
+    config = _worker(GROUP, WorkerMode.DISTRIBUTED)
+    assert config.exactly_once_source_support is ExactlyOnceSourceSupport.DISABLED
+
+
+@pytest.mark.parametrize("spelling", ["preparing", "PREPARING", "Preparing"])
+def test_the_worker_switch_is_read_in_any_case(spelling: str):
+    config = _worker({"exactly.once.source.support": spelling})
+    assert config.exactly_once_source_support is ExactlyOnceSourceSupport.PREPARING
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bootstrap.servers", " "),
+        ("offset.flush.interval.ms", "-1"),
+        ("offset.flush.interval.ms", "a minute"),
+        ("exactly.once.source.support", "yes"),
+        ("offset.storage.partitions", "0"),
+        ("offset.storage.replication.factor", "0"),
+        ("connector.client.config.override.policy", "Some"),
+    ],
+)
+def test_a_bad_value_is_an_error_with_the_file_and_the_property(name: str, value: str):
+    with pytest.raises(ConfigError, match=r"^worker\.properties: ") as raised:
+        _worker({name: value})
+    assert name in str(raised.value)
+    assert raised.value.name == name
+
+
+def test_an_unknown_property_is_warned_of(caplog: pytest.LogCaptureFixture):
+    _worker({"offset.flush.intervall.ms": "5", "spark.master": "local[1]", "producer.linger.ms": "1", "ssl.x": "y"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "The property offset.flush.intervall.ms, set in worker.properties, is not known and has no effect"
+    ]
+
+
+def test_prefixed_client_properties_win_over_common_ones():
+    config = _worker({"security.protocol": "SSL", "client.id": "w", "producer.client.id": "p", "consumer.x": "y"})
+    assert config.client_properties(ClientKind.PRODUCER) == {
+        "bootstrap.servers": "b:9092",
+        "security.protocol": "SSL",
+        "client.id": "p",
+    }
+    assert config.client_properties(ClientKind.CONSUMER)["x"] == "y"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (ClientKind.PRODUCER, "transactional.id"),
+        (ClientKind.PRODUCER, "enable.idempotence"),
+        (ClientKind.CONSUMER, "isolation.level"),
+    ],
+)
+def test_k8_an_override_that_breaks_exactly_once_is_ignored_with_a_warning(
+    kind: ClientKind, name: str, caplog: pytest.LogCaptureFixture
+):
+    """K8."""
+    config = _worker({f"{kind}.{name}": "x"})
+    assert name not in config.client_properties(kind)
+    assert f"{kind}.{name}, set in worker.properties, is ignored" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert overrides({f"{kind}.override.{name}": "x"}, f"{kind}.override.", kind, where="connector c") == {}
+    assert f"{kind}.override.{name}, set in connector c, is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [
+        ("All", set()),
+        ("None", {"producer.override.linger.ms", "admin.override.sasl.jaas.config", "consumer.override.client.id"}),
+        ("Principal", {"producer.override.linger.ms", "consumer.override.client.id"}),
+        ("Allowlist", {"admin.override.sasl.jaas.config", "consumer.override.client.id"}),
+        ("org.apache.kafka.connect.connector.policy.AllConnectorClientConfigOverridePolicy", set()),
+    ],
+)
+def test_k9_the_override_policy_decides_what_a_connector_may_set(policy: str, refused: set[str]):
+    """K9."""
+    config = {
+        "producer.override.linger.ms": "5",
+        "admin.override.sasl.jaas.config": "j",
+        "consumer.override.client.id": "i",
+        "topic": "t",
+    }
+    assert set(OverridePolicy.of(policy, ["linger.ms"]).refused(config)) == refused
+
+
+def test_k9_topic_settings_are_passed_on_and_the_topic_stays_compacted(caplog: pytest.LogCaptureFixture):
+    """K9."""
+    config = _worker({"offset.storage.segment.bytes": "1000", "offset.storage.cleanup.policy": "delete"})
+    assert dict(config.offset_storage.settings) == {"segment.bytes": "1000", "cleanup.policy": "compact"}
+    assert "offset.storage.cleanup.policy is ignored" in caplog.text
+
+
+def test_spark_settings_are_passed_on():
+    assert _worker({"spark.master": "local[1]"}).spark_settings() == {"spark.master": "local[1]"}
+
+
+@pytest.mark.parametrize("mode", WorkerMode)
+def test_every_property_is_documented(mode: WorkerMode):
+    assert all(len(key.documentation) > 20 for key in worker_config_def(mode).keys().values())
