@@ -66,8 +66,10 @@ def _snappy(data: memoryview, _level: int | None) -> bytes:
 
 
 def _lz4(data: memoryview, level: int | None) -> cramjam.Buffer:
-    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor = cramjam.lz4.Compressor(
+        level=_KAFKA_LZ4_LEVEL if level is None else level, content_checksum=False, block_linked=False
+    )
+    compressor.compress(bytes(data))
     return compressor.finish()
 
 
@@ -75,6 +77,7 @@ def _zstd(data: memoryview, level: int | None) -> cramjam.Buffer:
     return cramjam.zstd.compress(data, level=_KAFKA_ZSTD_LEVEL if level is None else level)
 
 
+_KAFKA_LZ4_LEVEL = 1
 _KAFKA_ZSTD_LEVEL = 3
 
 _CODECS: dict[Compression, Callable[[memoryview, int | None], memoryview | cramjam.Buffer | bytes]] = {

@@ -1,0 +1,183 @@
+"""Columns of records on their way into record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fencepost.api.errors import DataError
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+"""The type of a headers column."""
+
+_MAX_OFFSET = 2**31 - 1
+_BINARY_LIKE = (pa.types.is_binary, pa.types.is_string, pa.types.is_fixed_size_binary, pa.types.is_null)
+# Views have no common offsets, so their bytes may exceed what 32 bits count.
+_LARGE = (pa.types.is_large_binary, pa.types.is_large_string, pa.types.is_binary_view, pa.types.is_string_view)
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_map,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Columns of equal length; one row is one Kafka record.
+
+    `value` and `key` are binary or large_binary, their nulls Kafka's nulls; no key column means no keys. `timestamp`
+    is int64 in milliseconds since the epoch; where it is missing or null, a record gets the time of encoding.
+    `headers` has the type HEADERS; a null list means none. `normalize` makes all this of columns of other types.
+    """
+
+    value: pa.Array
+    key: pa.Array | None = None
+    timestamp: pa.Array | None = None
+    headers: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @property
+    def columns(self) -> tuple[pa.Array | None, ...]:
+        """Value, key, timestamp and headers."""
+        return self.value, self.key, self.timestamp, self.headers
+
+    def slice(self, offset: int, length: int) -> Records:
+        """`length` records from `offset` on, without a copy."""
+        return Records(*(None if column is None else column.slice(offset, length) for column in self.columns))
+
+    def take(self, indices: Any) -> Records:
+        """The records at `indices` (an integer array of Arrow or numpy), in their order."""
+        indices = pa.array(indices)
+        return Records(*(None if column is None else column.take(indices) for column in self.columns))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Records]) -> Records:
+        """All records of `parts`, of which there is at least one, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        lengths = [len(part) for part in parts]
+        return cls(*(_concat(columns, lengths) for columns in zip(*(part.columns for part in parts), strict=True)))
+
+
+def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: Any = None) -> Records:
+    """Records of Arrow columns (arrays or chunked arrays) as other systems hand them over.
+
+    `value` and `key` may be binary, string, fixed-size, large, view, dictionary or null columns; `timestamp` any
+    integer (milliseconds) or timestamp column, rounded down to milliseconds; `headers` any kind of list of structs,
+    or a map, whose first two fields are the name and the value.
+
+    Raises DataError for a column of another type, columns of different lengths and headers without a name.
+    """
+    records = Records(
+        normalize_binary(value, "value"),
+        None if key is None else normalize_binary(key, "key"),
+        None if timestamp is None else _normalize_timestamp(timestamp),
+        None if headers is None else _normalize_headers(headers),
+    )
+    lengths = {len(column) for column in records.columns if column is not None}
+    if len(lengths) > 1:
+        raise DataError(f"The columns of a batch of records differ in length: {sorted(lengths)}")
+    return records
+
+
+def normalize_binary(column: Any, name: str) -> pa.Array:
+    """A column of bytes or text as binary or large_binary. `name` is the column's, for the DataError that it raises."""
+    column = _unchunked(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not any(fits(column.type) for fits in (*_BINARY_LIKE, *_LARGE)):
+        raise DataError(f"The {name} column is of type {column.type}: use a converter that makes bytes or text of it")
+    return column.cast(pa.large_binary() if any(fits(column.type) for fits in _LARGE) else pa.binary())
+
+
+def byte_offsets(column: pa.Array) -> NDArray[np.signedinteger[Any]]:
+    """Where each row of a binary, large_binary or string column begins in its data, and where the last one ends."""
+    kind = np.dtype(np.int64) if pa.types.is_large_binary(column.type) else np.dtype(np.int32)
+    offsets: NDArray[np.signedinteger[Any]] = np.frombuffer(column.buffers()[1], kind)
+    return offsets[column.offset : column.offset + len(column) + 1]
+
+
+def _normalize_timestamp(column: Any) -> pa.Array:
+    column = _unchunked(column)
+    if pa.types.is_timestamp(column.type):
+        # Without its zone a timestamp keeps its instant, and rounding needs no zone database.
+        instants = column.cast(pa.timestamp(column.type.unit))
+        return pc.floor_temporal(instants, unit="millisecond").cast(pa.timestamp("ms")).cast(pa.int64())
+    if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+        return column.cast(pa.int64())
+    raise DataError(f"The timestamp column is of type {column.type}: use a timestamp or milliseconds as an integer")
+
+
+def _normalize_headers(column: Any) -> pa.Array:
+    column = _unchunked(column)
+    if column.type == HEADERS:
+        lists = column
+    elif pa.types.is_null(column.type):
+        return pa.nulls(len(column), HEADERS)
+    else:
+        lists = _headers_of_another_type(column)
+    entries = lists.flatten()
+    if entries.null_count or entries.field(0).null_count:
+        raise DataError("The headers column has a header without a name: Kafka has no such headers")
+    return lists
+
+
+def _headers_of_another_type(column: pa.Array) -> pa.Array:
+    kind = column.type
+    entry = kind.value_type if any(fits(kind) for fits in _LISTS) and not pa.types.is_map(kind) else None
+    if pa.types.is_map(kind):
+        counts = pc.subtract(column.offsets[1:], column.offsets[:-1])
+        entries = [column.keys, column.items]
+    elif entry is not None and pa.types.is_struct(entry) and entry.num_fields >= 2:
+        counts = pc.list_value_length(column)
+        flat = column.flatten()
+        if flat.null_count:
+            raise DataError("The headers column has a header without a name: Kafka has no such headers")
+        entries = [flat.field(0), flat.field(1)]
+    else:
+        raise DataError(f"The headers column is of type {kind}: use an array of structs with a name and a value")
+    names = normalize_binary(entries[0], "header name").cast(pa.string())
+    values = normalize_binary(entries[1], "header value").cast(pa.binary())
+    ends = np.cumsum(pc.fill_null(counts, 0).to_numpy(), dtype=np.int32)
+    structs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    return pa.ListArray.from_arrays(np.concatenate([np.zeros(1, np.int32), ends]), structs, type=HEADERS)
+
+
+def _unchunked(column: Any) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return _concat(column.chunks, [len(chunk) for chunk in column.chunks]) if column.num_chunks else _empty(column.type)
+
+
+def _empty(kind: pa.DataType) -> pa.Array:
+    return pa.array([], kind)
+
+
+def _concat(columns: Sequence[pa.Array | None], lengths: Sequence[int]) -> pa.Array | None:
+    present = [column for column in columns if column is not None]
+    if not present:
+        return None
+    kind = present[0].type
+    narrow = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
+    if kind in (*narrow, *narrow.values()):
+        large = len({column.type for column in present}) > 1 or sum(column.nbytes for column in present) > _MAX_OFFSET
+        kind = narrow.get(kind, kind) if large else kind
+    filled = (
+        pa.nulls(n, kind) if column is None else column.cast(kind) for column, n in zip(columns, lengths, strict=True)
+    )
+    return pa.concat_arrays(list(filled))

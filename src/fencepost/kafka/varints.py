@@ -1,0 +1,163 @@
+"""Varints for whole columns at once, packed into Arrow's inline binary views.
+
+A field of a Kafka record is a varint: groups of seven bits, the lowest first, each byte but the last with its high bit
+set; signed numbers are zigzag-encoded first (https://kafka.apache.org/documentation/#recordbatch, "varint" and
+"varlong"). Nothing here works byte by byte: a column of varints is a column of 64-bit words that hold their bytes, the
+first byte lowest, and consecutive fields are shifted and or-ed into the 12 bytes that a binary view holds inline
+(https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout):
+
+    bytes 0-3      4 ... 15                     as two words:  first = length | bytes 0-3 << 32
+    length         the bytes, when length <= 12                second = bytes 4-11
+
+Arrow's arrays are in the machine's byte order and this layout relies on that order being little-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+Lengths = NDArray[np.int64] | int
+
+INLINE_BYTES = 12
+_WORD_BYTES = 8
+_SMALL_TABLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Up to eight bytes of every row.
+
+    `words` holds them with the first byte lowest, `length` how many there are (an int where every row has as many),
+    `longest` the greatest length. Arrays have one element a row, or a single one that stands for all rows.
+    """
+
+    words: Words
+    length: Lengths
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class InlineViews:
+    """Consecutive fields as binary views: the two words of each row's view."""
+
+    first: Words
+    second: Words
+
+
+def constant(data: bytes) -> Field:
+    """The same bytes (at most eight) in every row."""
+    return Field(np.array([int.from_bytes(data, "little")], np.uint64), len(data), len(data))
+
+
+def zigzag(numbers: NDArray[np.int64]) -> Words:
+    """Signed numbers as unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+
+
+def byte_length(number: int) -> int:
+    """How many bytes the varint of an unsigned number takes."""
+    return max(1, (number.bit_length() + 6) // 7)
+
+
+def signed_varint_length(number: int) -> int:
+    """How many bytes the zigzag varint of a number takes."""
+    return byte_length(2 * number if number >= 0 else -2 * number - 1)
+
+
+def signed_varint_lengths(numbers: NDArray[np.int64]) -> Lengths:
+    """How many bytes the zigzag varint of each number takes."""
+    unsigned = zigzag(numbers)
+    low, high = byte_length(int(unsigned.min())), byte_length(int(unsigned.max()))
+    length: Lengths = low
+    for group in range(low, high):
+        length = length + (unsigned >= np.uint64(1 << 7 * group))
+    return length
+
+
+def signed_varints(numbers: NDArray[np.int64]) -> tuple[Field, ...]:
+    """Zigzag varints: one field, or two where some take more than eight bytes."""
+    unsigned = zigzag(numbers)
+    low, high = byte_length(int(unsigned.min())), byte_length(int(unsigned.max()))
+    head, length = _groups(unsigned, low, min(high, _WORD_BYTES), continued=high > _WORD_BYTES)
+    if high <= _WORD_BYTES:
+        return (Field(head, length, high),)
+    rest = unsigned >> np.uint64(7 * _WORD_BYTES)
+    tail, tail_length = _groups(rest, 1, high - _WORD_BYTES, continued=False)
+    tail_length = np.where(rest > 0, tail_length, 0)
+    return Field(head, length, _WORD_BYTES), Field(tail, tail_length, high - _WORD_BYTES)
+
+
+def _groups(unsigned: Words, low: int, high: int, *, continued: bool) -> tuple[Words, Lengths]:
+    """The first `high` groups of seven bits, and how many of them each number has, at least `low`."""
+    words = unsigned & np.uint64(0x7F)
+    for group in range(1, high):
+        words |= (unsigned & np.uint64(0x7F << 7 * group)) << np.uint64(group)
+    always = sum(0x80 << 8 * byte for byte in range(low - 1))
+    if always:
+        words |= np.uint64(always)
+    length: Lengths = min(low, high)
+    for group in range(low, high + continued):
+        more = unsigned >= np.uint64(1 << 7 * group)
+        words |= more.astype(np.uint64) << np.uint64(8 * group - 1)
+        if group < high:
+            length = length + more
+    return words, length
+
+
+def offset_deltas(count: int) -> Field:
+    """The varints of 0, 1, 2 ... count - 1."""
+    # Every batch counts from zero, so tables of the next power of two serve them all.
+    table = _offset_delta_table(max(_SMALL_TABLE, 1 << (count - 1).bit_length()))
+    length = table.length if isinstance(table.length, int) else table.length[:count]
+    return Field(table.words[:count], length, signed_varint_length(count - 1))
+
+
+@lru_cache(maxsize=4)
+def _offset_delta_table(count: int) -> Field:
+    (field,) = signed_varints(np.arange(count, dtype=np.int64))
+    return field
+
+
+def inline_views(fields: Iterable[Field]) -> Iterator[InlineViews]:
+    """Consecutive fields as few columns of inline views as hold them."""
+    group: list[Field] = []
+    room = INLINE_BYTES
+    for field in fields:
+        if field.longest > room:
+            yield _concatenated(group)
+            group, room = [], INLINE_BYTES
+        group.append(field)
+        room -= field.longest
+    yield _concatenated(group)
+
+
+def _concatenated(fields: list[Field]) -> InlineViews:
+    first, second = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+    start: Lengths = 0
+    latest = 0
+    for field in fields:
+        latest += field.longest
+        if isinstance(start, int):
+            bit = 32 + 8 * start
+            if bit < 64:
+                first = first | (field.words << np.uint64(bit))
+            if bit + 8 * field.longest > 64:
+                second = second | _shifted(field.words, bit - 64)
+        else:
+            # A shift by 64 or more gives zero, and so does one by a negative number, which wraps to a large one.
+            bits = (32 + 8 * start).astype(np.uint64)
+            first = first | (field.words << bits)
+            if latest > _WORD_BYTES // 2:
+                second = second | (field.words >> (np.uint64(64) - bits)) | (field.words << (bits - np.uint64(64)))
+        start = start + field.length
+    return InlineViews(first | np.asarray(start).astype(np.uint64), second)
+
+
+def _shifted(words: Words, bits: int) -> Words:
+    return words << np.uint64(bits) if bits >= 0 else words >> np.uint64(-bits)
