@@ -1,0 +1,161 @@
+"""FileStreamSource: follows one text file, line by line, as Kafka's own connector of this name does.
+
+It takes the same configuration and keeps the same source offsets, `{"filename": file}` -> `{"position": bytes}`, so
+that a connector can be moved over from a Java worker and back. What differs, and why:
+
+- `batch.size` limits the lines of one poll only where it is set. Kafka's default of 2,000 lines would mean that many
+  transactions of 2,000 records for a large file; without the property a poll is limited by `batch.bytes`.
+- Without `file`, Kafka's connector reads the standard input. That cannot be read again from a position, so there is
+  no exactly-once for it, and it is refused.
+- A file that became shorter than what was read of it fails the task; Kafka's connector waits in silence.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import partial
+from io import FileIO
+
+from fencepost import __version__
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.context import ExactlyOnceSupport
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.record import PollResult, SourceBatch, SourceOffset, SourcePartition
+from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.config.validators import at_least, not_blank
+from fencepost.connectors.growing_file import (
+    DEFAULT_BATCH_BYTES,
+    FILENAME_FIELD,
+    SPLIT_BYTES,
+    GrowingFile,
+    Planner,
+    plan_lines,
+    position_of,
+    wait_for,
+)
+from fencepost.connectors.line_reader import LineReader
+from fencepost.connectors.scan import FileRange, scan_records
+
+FILE = "file"
+TOPIC = "topic"
+BATCH_SIZE = "batch.size"
+BATCH_BYTES = "batch.bytes"
+
+_Importance = ConfigDef.Importance
+_CONFIG = (
+    ConfigDef()
+    .define(FILE, ConfigDef.Type.STRING, None, _Importance.HIGH, "The file to read.", validator=not_blank)
+    .define(
+        TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The topic to write the lines to.",
+        validator=not_blank,
+    )
+    .define(
+        BATCH_SIZE, ConfigDef.Type.INT, 2000, _Importance.LOW,
+        "How many lines one poll returns at most. Only looked at where it is set: else batch.bytes alone decides.",
+        validator=at_least(1),
+    )
+    .define(
+        BATCH_BYTES, ConfigDef.Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
+        "How many bytes of the file one poll returns at most. A line must not be longer.",
+        validator=at_least(1),
+    )
+)  # fmt: skip
+
+
+class FileStreamSourceConnector(SourceConnector):
+    """Follows one text file with one task. The records have a null key and the line as a string value."""
+
+    def version(self) -> str:
+        """Return fencepost's version, of which this connector is part."""
+        return __version__
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of `file`, `topic`, `batch.size` and `batch.bytes`."""
+        return _CONFIG
+
+    def start(self, config: Config) -> None:
+        """Take the configuration. Raises ConfigError without a file."""
+        if not config.get(FILE):
+            raise ConfigError(
+                f"The property {FILE} is not set. Reading the standard input is not supported, since no position in "
+                f"it can be resumed: write to a file, and set {FILE} to its path",
+                name=FILE,
+            )
+        self._config = dict(config)
+
+    def task_class(self) -> type[SourceTask]:
+        """Return FileStreamSourceTask."""
+        return FileStreamSourceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one file is one task
+        """Return one configuration."""
+        return [dict(self._config)]
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
+        """Say yes for a file, no for the standard input."""
+        return ExactlyOnceSupport.SUPPORTED if config.get(FILE) else ExactlyOnceSupport.UNSUPPORTED
+
+    def alter_offsets(self, config: Config, offsets: Mapping[SourcePartition, SourceOffset | None]) -> bool:
+        """Refuse offsets that a task could not start from."""
+        if not config.get(FILE):
+            raise ConfigError(f"Offsets belong to a file: set the property {FILE}", name=FILE)
+        check_offsets(offsets)
+        return True
+
+
+def check_offsets(offsets: Mapping[SourcePartition, SourceOffset | None]) -> None:
+    """Raise DataError unless all of these are source partitions and offsets of files. A removal always is."""
+    for partition, offset in offsets.items():
+        if offset is None:
+            continue
+        if set(partition) != {FILENAME_FIELD}:
+            raise DataError(f"The source partition {dict(partition)} is not of the form {{'{FILENAME_FIELD}': <path>}}")
+        position_of(str(partition[FILENAME_FIELD]), offset)
+
+
+class FileStreamSourceTask(SourceTask):
+    """Returns the whole lines that were added to the file."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+
+    def start(self, config: Config) -> None:
+        """Begin behind the last line that was committed."""
+        parsed = _CONFIG.parse(config)
+        path = parsed[FILE]
+        offset = self.context.offset_reader.offset({FILENAME_FIELD: path})
+        plan: Planner = partial(_plan_count, most=parsed[BATCH_SIZE]) if BATCH_SIZE in config else plan_lines
+        self._file = GrowingFile(path, position_of(path, offset), plan, parsed[BATCH_BYTES])
+
+    def poll(self) -> PollResult:
+        """Return a batch of lines, or None after a second without any."""
+        start = self._file.position
+        splits = wait_for(self._file.advance, self._stopping)
+        if not splits:
+            return None
+        return SourceBatch(
+            reader=LineReader(),
+            splits=splits,
+            offsets=[(self._file.partition, self._file.offset)],
+            bytes=self._file.position - start,
+        )
+
+    def stop(self) -> None:
+        """Wake a waiting poll."""
+        self._stopping.set()
+
+    def at_end(self) -> bool:
+        """Say whether every whole line was returned; bytes behind the last of them are not a line yet.
+
+        Raises DataError if there is no file: one cannot read up to its end.
+        """
+        if self._file.size() is None:
+            raise DataError(
+                f"The file {self._file.path} does not exist, so there is no end to read to: create it first"
+            )
+        return self._file.exhausted
+
+
+def _plan_count(file: FileIO, part: FileRange, size: int, *, most: int) -> list[FileRange]:
+    return scan_records(file, part, size, quote=None, split_bytes=SPLIT_BYTES, most=most)

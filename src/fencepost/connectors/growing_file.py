@@ -1,0 +1,154 @@
+"""A file that is read while it grows: what of it has not been returned yet."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from io import FileIO
+from typing import Any, Final, Protocol
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.scan import FileRange, last_line_end, open_file, split_lines, unreadable
+
+FILENAME_FIELD: Final = "filename"
+POSITION_FIELD: Final = "position"
+
+DEFAULT_BATCH_BYTES: Final = 128 << 20
+"""What one poll returns at most. Large enough for a Spark job's fixed cost not to matter, small enough to be written
+well within the default transaction.timeout.ms of a minute."""
+
+SPLIT_BYTES: Final = 8 << 20
+"""How much one Spark task reads at a time."""
+
+WAIT_SECONDS: Final = 1.0
+"""How long a poll waits for something new before it returns None."""
+
+LOOK_SECONDS: Final = 0.05
+"""How often a waiting poll looks."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Planner(Protocol):
+    """Finds the whole records at the start of a part of a file."""
+
+    def __call__(self, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+        """Return them as parts in order, each ending where a record does; none if no record is whole."""
+
+
+def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    """Find the whole lines of a part, reading only around the places where it is cut."""
+    end = last_line_end(file, part, size)
+    return split_lines(file, FileRange(part.path, part.start, end), SPLIT_BYTES)
+
+
+class GrowingFile:
+    """One file and the position up to which it was returned.
+
+    A file may only grow: one that is shorter than the position was truncated or replaced, and going on would lose or
+    mix up records. A file that does not exist yet is waited for.
+    """
+
+    def __init__(self, path: str, position: int, plan: Planner, batch_bytes: int) -> None:
+        self.path = path
+        self.position = position
+        self._plan = plan
+        self._batch_bytes = batch_bytes
+        self._looked_at_size = -1
+        self._missing_was_logged = False
+        self.exhausted = False
+        """Whether no whole record was left behind the position when the file was last looked at."""
+
+    @property
+    def partition(self) -> dict[str, Any]:
+        """The file's source partition."""
+        return {FILENAME_FIELD: self.path}
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The source offset that stands for the position."""
+        return {POSITION_FIELD: self.position}
+
+    def size(self) -> int | None:
+        """Return the file's size in bytes, None if there is no file. Raises DataError if it cannot be read from."""
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        if stat.S_ISDIR(status.st_mode):
+            raise DataError(f"{self.path} is a directory: name a file")
+        if status.st_size < self.position:
+            raise DataError(
+                f"The file {self.path} has {status.st_size} bytes, but was read up to byte {self.position}: it was "
+                "truncated or replaced. Bring the former file back, or reset the connector's offsets to read the "
+                "file that is there from its start"
+            )
+        return status.st_size
+
+    def advance(self, *, whole: bool = False) -> list[FileRange]:
+        """Return the next whole records and move the position behind them; nothing if there are none.
+
+        With `whole` nothing more will be written to the file, so that its end is the end of a record.
+        """
+        size = self.size()
+        if size is None:
+            self._log_missing()
+            return []
+        if size == self.position or (size == self._looked_at_size and self.exhausted and not whole):
+            self.exhausted = True
+            return []
+        splits = self._next(size, whole=whole)
+        if splits:
+            self.position = splits[-1].end
+        self._looked_at_size = size
+        self.exhausted = not splits or self.position == size
+        return splits
+
+    def _next(self, size: int, *, whole: bool) -> list[FileRange]:
+        part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
+        with open_file(self.path) as file:
+            splits = self._plan(file, part, size)
+        if splits or (part.end == size and not whole):
+            return splits
+        if part.end == size:
+            return [part]
+        raise DataError(
+            f"The file {self.path} has no end of a record in the {self._batch_bytes} bytes from byte {self.position} "
+            "on. Is a quote not closed, or is this no text? If records are really that long, set batch.bytes higher"
+        )
+
+    def _log_missing(self) -> None:
+        if not self._missing_was_logged:
+            _LOG.warning("The file %s does not exist; waiting for it to be created", self.path)
+            self._missing_was_logged = True
+
+
+def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event) -> Sequence[FileRange]:
+    """Call `look` until it returns something, for WAIT_SECONDS at most or until `stopping` is set."""
+    for _ in range(round(WAIT_SECONDS / LOOK_SECONDS)):
+        if found := look():
+            return found
+        if stopping.wait(LOOK_SECONDS):
+            break
+    return ()
+
+
+def position_of(path: str, offset: Mapping[str, Any] | None) -> int:
+    """Return the position that a committed source offset of a file stands for, 0 if there is none.
+
+    Raises DataError for an offset that no source of files wrote.
+    """
+    if offset is None:
+        return 0
+    position = offset.get(POSITION_FIELD)
+    if isinstance(position, bool) or not isinstance(position, int) or position < 0:
+        raise DataError(
+            f"The offset {dict(offset)} of the file {path} is not of the form {{'{POSITION_FIELD}': <bytes>}} "
+            "with a whole number of at least 0: set it right, or reset the connector's offsets"
+        )
+    return position

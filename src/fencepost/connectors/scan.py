@@ -1,0 +1,235 @@
+r"""Where records end in a file: blocks of whole records, and ranges of a file that end where a record ends.
+
+A record ends at `\n`, `\r` or `\r\n`. A `\r` that is the last byte there is ends nothing yet, for a `\n` may follow.
+With `quote`, an end between two quotes is part of a field (RFC 4180); quotes must then come in pairs.
+
+Memory is bounded by the longest record; a file is never read as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fencepost.api.errors import DataError
+
+BLOCK_BYTES: Final = 1 << 20
+"""How much is read at once. It fits into a processor's second-level cache together with what is made of it."""
+
+PADDING: Final = 16
+"""Bytes after a block's data that may be read, though they mean nothing."""
+
+_BACKWARD_BYTES: Final = 1 << 16
+_LF: Final = 10
+_CR: Final = 13
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """The bytes of a file from `start` up to `end`; a split of a batch."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole records. `data` is used again for the block that follows; it has PADDING more bytes behind it.
+
+    Record i reaches from `starts[i]` to `ends[i]`, without its terminator; all positions count from `data`'s begin.
+    `offset` is the position of that begin in the file, `length` that of the last record's end including its terminator.
+    """
+
+    offset: int
+    data: bytearray
+    starts: Positions
+    ends: Positions
+    length: int
+
+
+def record_ends(data: bytearray, length: int, *, quote: int | None = None) -> tuple[Positions, Positions]:
+    """Return where the records in the first `length` bytes end, and where those after them begin.
+
+    `data` begins where a record does. A record whose end is not certain yet is left out.
+    """
+    array = np.frombuffer(data, np.uint8, length)
+    if data.find(b"\r", 0, length) < 0:
+        ends = np.flatnonzero(array == _LF)
+        nexts = ends + 1
+    else:
+        ends, nexts = _ends_with_returns(array)
+    if quote is not None and data.find(bytes([quote]), 0, length) >= 0:
+        outside = np.searchsorted(np.flatnonzero(array == quote), ends) % 2 == 0
+        ends, nexts = ends[outside], nexts[outside]
+    return ends, nexts
+
+
+def _ends_with_returns(array: npt.NDArray[np.uint8]) -> tuple[Positions, Positions]:
+    terminators = np.flatnonzero((array == _LF) | (array == _CR))
+    returns = array[terminators] == _CR
+    followed = np.zeros(len(terminators), np.bool_)
+    followed[:-1] = returns[:-1] & ~returns[1:] & (np.diff(terminators) == 1)
+    keep = np.ones(len(terminators), np.bool_)
+    keep[1:] = ~followed[:-1]
+    if len(terminators) and returns[-1] and terminators[-1] == len(array) - 1:
+        keep[-1] = False
+    return terminators[keep], (terminators + 1 + followed)[keep]
+
+
+def open_file(path: str) -> FileIO:
+    """Open a file for reading. Raises DataError where there is none or it cannot be read."""
+    try:
+        return FileIO(path)
+    except FileNotFoundError:
+        raise DataError(
+            f"The file {path} does not exist on {os.uname().nodename}. It must be at this path on the worker and on "
+            "every Spark executor, for example on a shared file system"
+        ) from None
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str, error: OSError) -> DataError:
+    """Return the error for a file that is there but cannot be read."""
+    return DataError(
+        f"The file {path} cannot be read: {error.strerror}. "
+        "Let the user that the worker runs as read it, and make sure that it is a regular file"
+    )
+
+
+def read_blocks(
+    file: FileIO, part: FileRange, *, quote: int | None = None, finished: bool, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block]:
+    """Yield the whole records of a part of a file, which begins where a record does.
+
+    `finished` says that the part ends where a record does, even if no terminator is there. Raises DataError if the
+    file is shorter than the part.
+    """
+    data = bytearray(block_bytes + PADDING)
+    begin, filled = part.start, 0
+    while begin + filled < part.end:
+        wanted = min(len(data) - PADDING, part.end - begin)
+        _fill(file, memoryview(data)[filled:wanted], begin + filled, part)
+        filled = wanted
+        last = finished and begin + filled == part.end
+        block = _whole_records(data, filled, begin, quote=quote, last=last)
+        if block is None:
+            data = _grown(data)
+            continue
+        yield block
+        rest = filled - block.length
+        data[:rest] = data[block.length : filled]
+        begin, filled = begin + block.length, rest
+
+
+def _grown(data: bytearray) -> bytearray:
+    """Return a buffer of twice the size: a view of the old one may be in use, so it cannot be extended."""
+    return data[:-PADDING] + bytearray(len(data))
+
+
+def _fill(file: FileIO, view: memoryview, position: int, part: FileRange) -> None:
+    """Read what is at `position` of the file until `view` is full."""
+    filled = 0
+    while filled < len(view):
+        try:
+            file.seek(position + filled)
+            count = file.readinto(view[filled:])
+        except OSError as error:
+            raise unreadable(part.path, error) from error
+        if not count:
+            raise DataError(
+                f"The file {part.path} ended at byte {position + filled} while bytes {part.start} to {part.end} were "
+                "read: it was truncated or replaced. Files that are read may only grow"
+            )
+        filled += count
+
+
+def _whole_records(data: bytearray, filled: int, begin: int, *, quote: int | None, last: bool) -> Block | None:
+    ends, nexts = record_ends(data, filled, quote=quote)
+    length = int(nexts[-1]) if len(nexts) else 0
+    if last and length < filled:
+        terminated = data[filled - 1] == _CR
+        ends = np.append(ends, filled - 1 if terminated else filled)
+        nexts = np.append(nexts, filled)
+        length = filled
+    if not len(ends):
+        return None
+    starts = np.empty(len(ends), np.int64)
+    starts[0] = 0
+    starts[1:] = nexts[:-1]
+    return Block(begin, data, starts, ends, length)
+
+
+def last_line_end(file: FileIO, part: FileRange, size: int) -> int:
+    """Return the last position in a part of a file of `size` bytes at which a line has just ended.
+
+    It is `part.start` if no line ends in the part. Reads backwards, and the byte behind the part where there is one.
+    """
+    high = part.end
+    while high > part.start:
+        low = max(part.start, high - _BACKWARD_BYTES)
+        length = min(high + 1, size) - low
+        data = bytearray(length)
+        _fill(file, memoryview(data), low, part)
+        nexts = record_ends(data, length)[1]
+        nexts = nexts[nexts <= high - low]
+        if len(nexts):
+            return low + int(nexts[-1])
+        high = low
+    return part.start
+
+
+def split_lines(file: FileIO, part: FileRange, split_bytes: int) -> list[FileRange]:
+    """Cut a part that ends where a line does into parts of about `split_bytes` that do so as well, in order."""
+    splits, start = [], part.start
+    for target in range(part.start + split_bytes, part.end, split_bytes):
+        end = last_line_end(file, FileRange(part.path, start, target), part.end)
+        if end > start:
+            splits.append(FileRange(part.path, start, end))
+            start = end
+    if start < part.end:
+        splits.append(FileRange(part.path, start, part.end))
+    return splits
+
+
+def scan_records(
+    file: FileIO, part: FileRange, size: int, *, quote: int | None, split_bytes: int, most: int | None = None
+) -> list[FileRange]:
+    """Return the whole records of a part of a file of `size` bytes, `most` at most, cut as `split_lines` does.
+
+    Reads forward from the part's start, as quotes and counting need.
+    """
+    splits: list[FileRange] = []
+    start = end = part.start
+    peeked = FileRange(part.path, part.start, min(part.end + 1, size))
+    for block in read_blocks(file, peeked, quote=quote, finished=False):
+        bounds = block.offset + np.append(block.starts[1:], block.length)
+        bounds = bounds[bounds <= part.end][:most]
+        if most is not None:
+            most -= len(bounds)
+        for bound in _cuts(bounds, start, split_bytes):
+            splits.append(FileRange(part.path, start, bound))
+            start = bound
+        end = int(bounds[-1]) if len(bounds) else end
+        if most == 0:
+            break
+    if start < end:
+        splits.append(FileRange(part.path, start, end))
+    return splits
+
+
+def _cuts(bounds: Positions, start: int, split_bytes: int) -> Iterator[int]:
+    """Yield the bounds at which a split that began at `start` has just reached its size."""
+    index = 0
+    while (index := int(np.searchsorted(bounds, start + split_bytes))) < len(bounds):
+        start = int(bounds[index])
+        yield start
