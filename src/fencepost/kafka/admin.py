@@ -1,0 +1,233 @@
+"""What fencepost asks of a cluster besides data: topics to create and describe, and producers to fence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import kafka.errors as client_errors
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+
+from fencepost.api.errors import ConfigError
+from fencepost.kafka import fencing
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
+from fencepost.kafka.fencing import FenceProducersResult
+from fencepost.kafka.topic_metadata import metadata_error, topic_leaders, topic_row
+
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACT: Final = "compact"
+
+BROKER_DEFAULT: Final = -1
+"""As a number of partitions or replicas: what the broker's own configuration says."""
+
+_TOPIC_RESOURCE: Final = 2
+_USUAL_REPLICATION_FACTOR: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; `configs` are topic settings such as `retention.ms`, as text."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as it is. `configs` holds every setting with its value in force, defaults included."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str | None]
+
+
+class Admin:
+    """Administers one cluster. Threads may share it; calls then wait for each other."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._client = ControlClient(config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_topics(self, *topics: NewTopic) -> dict[str, bool]:
+        """Create topics and wait until their partitions have leaders. False for those that exist already.
+
+        An existing topic is left as it is. Raises TopicCreationError or AuthorizationError for the first one that the
+        cluster refuses; the others are created all the same.
+        """
+        names = ", ".join(topic.name for topic in topics)
+        return self._client.run(self._create, topics, doing=f"creating topic {names}")
+
+    def describe_topic(self, name: str) -> TopicDescription | None:
+        """Return a topic's partitions and settings, None if it does not exist.
+
+        Raises AuthorizationError without DESCRIBE and DESCRIBE_CONFIGS on it.
+        """
+        return self._client.run(self._describe, name, doing=f"describing topic {name}")
+
+    def broker_count(self) -> int:
+        """Return how many brokers the cluster has."""
+        return self._client.run(self._count_brokers, doing="counting the brokers")
+
+    def ensure_compacted_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Make sure that an internal topic exists and is compacted. True if it was created.
+
+        Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic
+        settings; `cleanup.policy` is always `compact`. Raises ConfigError if the topic exists with another policy,
+        which would lose state in time, and what `create_topics` raises.
+        """
+        if replication_factor is None:
+            replication_factor = 1 if self.broker_count() == 1 else _USUAL_REPLICATION_FACTOR
+        settings = dict(configs or {}) | {CLEANUP_POLICY: COMPACT}
+        if self.create_topics(NewTopic(name, partitions, replication_factor, settings))[name]:
+            return True
+        description = self.describe_topic(name)
+        policy = description.configs.get(CLEANUP_POLICY) if description else COMPACT
+        if policy != COMPACT:
+            raise ConfigError(
+                f"Topic {name} exists with {CLEANUP_POLICY}={policy}, so it would lose state when old records are "
+                f"deleted: set {CLEANUP_POLICY}={COMPACT} on it (kafka-configs.sh --alter --topic {name} --add-config "
+                f"{CLEANUP_POLICY}={COMPACT}), or configure another topic",
+                name=CLEANUP_POLICY,
+            )
+        return False
+
+    def fence_producers(
+        self, ids: Iterable[str], *, timeout_ms: float = fencing.DEFAULT_TIMEOUT_MS
+    ) -> FenceProducersResult:
+        """Fence the producers of transactional ids: their open transactions abort, and they can write nothing more.
+
+        Ids that are not fenced in time, or for which the principal lacks WRITE and DESCRIBE, are failures in the
+        result; call its `all()` to have them raised.
+        """
+        return self._client.run(fencing.fence, self._client, ids, timeout_ms, doing="fencing producers")
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+    async def _create(self, topics: tuple[NewTopic, ...]) -> dict[str, bool]:
+        deadline = Deadline.after(self._client.config.request_timeout_ms)
+        created: dict[str, bool] = {}
+        failure: KafkaError | None = None
+        for topic, row in zip(topics, await self._creation_rows(topics, deadline), strict=True):
+            error = client_errors.for_code(row.error_code)
+            if error in (client_errors.NoError, client_errors.TopicAlreadyExistsError):
+                created[topic.name] = error is client_errors.NoError
+            else:
+                failure = failure or _creation_error(topic, error, row.error_message)
+        for name in created:
+            await topic_leaders(self._client, name, deadline)
+        if failure is not None:
+            raise failure
+        return created
+
+    async def _creation_rows(self, topics: tuple[NewTopic, ...], deadline: Deadline) -> list[Any]:
+        """The answer's rows in the order of the topics, asked for again while the controller moves or throttles."""
+        while True:
+            request = _creation_request(topics, deadline)
+            response = await self._client.send(request)
+            rows = {row.name: row for row in response.topics}
+            errors = [client_errors.for_code(row.error_code) for row in rows.values()]
+            if deadline.passed or not any(issubclass(error, TRANSIENT) for error in errors):
+                return [rows[topic.name] for topic in topics]
+            await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
+
+    async def _describe(self, name: str) -> TopicDescription | None:
+        row = await topic_row(self._client, name)
+        error = client_errors.for_code(row.error_code)
+        if error is client_errors.UnknownTopicOrPartitionError:
+            return None
+        if error is not client_errors.NoError:
+            raise metadata_error(error, name)
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+        )
+        response = await self._client.send(DescribeConfigsRequest(resources=[resource]))
+        result = response.results[0]
+        error = client_errors.for_code(result.error_code)
+        if error is client_errors.TopicAuthorizationFailedError:
+            raise AuthorizationError(f"topic {name}", "DESCRIBE_CONFIGS")
+        if error is not client_errors.NoError:
+            raise refusal(error(result.error_message), f"describing the settings of topic {name}")
+        return TopicDescription(
+            name=name,
+            partitions=len(row.partitions),
+            replication_factor=len(row.partitions[0].replica_nodes),
+            configs={config.name: config.value for config in result.configs},
+        )
+
+    async def _count_brokers(self) -> int:
+        await self._client.refresh_brokers()
+        return len(self._client.broker_ids())
+
+
+def _creation_request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:
+    creatable = CreateTopicsRequest.CreatableTopic
+    return CreateTopicsRequest(
+        topics=[
+            creatable(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=[],
+                configs=[
+                    creatable.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=int(remaining_ms(deadline, 60_000)),
+        validate_only=False,
+    )
+
+
+def _creation_error(topic: NewTopic, error: type[client_errors.KafkaError], told: str | None) -> KafkaError:
+    """Return what to do about a topic that the cluster refuses to create, in one line."""
+    if issubclass(error, client_errors.AuthorizationError):
+        return AuthorizationError(f"topic {topic.name}", "CREATE (or CREATE on the cluster)")
+    said = (told or error.__name__).rstrip(". ")
+    if error is client_errors.InvalidReplicationFactorError:
+        advice = (
+            f"start more brokers, or set a lower replication factor than {topic.replication_factor} "
+            "(*.storage.replication.factor for an internal topic, topic.creation.default.replication.factor for others)"
+        )
+    elif error is client_errors.InvalidPartitionsError:
+        advice = f"set another number of partitions than {topic.partitions}"
+    elif error is client_errors.InvalidConfigurationError:
+        advice = f"correct the topic's settings ({_shown(topic.configs)})"
+    elif error is client_errors.PolicyViolationError:
+        advice = (
+            f"choose settings that the cluster's create.topic.policy.class.name accepts (now {topic.partitions} "
+            f"partitions, {topic.replication_factor} replicas, {_shown(topic.configs)}), or have an administrator create it"
+        )
+    elif error is client_errors.InvalidTopicError:
+        advice = "use a name of at most 249 letters, digits, '.', '_' and '-'"
+    else:
+        advice = "check the cluster's health and its brokers' logs"
+    return TopicCreationError(topic.name, f"{said}: {advice}")
+
+
+def _shown(configs: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in configs.items()) or "no settings"
