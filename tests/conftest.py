@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.properties import CLIENT, Listener
+from tests.support.fault_proxy import FaultProxy
 from tests.support.topics import Topics
 
 _FOLDERS = ("unit", "broker", "cluster", "chaos")
@@ -24,11 +26,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(folder)
 
 
+# A second listener, which clients find behind a proxy.
+PROXIED = "PROXIED"
+
+
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+def _session_proxy() -> Iterator[FaultProxy]:
+    proxy = FaultProxy().start()
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory, _session_proxy: FaultProxy) -> Iterator[EmbeddedBroker]:
     """A broker of one node, transaction version 2, without security. Tests that stop it take one of their own."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=FAST_EXPIRY) as broker:
+    listeners = (Listener(CLIENT), Listener(PROXIED, advertised_ports=[_session_proxy.port]))
+    folder = tmp_path_factory.mktemp("broker")
+    with EmbeddedBroker(folder, listeners=listeners, properties=FAST_EXPIRY) as broker:
+        _session_proxy.upstream = broker.nodes[0].place.ports[PROXIED]
         yield broker
+
+
+@pytest.fixture
+def fault_proxy(broker: EmbeddedBroker, _session_proxy: FaultProxy) -> Iterator[FaultProxy]:
+    """The way to `broker` over which faults can be laid; clients take `fault_proxy.address` for the broker."""
+    assert _session_proxy.upstream in broker.nodes[0].place.ports.values()
+    yield _session_proxy
+    _session_proxy.heal()
+    _session_proxy.reset()
 
 
 @pytest.fixture

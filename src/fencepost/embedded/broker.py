@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import base64
 import logging
-import random
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from fencepost.embedded.errors import DataDirError, PortTakenError
+from fencepost.embedded.errors import DataDirError
 from fencepost.embedded.java import find_java
-from fencepost.embedded.node import Node, formatted_cluster_id, require_free
-from fencepost.embedded.properties import CLIENT, CONTROLLER, HOST, INTERNAL, Listener, NodePlace, server_properties
-
-# Below the range from which systems take the ports of outgoing connections (32768 on Linux): a client that connects
-# again and again to a broker that is down could otherwise be given the broker's own port, and reach itself.
-_FREE_PORTS: Final = range(12_000, 32_000)
+from fencepost.embedded.node import Node, formatted_cluster_id
+from fencepost.embedded.ports import HOST, free_ports, require_free
+from fencepost.embedded.properties import CLIENT, CONTROLLER, INTERNAL, Listener, NodePlace, server_properties
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +121,7 @@ class EmbeddedBroker:
         wanted = [] if self._port is None else [self._port + index for index in range(self._node_count)]
         for port in wanted:
             require_free(port)
-        free = _free_ports(len(names) * self._node_count, besides=wanted)
+        free = free_ports(len(names) * self._node_count, besides=wanted)
         places = []
         for index in range(self._node_count):
             ports = {name: free.pop() for name in names}
@@ -164,18 +160,3 @@ class EmbeddedBroker:
 def _new_cluster_id() -> str:
     """A random id in Kafka's form: 22 characters of base64. A leading '-' would be taken for an option."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-
-
-def _free_ports(count: int, *, besides: Sequence[int]) -> list[int]:
-    ports: list[int] = []
-    for port in random.SystemRandom().sample(_FREE_PORTS, len(_FREE_PORTS)):
-        if port in besides:
-            continue
-        try:
-            require_free(port)
-        except PortTakenError:
-            continue
-        ports.append(port)
-        if len(ports) == count:
-            break
-    return ports

@@ -13,18 +13,18 @@ import hashlib
 import logging
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fencepost.embedded.errors import BrokerStartError, DataDirError, PortTakenError
+from fencepost.embedded.errors import BrokerStartError, DataDirError
 from fencepost.embedded.jars import KAFKA_VERSION, broker_jars, cache_folder
 from fencepost.embedded.java import Java
+from fencepost.embedded.ports import is_listening, require_free
 from fencepost.embedded.process import kill, launch, terminate
-from fencepost.embedded.properties import CONTROLLER, HOST, INTERNAL, LOGGING, NodePlace, render
+from fencepost.embedded.properties import CONTROLLER, INTERNAL, LOGGING, NodePlace, render
 
 # A start takes one to four seconds; a machine that is busy with other things gets a chance too.
 START_TIMEOUT_SECONDS: Final = 120.0
@@ -106,7 +106,7 @@ class Node:
         """Wait until every listener for clients accepts connections. Raises BrokerStartError."""
         deadline = self._started + START_TIMEOUT_SECONDS
         ports = [port for name, port in self.place.ports.items() if name not in (CONTROLLER, INTERNAL)]
-        while not all(_listening(port) for port in ports):
+        while not all(is_listening(port) for port in ports):
             if not self.running:
                 raise BrokerStartError(f"broker node {self.node_id} ended while it started: {self._last_error()}")
             if time.monotonic() > deadline:
@@ -207,19 +207,3 @@ def formatted_cluster_id(folder: Path) -> str | None:
     except FileNotFoundError:
         return None
     return next((line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id=")), None)
-
-
-def require_free(port: int) -> None:
-    """Raise PortTakenError if something listens on `port`."""
-    with socket.socket() as probe:
-        # As the broker does: connections of a former broker that linger in TIME_WAIT do not count.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise PortTakenError(port) from error
-
-
-def _listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0

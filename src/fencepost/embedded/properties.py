@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-HOST: Final = "127.0.0.1"
+from fencepost.embedded.ports import HOST
+
 CLIENT: Final = "CLIENT"
 INTERNAL: Final = "INTERNAL"
 CONTROLLER: Final = "CONTROLLER"

@@ -1,0 +1,49 @@
+"""Ports on loopback: is one free, and which ones are."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Collection
+from typing import Final
+
+from fencepost.embedded.errors import PortTakenError
+
+HOST: Final = "127.0.0.1"
+
+# Below the range from which systems take the ports of outgoing connections (32768 on Linux): a client that connects
+# again and again to a broker that is down could otherwise be given the broker's own port, and reach itself.
+_RANGE: Final = range(12_000, 32_000)
+
+
+def require_free(port: int) -> None:
+    """Raise PortTakenError if something listens on `port`."""
+    with socket.socket() as probe:
+        # As the broker does: connections of a former broker that linger in TIME_WAIT do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise PortTakenError(port) from error
+
+
+def is_listening(port: int) -> bool:
+    """Whether something accepts connections on `port`."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def free_ports(count: int, *, besides: Collection[int] = ()) -> list[int]:
+    """`count` ports that nothing listens on at this moment."""
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(_RANGE, len(_RANGE)):
+        if port in besides:
+            continue
+        try:
+            require_free(port)
+        except PortTakenError:
+            continue
+        ports.append(port)
+        if len(ports) == count:
+            break
+    return ports

@@ -1,0 +1,112 @@
+"""The independent witness: what is in a topic, read with confluent-kafka, and whether it is there exactly once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from tests.support.topics import unique
+
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as a consumer got it. `timestamp` is in milliseconds."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+
+
+def read_topic(
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    isolation: str = "read_committed",
+    settings: Mapping[str, Any] | None = None,
+    timeout: float = _TIMEOUT_SECONDS,
+) -> list[Record]:
+    """All records of a topic, partition by partition, in the order of their offsets.
+
+    At read_committed this reads up to the last stable offset: what an open transaction holds back is not waited for.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": unique("checker"),
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            **(settings or {}),
+        }
+    )
+    try:
+        return _read_to_end(consumer, topic, timeout)
+    finally:
+        consumer.close()
+
+
+def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]:
+    deadline = time.monotonic() + timeout
+    partitions = set(consumer.list_topics(topic, timeout=timeout).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    records: list[Record] = []
+    while partitions:
+        assert time.monotonic() < deadline, f"partitions {partitions} of {topic} not read to their end in {timeout} s"
+        for message in consumer.consume(10_000, timeout=0.1):
+            error = message.error()
+            if error is None:
+                records.append(_record(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                partitions.discard(message.partition())
+            else:
+                raise AssertionError(f"{topic}: {error}")
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def _record(message: Message) -> Record:
+    return Record(
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+        timestamp=message.timestamp()[1],
+    )
+
+
+def values(records: Iterable[Record]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+def assert_exactly_once(found: Iterable[Hashable], expected: Iterable[Hashable]) -> None:
+    """Fail unless everything expected was found as often as expected (once, usually), and nothing else."""
+    have, want = Counter(found), Counter(expected)
+    lost, doubled = want - have, have - want
+    assert not lost, f"{lost.total()} lost of {want.total()}, first {list(lost)[:5]}"
+    assert not doubled, f"{doubled.total()} too many besides {want.total()}, first {list(doubled)[:5]}"
+
+
+def read_offsets(
+    bootstrap_servers: str, topic: str, connector: str, *, settings: Mapping[str, Any] | None = None
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """The committed source offsets of a connector: pairs of source partition and its latest offset."""
+    latest: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {}
+    for record in read_topic(bootstrap_servers, topic, settings=settings):
+        assert record.key is not None, "a record of an offsets topic has a key"
+        name, partition = json.loads(record.key)
+        if name == connector:
+            offset = None if record.value is None else json.loads(record.value)
+            latest[json.dumps(partition, sort_keys=True)] = (partition, offset)
+    return list(latest.values())

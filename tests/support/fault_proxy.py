@@ -1,0 +1,320 @@
+"""A TCP proxy in front of a broker that does to the traffic what networks do.
+
+It runs in a thread of its own. What happens to the whole link is set by attributes and methods:
+
+    proxy.to_broker = Link.HOLD        nothing reaches the broker, the connections stand (HOLD keeps, DROP loses bytes)
+    proxy.to_client = Link.DROP        one way only: the broker hears us, we do not hear it
+    proxy.delay_seconds = 0.2          each message takes longer
+    proxy.refuse()                     connection refused
+    proxy.reset()                      all connections end with RST
+    proxy.heal()                       all is well again
+
+It knows Kafka's framing, so a trap can wait for one request, or for the answer to one:
+
+    trap = proxy.on_response(ApiKey.END_TXN, Act.RESET)     the broker commits, the client never learns it
+    trap = proxy.on_request(ApiKey.END_TXN, Act.HOLD)       all is produced, the commit stands at the door
+    trap.wait(); ...; trap.release()
+
+Use `framed=False` for TLS, which hides the frames (then there are no traps).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Self
+
+from fencepost.embedded.ports import HOST, free_ports
+
+_WAIT_SECONDS = 30.0
+
+
+class ApiKey(IntEnum):
+    """Kafka's requests that tests cut at."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    END_TXN = 26
+
+
+class Link(Enum):
+    """What becomes of the bytes of one direction."""
+
+    PASS = "pass"
+    HOLD = "hold"
+    DROP = "drop"
+
+
+class Act(Enum):
+    """What a trap does to the message that springs it. HOLD keeps it, and what follows it on the connection."""
+
+    HOLD = "hold"
+    DROP = "drop"
+    RESET = "reset"
+
+
+@dataclass(eq=False)
+class Trap:
+    """Waits for one message."""
+
+    api_key: ApiKey
+    act: Act
+    skip: int
+    wake: Callable[[], None]
+    released: bool = False
+    _sprung: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self, timeout: float = _WAIT_SECONDS) -> None:
+        """Wait until the message came."""
+        assert self._sprung.wait(timeout), f"no {self.api_key.name} came within {timeout} s"
+
+    @property
+    def sprung(self) -> bool:
+        return self._sprung.is_set()
+
+    def release(self) -> None:
+        """Let a held message go on."""
+        self.released = True
+        self.wake()
+
+    def spring(self) -> None:
+        self._sprung.set()
+
+
+@dataclass(eq=False)
+class _Connection:
+    client: asyncio.StreamWriter
+    broker: asyncio.StreamWriter
+    asked: dict[int, int] = field(default_factory=dict)
+    """The api key of each request that waits for its answer, by correlation id."""
+
+    def reset(self) -> None:
+        for writer in (self.client, self.broker):
+            endpoint = writer.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                # Closing without lingering sends RST instead of FIN.
+                endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+    def close(self) -> None:
+        self.client.close()
+        self.broker.close()
+
+
+class FaultProxy:
+    """A proxy on loopback for one port of a broker; `upstream` may be set after `start`."""
+
+    def __init__(self, upstream: int | None = None, *, framed: bool = True) -> None:
+        self.upstream = upstream
+        self.port = free_ports(1)[0]
+        self.delay_seconds = 0.0
+        self.requests: Counter[int] = Counter()
+        """How many requests of each api key came since `heal`."""
+        self._framed = framed
+        self._links = {True: Link.PASS, False: Link.PASS}
+        self._traps: dict[bool, list[Trap]] = {True: [], False: []}
+        self._connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._changed = asyncio.Condition()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def to_broker(self) -> Link:
+        """What becomes of requests."""
+        return self._links[True]
+
+    @to_broker.setter
+    def to_broker(self, link: Link) -> None:
+        self._links[True] = link
+        self._wake()
+
+    @property
+    def to_client(self) -> Link:
+        """What becomes of answers."""
+        return self._links[False]
+
+    @to_client.setter
+    def to_client(self, link: Link) -> None:
+        self._links[False] = link
+        self._wake()
+
+    def start(self) -> Self:
+        self._thread.start()
+        self._run(self._listen())
+        return self
+
+    def stop(self) -> None:
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def on_request(self, api_key: ApiKey, act: Act, *, skip: int = 0) -> Trap:
+        """Do `act` to the next request of that kind, after `skip` ones that pass."""
+        return self._add_trap(Trap(api_key, act, skip, self._wake), requests=True)
+
+    def on_response(self, api_key: ApiKey, act: Act, *, skip: int = 0) -> Trap:
+        """Do `act` to the next answer to a request of that kind, after `skip` ones that pass."""
+        return self._add_trap(Trap(api_key, act, skip, self._wake), requests=False)
+
+    def refuse(self) -> None:
+        """End all connections and take no new ones."""
+        self._run(self._stop_listening())
+        self.reset()
+
+    def reset(self) -> None:
+        """End all connections with RST; new ones are taken."""
+        self._run(self._reset_all())
+
+    def heal(self) -> None:
+        """Remove all faults and traps; what was held goes on."""
+        for trap in self._traps[True] + self._traps[False]:
+            trap.release()
+        self._traps = {True: [], False: []}
+        self.to_broker = self.to_client = Link.PASS
+        self.delay_seconds = 0.0
+        self.requests.clear()
+        self._run(self._listen())
+
+    @property
+    def connections(self) -> int:
+        """How many connections stand."""
+        return len(self._connections)
+
+    def _add_trap(self, trap: Trap, *, requests: bool) -> Trap:
+        assert self._framed, "traps need Kafka's frames, which TLS hides"
+        self._traps[requests].append(trap)
+        return trap
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_WAIT_SECONDS)
+
+    def _wake(self) -> None:
+        self._run(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with self._changed:
+            await self._changed.wait_for(condition)
+
+    async def _listen(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, HOST, self.port)
+
+    async def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _reset_all(self) -> None:
+        for connection in list(self._connections):
+            connection.reset()
+
+    async def _close(self) -> None:
+        await self._stop_listening()
+        await self._reset_all()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            broker_reader, broker_writer = await asyncio.open_connection(HOST, self.upstream)
+        except OSError:
+            writer.transport.abort()
+            return
+        connection = _Connection(client=writer, broker=broker_writer)
+        self._connections.add(connection)
+        try:
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(connection, reader, broker_writer, requests=True))
+                pumps.create_task(self._pump(connection, broker_reader, writer, requests=False))
+        except* (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self._connections.discard(connection)
+            connection.close()
+
+    async def _pump(
+        self, connection: _Connection, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, requests: bool
+    ) -> None:
+        """Pass messages on until a side closes, which ends the other direction too (IncompleteReadError)."""
+        while True:
+            message = await self._next_message(source)
+            if self._framed and not await self._pass_traps(connection, message, requests=requests):
+                continue
+            if self.delay_seconds:
+                await asyncio.sleep(self.delay_seconds)
+            await self._until(lambda: self._links[requests] is not Link.HOLD)
+            if self._links[requests] is Link.DROP:
+                continue
+            sink.write(message)
+            await sink.drain()
+
+    async def _next_message(self, source: asyncio.StreamReader) -> bytes:
+        if self._framed:
+            size = await source.readexactly(4)
+            return size + await source.readexactly(int.from_bytes(size, "big"))
+        chunk = await source.read(1 << 16)
+        if not chunk:
+            raise asyncio.IncompleteReadError(b"", None)
+        return chunk
+
+    async def _pass_traps(self, connection: _Connection, message: bytes, *, requests: bool) -> bool:
+        """Whether the message may go on, after what the traps do to it."""
+        api_key = self._api_key(connection, message, requests=requests)
+        trap = self._springs(api_key, requests=requests)
+        if trap is None:
+            return True
+        if trap.act is Act.RESET:
+            connection.reset()
+        trap.spring()
+        if trap.act is Act.HOLD:
+            await self._until(lambda: trap.released)
+            return True
+        return False
+
+    def _api_key(self, connection: _Connection, message: bytes, *, requests: bool) -> int | None:
+        if requests:
+            api_key, _, correlation_id = struct.unpack_from(">hhi", message, 4)
+            connection.asked[correlation_id] = api_key
+            self.requests[api_key] += 1
+            return int(api_key)
+        (correlation_id,) = struct.unpack_from(">i", message, 4)
+        return connection.asked.pop(correlation_id, None)
+
+    def _springs(self, api_key: int | None, *, requests: bool) -> Trap | None:
+        """The first trap whose turn it is; each counts all messages of its kind, those that others take too."""
+        springs = None
+        for trap in self._traps[requests]:
+            if trap.sprung or trap.api_key != api_key:
+                continue
+            if trap.skip > 0:
+                trap.skip -= 1
+            elif springs is None:
+                springs = trap
+        return springs

@@ -1,0 +1,91 @@
+"""Real processes for tests, and waiting for things to become true."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from fencepost.embedded.process import launch
+
+_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.02
+
+T = TypeVar("T")
+
+
+def wait_for(condition: Callable[[], T], timeout: float = _TIMEOUT_SECONDS, *, what: str = "") -> T:
+    """Wait until `condition` returns something true, and return that."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what or condition}"
+        time.sleep(_POLL_SECONDS)
+    return result
+
+
+class Process:
+    """A program with its output in a file. It ends with the test process, however that ends.
+
+    Use it with `with`: what still runs at the end of the block is killed, with the processes that it started.
+    """
+
+    def __init__(self, command: Sequence[str], log_file: Path, *, environment: Mapping[str, str] | None = None) -> None:
+        self.log_file = log_file
+        changed = [f"{name}={value}" for name, value in (environment or {}).items()]
+        self._process = launch(["/usr/bin/env", *changed, *command], log_file)
+
+    @classmethod
+    def fencepost(cls, *arguments: str, log_file: Path, environment: Mapping[str, str] | None = None) -> Self:
+        """The command `fencepost` in a process of its own."""
+        return cls([sys.executable, "-m", "fencepost", *arguments], log_file, environment=environment)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def wait(self, timeout: float = _TIMEOUT_SECONDS) -> int:
+        """Wait for the end; returns the exit code, negative for the signal that killed it."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {timeout} s:\n{self.output[-4000:]}") from None
+
+    def wait_for_output(self, text: str, timeout: float = _TIMEOUT_SECONDS) -> None:
+        """Wait until `text` was written."""
+        wait_for(lambda: text in self.output or not self.running, timeout, what=f"{text!r} in {self.log_file}")
+        assert text in self.output, f"ended without writing {text!r}:\n{self.output[-4000:]}"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this process alone."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End, as `kill -9` does, this process alone: what it started notices by itself, or lives on."""
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # `launch` made it the leader of a session, so its group holds its children too, even once it is gone.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
