@@ -9,13 +9,14 @@ The processes end with the one that started them, however that ends.
 from __future__ import annotations
 
 import base64
+import fcntl
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from fencepost.embedded.errors import DataDirError
 from fencepost.embedded.java import find_java
@@ -53,6 +54,7 @@ class EmbeddedBroker:
         self._extra = dict(properties or {})
         self._format_arguments = tuple(format_arguments)
         self._heap_mb = heap_mb
+        self._lock: IO[str] | None = None
         self.nodes: tuple[Node, ...] = ()
 
     @property
@@ -70,9 +72,10 @@ class EmbeddedBroker:
         Raises JavaNotFoundError, JarsUnavailableError, PortTakenError, DataDirError or BrokerStartError; nothing
         is left running then.
         """
-        if not self.nodes:
-            self.nodes = self._make_nodes()
         try:
+            if not self.nodes:
+                self.nodes = self._make_nodes()
+            self._lock_data_dir()
             for node in self.nodes:
                 node.start(wait=False)
             for node in self.nodes:
@@ -80,7 +83,7 @@ class EmbeddedBroker:
         except BaseException:
             self.kill()
             raise
-        logger.info("Kafka broker on %s, data in %s", self.bootstrap_servers, self._data_dir)
+        logger.debug("Kafka broker on %s, data in %s", self.bootstrap_servers, self._data_dir)
         return self
 
     def stop(self) -> None:
@@ -89,11 +92,13 @@ class EmbeddedBroker:
             node.request_stop()
         for node in self.nodes:
             node.wait_stopped()
+        self._unlock_data_dir()
 
     def kill(self) -> None:
         """End all nodes at once, as `kill -9` does."""
         for node in self.nodes:
             node.kill()
+        self._unlock_data_dir()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -105,6 +110,9 @@ class EmbeddedBroker:
 
     def _make_nodes(self) -> tuple[Node, ...]:
         java = find_java()
+        self._make_folders()
+        self._lock_data_dir()
+        self._check_layout()
         places = self._places()
         nodes = tuple(
             Node(java, place, server_properties(place, places, self._listeners, self._extra), heap_mb=self._heap_mb)
@@ -116,7 +124,6 @@ class EmbeddedBroker:
         return nodes
 
     def _places(self) -> list[NodePlace]:
-        self._check_layout()
         names = [*(listener.name for listener in self._listeners), INTERNAL, CONTROLLER]
         wanted = [] if self._port is None else [self._port + index for index in range(self._node_count)]
         for port in wanted:
@@ -130,8 +137,7 @@ class EmbeddedBroker:
             places.append(NodePlace(index + 1, self._folder(index + 1), ports))
         return places
 
-    def _check_layout(self) -> None:
-        """Make the nodes' folders. Raises DataDirError, also if the data is that of another number of nodes."""
+    def _make_folders(self) -> None:
         try:
             for node_id in range(1, self._node_count + 1):
                 self._folder(node_id).mkdir(parents=True, exist_ok=True)
@@ -142,6 +148,27 @@ class EmbeddedBroker:
                 f"cannot write to the broker's data folder {self._data_dir}: {error.strerror}. "
                 "Make it writable, or choose another with --data-dir"
             ) from error
+
+    def _lock_data_dir(self) -> None:
+        """Own the data folder: two brokers over the same data would tear each other down half-way."""
+        if self._lock is not None:
+            return
+        lock = (self._data_dir / "lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise DataDirError(
+                f"{self._data_dir} is in use by another broker: stop that one, or choose another --data-dir"
+            ) from error
+        self._lock = lock
+
+    def _unlock_data_dir(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _check_layout(self) -> None:
         made_for = sum(formatted_cluster_id(folder) is not None for folder in self._data_dir.glob("node-*"))
         if made_for not in (0, self._node_count):
             raise DataDirError(

@@ -190,12 +190,13 @@ class Node:
             new.unlink()
 
     def _last_error(self) -> str:
-        """The first error in what this start wrote to the log, else its last line."""
+        """The first exception in what this start wrote to the log, else the first error, else its last line."""
         with contextlib.suppress(OSError), self.log_file.open("rb") as log:
             log.seek(self._log_start)
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-            errors = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
-            told = (errors or lines[-1:] or ["it wrote nothing"])[0]
+            exceptions = [line for line in lines if "Exception: " in line]
+            errors = [line for line in lines if " ERROR " in line or line.startswith("Error")]
+            told = [*exceptions, *errors, *lines[-1:], "it wrote nothing"][0]
             return f"{told.strip()} (more in {self.log_file})"
         return f"its log {self.log_file} cannot be read"
 

@@ -1,0 +1,50 @@
+"""`fencepost broker`: a Kafka broker on this machine, for trying things out."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.errors import BrokerStartError
+
+_WATCH_SECONDS: Final = 1.0
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, help="Port of the first node.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Where topics are kept; they are still there at the next start.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 9),
+    default=1,
+    show_default=True,
+    help="How many brokers; each takes the port after the last one's.",
+)
+def broker(port: int, data_dir: Path, nodes: int) -> None:
+    """Run a Kafka broker on this machine until Ctrl-C. It listens on 127.0.0.1 only, without any security."""
+    asked_to_stop = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        asked_to_stop.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    with EmbeddedBroker(data_dir, port=port, nodes=nodes) as running:
+        click.echo(
+            f"Kafka listens on {running.bootstrap_servers}. Its log: {running.nodes[0].log_file}. Ctrl-C stops it."
+        )
+        while not asked_to_stop.wait(_WATCH_SECONDS):
+            for node in running.nodes:
+                if not node.running:
+                    raise BrokerStartError(f"broker node {node.node_id} ended by itself: see {node.log_file}")

@@ -1,0 +1,96 @@
+"""The command `fencepost`.
+
+A failure that fencepost expects is told in one line on stderr with exit code 1; the traceback is shown only if it is
+asked for. Wrong usage ends with 2, an interrupt with 130.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from fencepost.api.errors import FencepostError
+
+# Commands are imported when they run: `fencepost --help` needs none of what they stand on (Spark, a Kafka client).
+_COMMANDS: Final = {
+    "broker": ("fencepost.cli.broker:broker", "Run a Kafka broker on this machine."),
+    "demo": ("fencepost.cli.demo:demo", "See 336,776 flights arrive exactly once while the worker is killed."),
+    "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
+}
+
+_INTERRUPTED: Final = 130
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=_LazyGroup)
+@click.version_option(package_name="fencepost")
+@click.option("--traceback", is_flag=True, envvar="FENCEPOST_TRACEBACK", help="Show where in the code an error arose.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["ERROR", "WARNING", "INFO", "DEBUG"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+    help="How much fencepost tells on stderr.",
+)
+@click.pass_context
+def cli(ctx: click.Context, *, traceback: bool, log_level: str) -> None:
+    """Bring data into Kafka exactly once."""
+    ctx.obj = traceback
+    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s (%(name)s)", level=logging.WARNING)
+    logging.getLogger("fencepost").setLevel(log_level.upper())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code."""
+    try:
+        with cli.make_context("fencepost", list(arguments)) as context:
+            return _invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as wrong_usage:
+        wrong_usage.show()
+        return wrong_usage.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return _INTERRUPTED
+
+
+def _invoke(context: click.Context) -> int:
+    try:
+        cli.invoke(context)
+    except FencepostError as error:
+        if context.obj:
+            traceback.print_exc()
+        else:
+            click.echo(f"fencepost: {_one_line(error)}", err=True)
+        return 1
+    return 0
+
+
+def _one_line(error: FencepostError) -> str:
+    return " ".join(str(error).split())
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    sys.exit(run(sys.argv[1:]))
