@@ -12,6 +12,7 @@ What each codec's bytes must look like for every Kafka client to read them:
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -19,6 +20,9 @@ import cramjam
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
+_GZIP_FORMAT = zlib.MAX_WBITS | 16
+_KAFKA_LZ4_LEVEL = 1
+_KAFKA_ZSTD_LEVEL = 3
 
 
 class Compression(StrEnum):
@@ -53,8 +57,9 @@ def compress(data: memoryview, compression: Compression, level: int | None = Non
     return memoryview(_CODECS[compression](data, level))
 
 
-def _gzip(data: memoryview, level: int | None) -> cramjam.Buffer:
-    return cramjam.gzip.compress(data, level=level)
+def _gzip(data: memoryview, level: int | None) -> bytes:
+    # zlib takes a third of the CPU that cramjam's gzip takes for the same level.
+    return zlib.compress(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level, wbits=_GZIP_FORMAT)
 
 
 def _snappy(data: memoryview, _level: int | None) -> bytes:
@@ -76,9 +81,6 @@ def _lz4(data: memoryview, level: int | None) -> cramjam.Buffer:
 def _zstd(data: memoryview, level: int | None) -> cramjam.Buffer:
     return cramjam.zstd.compress(data, level=_KAFKA_ZSTD_LEVEL if level is None else level)
 
-
-_KAFKA_LZ4_LEVEL = 1
-_KAFKA_ZSTD_LEVEL = 3
 
 _CODECS: dict[Compression, Callable[[memoryview, int | None], memoryview | cramjam.Buffer | bytes]] = {
     Compression.NONE: lambda data, _level: data,

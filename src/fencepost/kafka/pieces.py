@@ -25,6 +25,8 @@ from fencepost.kafka.records import Records, byte_offsets
 from fencepost.kafka.varints import Field, InlineViews, Lengths, Words
 
 _NULL = -1
+_NULL_KEY = b"\1"
+_VIEW_BYTES = 16
 _PIECES_OF_A_HEADER = 4
 
 Rows = slice | NDArray[np.int64]
@@ -82,7 +84,7 @@ class Headers:
         entries = column.flatten()
         return cls(counts, Bytes.of(entries.field(0)), Bytes.of(entries.field(1)))
 
-    def first(self) -> NDArray[np.int64]:
+    def before(self) -> NDArray[np.int64]:
         """For each record how many headers the records before it have."""
         return np.cumsum(self.counts) - self.counts
 
@@ -94,8 +96,8 @@ class Headers:
             return np.broadcast_to(lengths, len(self.counts))
         each = np.broadcast_to(self.names.encoded_lengths() + self.values.encoded_lengths(), total)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(each)])
-        first = self.first()
-        of_record: NDArray[np.int64] = lengths + ends[first + self.counts] - ends[first]
+        before = self.before()
+        of_record: NDArray[np.int64] = lengths + ends[before + self.counts] - ends[before]
         return of_record
 
 
@@ -125,27 +127,27 @@ class Columns:
         headers = 1 if self.headers is None else self.headers.encoded_lengths()
         return attributes + deltas + key + self.value.encoded_lengths() + headers
 
-    def concatenated(self, offset_deltas: Field, timestamp_deltas: Sequence[Field]) -> memoryview:
+    def concatenated(self, timestamp_deltas: Sequence[Field]) -> memoryview:
         """The bytes of all records, one after the other."""
+        offset_deltas = varints.offset_deltas(self.count)
         deltas = offset_deltas.length + sum(field.length for field in timestamp_deltas)
         body_lengths = varints.signed_varints(self.body_lengths(deltas))
-        first = [*body_lengths, varints.constant(b"\0"), *timestamp_deltas, offset_deltas]
+        first = [*body_lengths, varints.constant(b"\0"), *timestamp_deltas]
         if self.headers is None:
             return self._without_headers([varints.constant(b"\0"), *first])
         return self._with_headers(first, self.headers)
 
-    def _row(self, fields: list[Field]) -> list[InlineViews | Bytes]:
-        """The pieces of a record up to its value."""
-        row: list[InlineViews | Bytes] = []
+    def _row(self, first: list[Field]) -> list[InlineViews | Bytes]:
+        """The pieces of a record up to its value. `first` are the fields before the offset delta."""
+        value_length = varints.signed_varints(self.value.prefixes)
         if self.key is None:
-            fields = [*fields, varints.constant(b"\1")]
-        else:
-            row += [*varints.inline_views([*fields, *varints.signed_varints(self.key.prefixes)]), self.key]
-            fields = []
-        return [*row, *varints.inline_views([*fields, *varints.signed_varints(self.value.prefixes)]), self.value]
+            fields = [*first, varints.offset_deltas(self.count, _NULL_KEY), *value_length]
+            return [*varints.inline_views(fields), self.value]
+        fields = [*first, varints.offset_deltas(self.count), *varints.signed_varints(self.key.prefixes)]
+        return [*varints.inline_views(fields), self.key, *varints.inline_views(value_length), self.value]
 
-    def _without_headers(self, fields: list[Field]) -> memoryview:
-        row = self._row(fields)
+    def _without_headers(self, first: list[Field]) -> memoryview:
+        row = self._row(first)
         width = len(row)
         cells = _Cells(self.count * width + 1)
         for position, piece in enumerate(row):
@@ -153,15 +155,15 @@ class Columns:
         cells.put(slice(self.count * width, None), InlineViews(np.ones(1, np.uint64), np.zeros(1, np.uint64)))
         return cells.concatenated()[1:]
 
-    def _with_headers(self, fields: list[Field], headers: Headers) -> memoryview:
-        row = [*self._row(fields), *varints.inline_views(varints.signed_varints(headers.counts))]
-        width, first, total = len(row), headers.first(), int(headers.counts.sum())
+    def _with_headers(self, first: list[Field], headers: Headers) -> memoryview:
+        row = [*self._row(first), *varints.inline_views(varints.signed_varints(headers.counts))]
+        width, before, total = len(row), headers.before(), int(headers.counts.sum())
         cells = _Cells(self.count * width + total * _PIECES_OF_A_HEADER)
-        starts = np.arange(self.count) * width + first * _PIECES_OF_A_HEADER
+        starts = np.arange(self.count) * width + before * _PIECES_OF_A_HEADER
         for position, piece in enumerate(row):
             cells.put(starts + position, piece)
         if total:
-            rank = np.arange(total) - np.repeat(first, headers.counts)
+            rank = np.arange(total) - np.repeat(before, headers.counts)
             starts = np.repeat(starts + width, headers.counts) + rank * _PIECES_OF_A_HEADER
             for position, column in ((0, headers.names), (2, headers.values)):
                 (length,) = varints.inline_views(varints.signed_varints(column.prefixes))
@@ -174,7 +176,9 @@ class _Cells:
     """The pieces of a batch in the order in which they are sent."""
 
     def __init__(self, count: int) -> None:
-        self._words = np.empty((count, 2), np.uint64)
+        # Arrow's allocator keeps what is freed; the C library's would fault the pages in again for every batch.
+        self._views = pa.allocate_buffer(count * _VIEW_BYTES)
+        self._words = np.frombuffer(self._views, np.uint64).reshape(-1, 2)
         self._buffers: list[pa.Buffer] = []
 
     def put(self, rows: Rows, piece: InlineViews | Bytes) -> None:
@@ -195,7 +199,7 @@ class _Cells:
 
     def concatenated(self) -> memoryview:
         """All pieces' bytes, one after the other."""
-        buffers = [None, pa.py_buffer(self._words), *self._buffers]
+        buffers = [None, self._views, *self._buffers]
         views = pa.Array.from_buffers(pa.binary_view(), len(self._words), buffers)
         _, offsets, data = views.cast(pa.binary()).buffers()
         return memoryview(data)[: int(np.frombuffer(offsets, np.int32)[len(self._words)])]

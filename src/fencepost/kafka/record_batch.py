@@ -79,7 +79,7 @@ def encode(
     if not len(records):
         raise IllegalStateError("A record batch has at least one record")
     timestamps = _timestamps(records, now_ms)
-    body = _record_section(records, timestamps - timestamps[0])
+    body = pieces.Columns.of(records).concatenated(varints.signed_varints(timestamps - timestamps[0]))
     attributes = _TRANSACTIONAL if transactional else 0
     if compression is not Compression.NONE:
         compressed = compress(body, compression, compression_level)
@@ -157,8 +157,3 @@ def _timestamps(records: Records, now_ms: int) -> NDArray[np.int64]:
         return np.array([now_ms], np.int64)
     numbers: NDArray[np.int64] = column.fill_null(now_ms).to_numpy()
     return numbers
-
-
-def _record_section(records: Records, timestamp_deltas: NDArray[np.int64]) -> memoryview:
-    columns = pieces.Columns.of(records)
-    return columns.concatenated(varints.offset_deltas(len(records)), varints.signed_varints(timestamp_deltas))

@@ -26,6 +26,7 @@ Lengths = NDArray[np.int64] | int
 
 INLINE_BYTES = 12
 _WORD_BYTES = 8
+_BYTES_IN_FIRST = 4
 _SMALL_TABLE = 64
 
 
@@ -34,11 +35,12 @@ class Field:
     """Up to eight bytes of every row.
 
     `words` holds them with the first byte lowest, `length` how many there are (an int where every row has as many),
-    `longest` the greatest length. Arrays have one element a row, or a single one that stands for all rows.
+    `shortest` and `longest` bound it. Arrays have one element a row, or a single one that stands for all rows.
     """
 
     words: Words
     length: Lengths
+    shortest: int
     longest: int
 
 
@@ -52,7 +54,7 @@ class InlineViews:
 
 def constant(data: bytes) -> Field:
     """The same bytes (at most eight) in every row."""
-    return Field(np.array([int.from_bytes(data, "little")], np.uint64), len(data), len(data))
+    return Field(np.array([int.from_bytes(data, "little")], np.uint64), len(data), len(data), len(data))
 
 
 def zigzag(numbers: NDArray[np.int64]) -> Words:
@@ -86,11 +88,14 @@ def signed_varints(numbers: NDArray[np.int64]) -> tuple[Field, ...]:
     low, high = byte_length(int(unsigned.min())), byte_length(int(unsigned.max()))
     head, length = _groups(unsigned, low, min(high, _WORD_BYTES), continued=high > _WORD_BYTES)
     if high <= _WORD_BYTES:
-        return (Field(head, length, high),)
+        return (Field(head, length, low, high),)
     rest = unsigned >> np.uint64(7 * _WORD_BYTES)
     tail, tail_length = _groups(rest, 1, high - _WORD_BYTES, continued=False)
     tail_length = np.where(rest > 0, tail_length, 0)
-    return Field(head, length, _WORD_BYTES), Field(tail, tail_length, high - _WORD_BYTES)
+    return (
+        Field(head, length, min(low, _WORD_BYTES), _WORD_BYTES),
+        Field(tail, tail_length, max(0, low - _WORD_BYTES), high - _WORD_BYTES),
+    )
 
 
 def _groups(unsigned: Words, low: int, high: int, *, continued: bool) -> tuple[Words, Lengths]:
@@ -110,18 +115,19 @@ def _groups(unsigned: Words, low: int, high: int, *, continued: bool) -> tuple[W
     return words, length
 
 
-def offset_deltas(count: int) -> Field:
-    """The varints of 0, 1, 2 ... count - 1."""
+def offset_deltas(count: int, then: bytes = b"") -> Field:
+    """The varints of 0, 1, 2 ... count - 1, each with `then` after it."""
     # Every batch counts from zero, so tables of the next power of two serve them all.
-    table = _offset_delta_table(max(_SMALL_TABLE, 1 << (count - 1).bit_length()))
+    table = _offset_delta_table(max(_SMALL_TABLE, 1 << (count - 1).bit_length()), then)
     length = table.length if isinstance(table.length, int) else table.length[:count]
-    return Field(table.words[:count], length, signed_varint_length(count - 1))
+    return Field(table.words[:count], length, table.shortest, signed_varint_length(count - 1) + len(then))
 
 
-@lru_cache(maxsize=4)
-def _offset_delta_table(count: int) -> Field:
+@lru_cache(maxsize=8)
+def _offset_delta_table(count: int, then: bytes) -> Field:
     (field,) = signed_varints(np.arange(count, dtype=np.int64))
-    return field
+    words = field.words | np.uint64(int.from_bytes(then, "little")) << np.asarray(8 * field.length).astype(np.uint64)
+    return Field(words, field.length + len(then), field.shortest + len(then), field.longest + len(then))
 
 
 def inline_views(fields: Iterable[Field]) -> Iterator[InlineViews]:
@@ -138,26 +144,38 @@ def inline_views(fields: Iterable[Field]) -> Iterator[InlineViews]:
 
 
 def _concatenated(fields: list[Field]) -> InlineViews:
-    first, second = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+    first: Words | None = None
+    second: Words | None = None
     start: Lengths = 0
-    latest = 0
+    earliest = latest = 0
     for field in fields:
-        latest += field.longest
-        if isinstance(start, int):
-            bit = 32 + 8 * start
-            if bit < 64:
-                first = first | (field.words << np.uint64(bit))
-            if bit + 8 * field.longest > 64:
-                second = second | _shifted(field.words, bit - 64)
-        else:
-            # A shift by 64 or more gives zero, and so does one by a negative number, which wraps to a large one.
-            bits = (32 + 8 * start).astype(np.uint64)
-            first = first | (field.words << bits)
-            if latest > _WORD_BYTES // 2:
-                second = second | (field.words >> (np.uint64(64) - bits)) | (field.words << (bits - np.uint64(64)))
+        earliest, latest = earliest + field.shortest, latest + field.longest
+        # Zeros add nothing but their length.
+        if len(field.words) > 1 or field.words[0]:
+            if earliest - field.shortest < _BYTES_IN_FIRST:
+                first = _or(first, _shifted(field.words, start))
+            if latest > _BYTES_IN_FIRST:
+                second = _or(second, _shifted(field.words, start - _WORD_BYTES))
         start = start + field.length
-    return InlineViews(first | np.asarray(start).astype(np.uint64), second)
+    lengths = np.atleast_1d(start).astype(np.uint64)
+    return InlineViews(_or(first, lengths), np.zeros(1, np.uint64) if second is None else second)
 
 
-def _shifted(words: Words, bits: int) -> Words:
-    return words << np.uint64(bits) if bits >= 0 else words >> np.uint64(-bits)
+def _shifted(words: Words, start: Lengths) -> Words:
+    """`words` moved to the byte `start` of the data that a word holds from its fifth byte on; what sticks out is cut."""
+    bits = 8 * (start + _BYTES_IN_FIRST)
+    if isinstance(bits, int):
+        return words << np.uint64(bits) if bits >= 0 else words >> np.uint64(-bits)
+    up = words << bits.view(np.uint64)
+    if int(bits.min()) >= 0:
+        return up
+    # A shift by 64 or more gives zero, and as an unsigned number a negative shift is such a one.
+    return _or(up, words >> (-bits).view(np.uint64))
+
+
+def _or(words: Words | None, more: Words) -> Words:
+    """The bits of both; `words` is overwritten where it can be."""
+    if words is None or len(words) < len(more):
+        return more if words is None else words | more
+    words |= more
+    return words
