@@ -1,0 +1,134 @@
+"""Finds connectors, converters, transforms and the rest by the names that configurations give them.
+
+A name is one of two things, tried in this order:
+
+1. an entry point of the plugin's group. Its name is an alias (`JsonConverter`) or the name of the Java class that
+   the plugin stands in for (`org.apache.kafka.connect.json.JsonConverter`); a package registers both alike, in its
+   pyproject.toml: `[project.entry-points."fencepost.converters"]`.
+2. a dotted Python path, `package.module.Class`.
+
+Only the plugin that is asked for is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from enum import Enum
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from fencepost.api.errors import ConfigError
+from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
+from fencepost.api.source import SourceConnector
+
+
+class PluginKind(Enum):
+    """The kinds of plugins: what users call them, their entry point group, and what they derive from."""
+
+    CONNECTOR = ("connector", "fencepost.connectors", SourceConnector)
+    CONVERTER = ("converter", "fencepost.converters", Converter)
+    HEADER_CONVERTER = ("header converter", "fencepost.converters", HeaderConverter)
+    TRANSFORMATION = ("transform", "fencepost.transforms", Transformation)
+    PREDICATE = ("predicate", "fencepost.predicates", Predicate)
+    CONFIG_PROVIDER = ("config provider", "fencepost.config_providers", object)
+
+    def __init__(self, label: str, group: str, base: type[Any]) -> None:
+        self.label = label
+        self.group = group
+        self.base = base
+
+
+def find_plugin(kind: PluginKind, name: str, *, property_name: str) -> type[Any]:
+    """Return the class of a plugin.
+
+    Raises ConfigError, which blames `property_name`, if there is no such plugin (with a list of those that there
+    are), if it fails to import, or if it is of another kind.
+    """
+    name = name.strip()
+    found = entry_points(group=kind.group, name=name)
+    plugin = _load(kind, next(iter(found)), property_name) if found else _import(kind, name, property_name)
+    if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
+        raise ConfigError(
+            f"{name}, given by the property {property_name}, is no {kind.label}: it must be a class that derives from "
+            f"{kind.base.__module__}.{kind.base.__qualname__}",
+            name=property_name,
+        )
+    return plugin
+
+
+def plugin_entry_points(kind: PluginKind) -> Sequence[EntryPoint]:
+    """All registered plugins of a group, in the order of their names, not yet imported.
+
+    The group of converters and header converters is one.
+    """
+    return sorted(entry_points(group=kind.group), key=lambda entry: entry.name)
+
+
+def use_plugin_path(plugin_path: str) -> list[Path]:
+    """Put the directories of a `plugin.path`, separated by commas, at the end of the import path and return them.
+
+    Python processes that are to load plugins as well, such as Spark's workers, need them in their PYTHONPATH.
+    Raises ConfigError for a directory that does not exist.
+    """
+    directories = [Path(part.strip()).expanduser().resolve() for part in plugin_path.split(",") if part.strip()]
+    for directory in directories:
+        if not directory.is_dir():
+            raise ConfigError(
+                f"The property plugin.path names {directory}, which is not a directory: create it, or remove it from "
+                "the list",
+                name="plugin.path",
+            )
+        if str(directory) not in sys.path:
+            sys.path.append(str(directory))
+    importlib.invalidate_caches()
+    return directories
+
+
+def _load(kind: PluginKind, entry: EntryPoint, property_name: str) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:
+        raise _failed(kind, entry.name, property_name, error) from error
+
+
+def _import(kind: PluginKind, name: str, property_name: str) -> Any:
+    module_name, _, class_name = name.rpartition(".")
+    if not module_name or not all(part.isidentifier() for part in name.split(".")):
+        raise _unknown(kind, name, property_name)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
+            raise _unknown(kind, name, property_name) from error
+        raise _failed(kind, name, property_name, error) from error
+    except Exception as error:
+        raise _failed(kind, name, property_name, error) from error
+    try:
+        return getattr(module, class_name)
+    except AttributeError as error:
+        raise ConfigError(
+            f"The module {module_name} has no {class_name}, which the property {property_name} names as a "
+            f"{kind.label}: check the spelling of {name}",
+            name=property_name,
+        ) from error
+
+
+def _unknown(kind: PluginKind, name: str, property_name: str) -> ConfigError:
+    known = ", ".join(entry.name for entry in plugin_entry_points(kind)) or "none"
+    return ConfigError(
+        f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: {known}. "
+        f"Install the package that has it (pip install ...) or put its directory on plugin.path, and give its alias "
+        f"or its Python path as package.module.Class",
+        name=property_name,
+    )
+
+
+def _failed(kind: PluginKind, name: str, property_name: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"The {kind.label} {name}, given by the property {property_name}, failed to import: "
+        f"{type(error).__name__}: {error}. Mend it, or install what it needs",
+        name=property_name,
+    )

@@ -1,0 +1,37 @@
+"""What the built-in converters have in common: one class serves keys, values and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.plugin import Converter, HeaderConverter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType
+
+
+class BuiltinConverter(Converter, HeaderConverter):
+    """A converter for keys, values and headers alike. It holds its parsed properties, and is pickled with them."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = self.config().parse({})
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the converter's own properties: none, unless a converter says otherwise."""
+        return ConfigDef()
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:  # noqa: ARG002 - for overriding
+        """Take the properties without their prefix. Raises ConfigError."""
+        self.settings = self.config().parse(configs)
+
+    def from_connect_header(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
+        """Return what `from_connect_data` makes of the values."""
+        return self.from_connect_data(topic, schema, values)
+
+
+def describe(schema: DataType | None, values: pa.Array) -> str:
+    """Name the type of a column, for messages."""
+    return str(values.type) if schema is None else schema.simpleString()

@@ -1,0 +1,100 @@
+"""The texts that Connect makes of values outside JSON: Java's `toString`, and `Values.convertToString` of headers.
+
+Java prints dates and moments by the JVM's locale and time zone; here they are written in ISO 8601, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.converters.binary import base64
+from fencepost.converters.json_text import quote
+from fencepost.converters.numbers import java_floats
+from fencepost.converters.render import Renderer, UnsupportedTypeError
+from fencepost.converters.text import Escape, Text, join_columns, wrap
+
+_QUOTES = Escape("\\", {'"': '"', "\\": "\\"})
+
+
+@dataclass(frozen=True)
+class _IsoRenderer(Renderer):
+    """What the two formats share."""
+
+    def floating(self, values: pa.Array) -> Text:
+        """Java's Float.toString and Double.toString."""
+        return Text(java_floats(values))
+
+    def decimal(self, values: pa.Array) -> Text:
+        """Java's BigDecimal.toString."""
+        return Text(values.cast(pa.string()))
+
+    def date(self, values: pa.Array) -> Text:
+        """`2013-01-31`."""
+        return Text(values.cast(pa.string()))
+
+    def timestamp(self, millis: pa.Array) -> Text:
+        """`2013-01-31T12:30:00.000Z`."""
+        spaced = millis.view(pa.timestamp("ms")).cast(pa.string())
+        return Text(pc.replace_substring(spaced, " ", "T"), "", "Z")
+
+    def time(self, millis: pa.Array) -> Text:
+        """`12:30:00.000Z`."""
+        return Text(millis.cast(pa.int32()).view(pa.time32("ms")).cast(pa.string()), "", "Z")
+
+
+@dataclass(frozen=True)
+class JavaRenderer(_IsoRenderer):
+    """Java's `toString`: `Struct{a=1,b=x}` without the fields that are null, `[1, 2]`, `{k=v}`."""
+
+    LIST: ClassVar[tuple[str, str, str]] = ("[", ", ", "]")
+
+    def string(self, values: pa.Array) -> Text:
+        """As it is."""
+        return Text(values)
+
+    def binary(self, values: pa.Array) -> Text:
+        """Not a text: Java would print an object's address."""
+        raise UnsupportedTypeError(values.type, "")
+
+    def struct(self, size: int, fields: Sequence[tuple[str, Text]]) -> pa.Array:
+        """`Struct{a=1,b=x}`."""
+        if not fields:
+            return pa.repeat("Struct{}", size)
+        pieces = [Text(wrap(text.column(), f",{name}=", "")) for name, text in fields]
+        joined = join_columns(pieces, null="")
+        return join_columns([pc.binary_replace_slice(joined, 0, 1, "Struct{"), "}"])
+
+    def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:  # noqa: ARG002
+        """`{k=v, l=w}`."""
+        return join_columns([keys, "=", values]), ("{", ", ", "}")
+
+
+@dataclass(frozen=True)
+class HeaderRenderer(_IsoRenderer):
+    """Connect's `Values.convertToString`, for values inside a structure: `{"a":1,"b":"x"}`, `[1,2]`, `{"k":"v"}`."""
+
+    def string(self, values: pa.Array) -> Text:
+        """Quoted, with quotes and backslashes escaped."""
+        return Text(_QUOTES.apply(values) if len(values) else values, '"', '"')
+
+    def binary(self, values: pa.Array) -> Text:
+        """Quoted base64."""
+        return Text(base64(values), '"', '"')
+
+    def struct(self, size: int, fields: Sequence[tuple[str, Text]]) -> pa.Array:
+        """`{"a":1,"b":"x"}`, with all fields."""
+        if not fields:
+            return pa.repeat("{}", size)
+        pieces: list[str | Text] = []
+        for name, text in fields:
+            pieces += [("," if pieces else "{") + quote(name) + ":", text]
+        return join_columns([*pieces, "}"])
+
+    def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:  # noqa: ARG002
+        """`{"k":"v"}`."""
+        return join_columns([keys, ":", values]), ("{", ",", "}")

@@ -1,0 +1,212 @@
+"""Walks an Arrow array of any nesting and writes each value as text, a column at a time.
+
+A Renderer is one text format. It says how scalars, structs, lists and maps look; the walk, the handling of sliced
+and encoded arrays, and the failures are common to all. Formats differ by Arrow's types only: a Spark type has one
+Arrow type, and schemaless values have one as well.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from fencepost.api.errors import DataError
+from fencepost.converters.text import Text, join_lists, valid_only
+
+_BYTES_IN_ONE_GO = 64 * 1024 * 1024
+"""Far from 2 GiB, as escaping can make a text six times as long."""
+
+_UNITS_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
+
+_SIMPLER: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+    (pt.is_large_string, lambda _: pa.string()),
+    (pt.is_string_view, lambda _: pa.string()),
+    (pt.is_large_binary, lambda _: pa.binary()),
+    (pt.is_binary_view, lambda _: pa.binary()),
+    (pt.is_fixed_size_binary, lambda _: pa.binary()),
+    (pt.is_large_list, lambda kind: pa.list_(kind.value_type)),
+    (pt.is_fixed_size_list, lambda kind: pa.list_(kind.value_type)),
+    (pt.is_list_view, lambda kind: pa.list_(kind.value_type)),
+    (pt.is_large_list_view, lambda kind: pa.list_(kind.value_type)),
+    (pt.is_float16, lambda _: pa.float32()),
+    (pt.is_date64, lambda _: pa.date32()),
+)
+
+
+class UnsupportedTypeError(DataError):
+    """An Arrow type that the format has no form for; `path` is the column's place in the record."""
+
+    def __init__(self, kind: Any, path: str) -> None:
+        super().__init__(f"no form for the type {kind} of {path or 'the record'}")
+        self.kind = kind
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[UnsupportedTypeError], tuple[Any, str]]:
+        return type(self), (self.kind, self.path)
+
+
+@dataclass(frozen=True)
+class Renderer(ABC):
+    """A text format. Nulls stay null in the texts, until a structure around them writes `null`."""
+
+    LIST: ClassVar[tuple[str, str, str]] = ("[", ",", "]")
+
+    def render(self, values: pa.Array, path: str = "") -> Text:
+        """The texts of a column. `path` says where in the record it is. Raises UnsupportedTypeError."""
+        values = plain(values)
+        kind = values.type
+        for matches, write in self._writers():
+            if matches(kind):
+                return write(values, path)
+        raise UnsupportedTypeError(kind, path)
+
+    def _writers(self) -> Sequence[tuple[Callable[[Any], bool], Callable[[pa.Array, str], Text]]]:
+        def leaf(write: Callable[[pa.Array], Text]) -> Callable[[pa.Array, str], Text]:
+            return lambda values, _path: write(values)
+
+        return (
+            (pt.is_string, leaf(self.string)),
+            (lambda kind: pt.is_integer(kind) or pt.is_boolean(kind), leaf(lambda v: Text(v.cast(pa.string())))),
+            (pt.is_floating, leaf(self.floating)),
+            (pt.is_binary, leaf(self.binary)),
+            (pt.is_decimal, leaf(self.decimal)),
+            (pt.is_date, leaf(self.date)),
+            (pt.is_timestamp, leaf(lambda v: self.timestamp(milliseconds(v)))),
+            (pt.is_time, leaf(lambda v: self.time(milliseconds(v)))),
+            (pt.is_struct, self._struct),
+            (pt.is_map, self._map),
+            (pt.is_list, self._list),
+            (pt.is_null, leaf(lambda v: Text(pa.nulls(len(v), pa.string())))),
+            (lambda kind: isinstance(kind, pa.JsonType), leaf(lambda v: Text(v.storage.cast(pa.string())))),
+        )
+
+    @abstractmethod
+    def string(self, values: pa.Array) -> Text:
+        """Write a `string` array."""
+
+    @abstractmethod
+    def floating(self, values: pa.Array) -> Text:
+        """Write a float or double array."""
+
+    @abstractmethod
+    def binary(self, values: pa.Array) -> Text:
+        """Write a `binary` array."""
+
+    @abstractmethod
+    def decimal(self, values: pa.Array) -> Text:
+        """Write a decimal array."""
+
+    @abstractmethod
+    def date(self, values: pa.Array) -> Text:
+        """Write a date32 array."""
+
+    @abstractmethod
+    def timestamp(self, millis: pa.Array) -> Text:
+        """Write moments, given as int64 milliseconds since the epoch."""
+
+    @abstractmethod
+    def time(self, millis: pa.Array) -> Text:
+        """Write times of day, given as int64 milliseconds since midnight."""
+
+    @abstractmethod
+    def struct(self, size: int, fields: Sequence[tuple[str, Text]]) -> pa.Array:
+        """Write `size` structs from the texts of their fields."""
+
+    @abstractmethod
+    def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
+        """Write the entries of maps; the second result is what stands before, between and after them."""
+
+    def _struct(self, values: pa.Array, path: str) -> Text:
+        fields = []
+        for index, field in enumerate(values.type):
+            place = f"{path}.{field.name}" if path else field.name
+            fields.append((field.name, self.render(values.field(index), place)))
+        return Text(valid_only(self.struct(len(values), fields), values))
+
+    def _list(self, values: pa.Array, path: str) -> Text:
+        offsets, (items,) = children(values, values.values)
+        texts = self.render(items, f"{path}[]").column()
+        return _joined(values, offsets, texts, self.LIST)
+
+    def _map(self, values: pa.Array, path: str) -> Text:
+        offsets, (keys, items) = children(values, values.keys, values.items)
+        entries, around = self.map(
+            self.render(keys, f"{path}[key]"),
+            self.render(items, f"{path}[value]"),
+            string_keys=pt.is_string(plain(keys).type),
+        )
+        return _joined(values, offsets, entries, around)
+
+
+def plain(values: pa.Array) -> pa.Array:
+    """The same values in the simplest Arrow type: no dictionary, view or large type, no half precision.
+
+    Raises `pa.ArrowCapacityError` or `pa.ArrowInvalid` where 32-bit offsets do not suffice.
+    """
+    if pt.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    for matches, simpler in _SIMPLER:
+        if matches(values.type):
+            return values.cast(simpler(values.type))
+    return values
+
+
+def milliseconds(values: pa.Array) -> pa.Array:
+    """Timestamps or times of day as int64 milliseconds, rounded down, before the epoch too."""
+    unit = values.type.unit
+    storage = pa.int32() if pt.is_time32(values.type) else pa.int64()
+    numbers = values.view(storage).cast(pa.int64())
+    if unit == "s":
+        return pc.multiply_checked(numbers, 1000)
+    if unit == "ms":
+        return numbers
+    filled = numbers.fill_null(0) if numbers.null_count else numbers
+    nulls = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    return pa.array(np.floor_divide(filled.to_numpy(), _UNITS_PER_MILLISECOND[unit]), mask=nulls)
+
+
+def in_slices(values: pa.Array, row_overhead: int, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Apply `convert`, which yields `binary` of as many rows, to slices that are small enough for 32-bit offsets.
+
+    `row_overhead` is what a row's text has beyond its value, in bytes. The result is `large_binary` where there was
+    more than one slice.
+    """
+    rows = len(values)
+    size = values.nbytes + rows * row_overhead
+    if size > _BYTES_IN_ONE_GO:
+        step = max(1, rows * _BYTES_IN_ONE_GO // size)
+        slices = [values.slice(start, step) for start in range(0, rows, step)]
+        return pa.concat_arrays([_halved(part, convert).cast(pa.large_binary()) for part in slices])
+    return _halved(values, convert)
+
+
+def _halved(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    try:
+        return convert(values)
+    except pa.ArrowCapacityError:
+        if len(values) < 2:
+            raise
+    middle = len(values) // 2
+    halves = (values.slice(0, middle), values.slice(middle))
+    return pa.concat_arrays([_halved(half, convert).cast(pa.large_binary()) for half in halves])
+
+
+def children(values: pa.Array, *children: pa.Array) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
+    """The offsets of a list array from 0 on, and the parts of its children that they span."""
+    offsets = values.offsets.to_numpy()
+    start, end = int(offsets[0]), int(offsets[-1])
+    return offsets - start, [child.slice(start, end - start) for child in children]
+
+
+def _joined(values: pa.Array, offsets: np.ndarray[Any, Any], texts: pa.Array, around: tuple[str, str, str]) -> Text:
+    before, between, after = around
+    filled = texts.fill_null("null") if texts.null_count else texts
+    nulls = values.is_null() if values.null_count else None
+    return Text(join_lists(offsets, filled, between, nulls), before, after)

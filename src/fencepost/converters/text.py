@@ -1,0 +1,159 @@
+"""Arrow kernels for building text column by column: what the converters are made of.
+
+Texts are `string` arrays with 32-bit offsets. Nothing here looks at single records: a constant is put between all
+values of a column by one pass of Arrow's `binary_join` over the column's bytes, whose cuts are the column's own
+offsets. A result of more than 2 GiB raises `pa.ArrowCapacityError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The texts `prefix + body[i] + suffix` of a column; a null in `body` stands for a null, without the two."""
+
+    body: pa.Array
+    prefix: str = ""
+    suffix: str = ""
+
+    def column(self) -> pa.Array:
+        """The texts as one `string` array."""
+        return wrap(self.body, self.prefix, self.suffix)
+
+    def joinable(self) -> Text:
+        """The same texts, with prefix and suffix left apart only where no null could be mistaken."""
+        return self if self.body.null_count == 0 else Text(self.column())
+
+
+def wrap(strings: pa.Array, prefix: str, suffix: str) -> pa.Array:
+    """Put constants before and after each text; nulls stay null."""
+    size = len(strings)
+    if size == 0 or not (prefix or suffix):
+        return strings
+    offsets, data = _parts(strings)
+    glue = suffix + prefix
+    joined = _insert(data, offsets, int(offsets[0]), int(offsets[-1]), glue)
+    moved = (offsets - offsets[0]) + len(glue.encode()) * np.arange(size + 1, dtype=np.int32)
+    # The joined bytes begin with a whole glue; its suffix half belongs to no value.
+    return _strings(strings, moved, joined.slice(len(suffix.encode())))
+
+
+def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Array:
+    """Join constants and columns of equal length row by row; nulls read `null`. At least one column is needed."""
+    args: list[Any] = [""]
+    for piece in pieces:
+        if isinstance(piece, str):
+            args[-1] += piece
+        else:
+            text = piece.joinable()
+            args[-1] += text.prefix
+            args += [text.body, text.suffix]
+    kept = [arg for arg in args if not (isinstance(arg, str) and not arg)]
+    if len(kept) == 1 and kept[0].null_count == 0:
+        return kept[0]
+    return pc.binary_join_element_wise(*kept, "", null_handling="replace", null_replacement=null)
+
+
+def join_lists(offsets: np.ndarray[Any, Any], items: pa.Array, separator: str, nulls: pa.Array | None) -> pa.Array:
+    """Join runs of texts: row i has the items `offsets[i]` to `offsets[i + 1]`; rows marked in `nulls` are null."""
+    rows = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=nulls)
+    return pc.binary_join(rows, separator)
+
+
+@dataclass(frozen=True, slots=True)
+class Escape:
+    """Puts `inserted` before each of some ASCII characters, and another character in the place of each.
+
+    `characters` maps each one to what follows the inserted text.
+    """
+
+    inserted: str
+    characters: dict[str, str]
+
+    def apply(self, strings: pa.Array) -> pa.Array:
+        """Escape all texts of a column."""
+        offsets, data = _parts(strings)
+        start, end = int(offsets[0]), int(offsets[-1])
+        view = np.frombuffer(data, np.uint8)[start:end]
+        replacements = np.zeros(256, np.uint8)
+        for character, replacement in self.characters.items():
+            replacements[ord(character)] = ord(replacement)
+        positions = np.flatnonzero(replacements[view])
+        if len(positions) == 0:
+            return strings
+        changed = view.copy()
+        changed[positions] = replacements[view[positions]]
+        joined = _insert(pa.py_buffer(changed), positions, 0, end - start, self.inserted)
+        relative = offsets - start
+        moved = relative + len(self.inserted) * np.searchsorted(positions, relative).astype(np.int32)
+        return _strings(strings, moved, joined)
+
+
+def bytes_of(strings: pa.Array) -> np.ndarray[Any, Any]:
+    """The bytes of all values of a `string` or `binary` array in a row, as uint8 without a copy."""
+    if len(strings) == 0:
+        return np.empty(0, np.uint8)
+    offsets, data = _parts(strings)
+    return np.frombuffer(data, np.uint8)[int(offsets[0]) : int(offsets[-1])]
+
+
+def lengths_of(values: pa.Array) -> np.ndarray[Any, Any]:
+    """The bytes in each slot of a `string` or `binary` array, those of null slots too, as int32."""
+    return np.diff(_parts(values)[0]) if len(values) else np.empty(0, np.int32)
+
+
+def strings_from(like: pa.Array, lengths: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> pa.Array:
+    """A `string` array of the given slot lengths over `data`, null where `like` is null."""
+    return _strings(like, offsets_of(lengths), pa.py_buffer(data))
+
+
+def offsets_of(lengths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """32-bit offsets of values of the given lengths that stand in a row."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] > _INT32_MAX:
+        raise pa.ArrowCapacityError(f"{offsets[-1]} bytes do not fit an array of 32-bit offsets")
+    return offsets.astype(np.int32)
+
+
+def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
+    """`text`, null where `like` is null."""
+    return text if like.null_count == 0 else pc.if_else(like.is_valid(), text, pa.scalar(None, text.type))
+
+
+def _parts(strings: pa.Array) -> tuple[np.ndarray[Any, Any], pa.Buffer]:
+    _, offsets, data = strings.buffers()
+    view = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    return view, data if data is not None else pa.py_buffer(b"")
+
+
+def _insert(data: pa.Buffer, cuts: np.ndarray[Any, Any], start: int, end: int, inserted: str) -> pa.Buffer:
+    """The bytes `start` to `end` with `inserted` at each cut; cuts are ascending and may repeat."""
+    if end - start + len(cuts) * len(inserted.encode()) > _INT32_MAX:
+        raise pa.ArrowCapacityError("The joined text does not fit an array of 32-bit offsets")
+    edges = np.empty(len(cuts) + 2, np.int32)
+    edges[0], edges[1:-1], edges[-1] = start, cuts, end
+    pieces = pa.StringArray.from_buffers(len(edges) - 1, pa.py_buffer(edges), data)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(pieces)], pa.int32()), pieces), inserted).buffers()[
+        2
+    ]
+
+
+def _strings(like: pa.Array, offsets: np.ndarray[Any, Any], data: pa.Buffer) -> pa.Array:
+    bitmap = None
+    if like.null_count:
+        valid = like.is_valid().to_numpy(zero_copy_only=False)
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StringArray.from_buffers(
+        len(like), pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), data, bitmap, like.null_count
+    )
