@@ -1,0 +1,68 @@
+"""The source offsets that a task has to commit, and the records that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fencepost.api.errors import DataError
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.kafka.partitioner import partition_for_keys
+from fencepost.kafka.records import Records
+from fencepost.storage.offset_table import OffsetTable
+from fencepost.storage.offsets import encode_value
+
+
+class OffsetRecords:
+    """The last offset of each source partition since the last commit, at a constant cost for each record.
+
+    `table` is that of the store which the records go to: a source partition that it knows is written under the key
+    that it has there. One task's thread uses it.
+    """
+
+    def __init__(self, connector: str, table: OffsetTable) -> None:
+        self._connector = connector
+        self._table = table
+        self._latest: dict[frozenset[Any], tuple[SourcePartition, SourceOffset | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def put(self, partition: SourcePartition, offset: SourceOffset | None) -> None:
+        """Take note of how far a source partition was read; None removes its offset.
+
+        Raises DataError for a partition that cannot be stored; offsets are looked at when they are encoded.
+        """
+        try:
+            # Python holds 1, 1.0 and True for equal, JSON does not.
+            key = frozenset([(name, value.__class__, value) for name, value in partition.items()])
+        except (AttributeError, TypeError) as error:
+            # Raises the DataError that names what is wrong.
+            self._table.key(self._connector, partition)
+            raise DataError(f"Connector {self._connector}: {partition!r} is not a source partition") from error
+        # Copied: a task may go on to change the mapping that it gave.
+        self._latest[key] = (dict(partition), None if offset is None else dict(offset))
+
+    def update(self, offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> None:
+        """Take note of several, in order."""
+        for partition, offset in offsets:
+            self.put(partition, offset)
+
+    def by_partition(self, partitions: int) -> dict[int, Records]:
+        """Return the records for each partition of an offsets topic that has so many.
+
+        Raises DataError, naming the connector, for a partition or offset that cannot be stored.
+        """
+        latest = self._latest.values()
+        keys = pa.array([self._table.key(self._connector, partition) for partition, _ in latest], pa.binary())
+        values = pa.array([encode_value(self._connector, offset) for _, offset in latest], pa.binary())
+        every = Records(value=values, key=keys)
+        targets = partition_for_keys(keys, partitions)
+        return {int(target): every.take(np.flatnonzero(targets == target)) for target in np.unique(targets)}
+
+    def clear(self) -> None:
+        """Forget the offsets: they are committed."""
+        self._latest.clear()

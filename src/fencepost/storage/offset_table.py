@@ -1,0 +1,70 @@
+"""The latest source offset of every source partition, built from the records of an offsets topic; no I/O."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.api.record import SourcePartition
+from fencepost.storage.offsets import decode_key, decode_value, encode_key, identity_of
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """What stands in the topic for a source partition. `value` is None where the offset was removed."""
+
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    partition: dict[str, Any]
+
+
+class OffsetTable:
+    """Follows an offsets topic, record by record. Threads may share it.
+
+    Source partitions are compared as maps, while Kafka compares keys as bytes: the same partition may have been
+    written under several keys, as by a connector that names its parts in another order. Such keys may lie in
+    different partitions of the topic, so the record with the latest timestamp wins. Its key is used for writing from
+    then on, so that compaction replaces the record that counts; this is why removed offsets are remembered too.
+    """
+
+    def __init__(self) -> None:
+        self._connectors: dict[str, dict[str, StoredOffset]] = {}
+        self._lock = threading.Lock()
+
+    def apply(self, key: bytes | None, value: bytes | None, timestamp: int) -> bool:
+        """Take note of a record of the topic. False if its key is not one of an offset record."""
+        named = decode_key(key)
+        if named is None or key is None:
+            return False
+        record = StoredOffset(key, value, timestamp, named.partition)
+        with self._lock:
+            known = self._connectors.setdefault(named.connector, {})
+            before = known.get(named.identity)
+            if before is None or before.key == key or before.timestamp <= timestamp:
+                known[named.identity] = record
+        return True
+
+    def key(self, connector: str, partition: SourcePartition) -> bytes:
+        """Return the key to write a source partition's offset under. Raises DataError if it cannot be stored."""
+        key = encode_key(connector, partition)
+        stored = self._stored(connector, partition)
+        return key if stored is None else stored.key
+
+    def offset(self, connector: str, partition: SourcePartition) -> dict[str, Any] | None:
+        """Return a source partition's offset, None if it has none. Raises DataError if the stored one is malformed."""
+        encode_key(connector, partition)
+        stored = self._stored(connector, partition)
+        return None if stored is None else decode_value(stored.value)
+
+    def offsets(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return a connector's source partitions that have an offset, with it. Raises DataError for malformed ones."""
+        with self._lock:
+            stored = list(self._connectors.get(connector, {}).values())
+        decoded = ((entry.partition, decode_value(entry.value)) for entry in stored)
+        return [(dict(partition), offset) for partition, offset in decoded if offset is not None]
+
+    def _stored(self, connector: str, partition: SourcePartition) -> StoredOffset | None:
+        with self._lock:
+            return self._connectors.get(connector, {}).get(identity_of(partition))

@@ -1,0 +1,172 @@
+"""Source offsets as records, in the form in which Kafka Connect stores them.
+
+The key is `["<connector>",{<source partition>}]`, the value `{<source offset>}` or null for one that was removed, both
+as JSON without spaces. Byte equality of keys matters: it decides which partition of the offsets topic a record goes
+to, and what compaction replaces. So the text is exactly what Jackson, Java's JSON library, makes of the same map:
+names in the map's order, UTF-8 without escapes but for quotes, backslashes, control characters and characters beyond
+16 bits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+from fencepost.api.errors import DataError
+from fencepost.api.record import SourceOffset, SourcePartition
+
+_CONTROL_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
+_BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
+_INT64: Final = range(-(1 << 63), 1 << 63)
+# Java writes numbers from 1e-3 to 1e7 with plain digits, others as 1.5E10.
+_PLAIN_FROM: Final = 1e-3
+_PLAIN_BELOW: Final = 1e7
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """What the key of an offset record names."""
+
+    connector: str
+    partition: dict[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """The same text for equal maps, whatever the order of their names. 1, 1.0, true and "1" differ, as in JSON."""
+        return identity_of(self.partition)
+
+
+def identity_of(partition: SourcePartition) -> str:
+    """Return a text that is the same for equal source partitions, whatever the order of their names."""
+    return json.dumps(partition, sort_keys=True)
+
+
+def encode_key(connector: str, partition: SourcePartition) -> bytes:
+    """Return the key of a source partition's offset records.
+
+    Raises DataError, naming the connector, unless the partition maps text to text, numbers, booleans and None.
+    """
+    return _utf8(connector, "partition", f"[{_text(connector)},{_object(connector, 'partition', partition)}]")
+
+
+def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
+    """Return the value for a source offset, None to remove it. Raises DataError in the way of `encode_key`."""
+    return None if offset is None else _utf8(connector, "offset", _object(connector, "offset", offset))
+
+
+def decode_key(key: bytes | None) -> OffsetKey | None:
+    """Return what a key names, whoever wrote it and with whatever spaces; None if it is not an offset record's."""
+    try:
+        decoded = json.loads(key or b"")
+    except ValueError:
+        return None
+    match decoded:
+        case [str() as connector, dict() as partition]:
+            return OffsetKey(connector, partition)
+    return None
+
+
+def decode_value(value: bytes | None) -> dict[str, Any] | None:
+    """Return a source offset, None for a removed one. Raises DataError for a value that is not a JSON object."""
+    if value is None:
+        return None
+    try:
+        decoded = json.loads(value)
+    except ValueError:
+        decoded = value
+    if decoded is not None and not isinstance(decoded, dict):
+        raise DataError(f'{value[:200]!r} is not a source offset: it should be a JSON object such as {{"position":42}}')
+    return decoded
+
+
+def _object(connector: str, what: str, data: Mapping[str, Any]) -> str:
+    if not isinstance(data, Mapping):
+        raise DataError(
+            f"Connector {connector}: a source {what} must be a mapping such as {{'file': 'a.csv'}}, "
+            f"not {type(data).__name__}"
+        )
+    return "{" + ",".join(_member(connector, what, name, value) for name, value in data.items()) + "}"
+
+
+def _member(connector: str, what: str, name: Any, value: Any) -> str:
+    if not isinstance(name, str):
+        raise DataError(
+            f"Connector {connector}: the source {what} has the name {name!r} of type {type(name).__name__}; names must "
+            "be text"
+        )
+    return f"{_text(name)}:{_primitive(connector, what, name, value)}"
+
+
+def _primitive(connector: str, what: str, name: str, value: Any) -> str:
+    problem = None
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _text(value)
+        case int() if value in _INT64:
+            return int.__repr__(value)
+        case float() if math.isfinite(value):
+            return _java_double(value)
+        case int():
+            problem = f"{value}, which takes more than 64 bits: give it as text"
+        case float():
+            problem = f"{value}, which JSON has no number for: give it as text, or leave it out"
+        case _:
+            problem = (
+                f"a value of type {type(value).__name__}; only text, numbers, booleans and None can be stored: convert "
+                "it, and put the parts of nested values under names of their own"
+            )
+    raise DataError(f"Connector {connector}: {name!r} in the source {what} is {problem}")
+
+
+def _text(text: str) -> str:
+    quoted = _CONTROL_ESCAPE.sub(_upper_case_hex, encode_basestring(text))
+    return _BEYOND_16_BITS.sub(_surrogates, quoted)
+
+
+def _upper_case_hex(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return f"\\u{code[1:].upper()}" if len(code) > 1 else escape[0]
+
+
+def _surrogates(character: re.Match[str]) -> str:
+    pair = character[0].encode("utf-16-be").hex().upper()
+    return f"\\u{pair[:4]}\\u{pair[4:]}"
+
+
+def _java_double(value: float) -> str:
+    """As Java's Double.toString: the shortest digits that give the number again."""
+    if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
+        # Python's repr goes over to exponents only far outside of this range.
+        return repr(float(value))
+    sign, digits, exponent = _shortest(value)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _shortest(value: float) -> tuple[str, str, int]:
+    """Sign, digits without leading or trailing zeros, and the exponent of the first digit."""
+    mantissa, _, exponent = f"{float(value)!r}".lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = "" if fraction == "0" else fraction
+    digits = whole + fraction
+    leading = len(digits) - len(digits.lstrip("0"))
+    first = len(whole) - 1 - leading + int(exponent or 0)
+    return "-" if value < 0 else "", digits.strip("0"), first
+
+
+def _utf8(connector: str, what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"Connector {connector}: the source {what} has text that is not valid Unicode ({error.reason}): decode the "
+            "bytes that it was made of with errors='replace', or store them in hexadecimal"
+        ) from error

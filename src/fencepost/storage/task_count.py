@@ -1,0 +1,126 @@
+"""Task count records: how many tasks of a connector must be fenced before its next ones may start (KIP-618).
+
+A record in the config topic says with how many tasks a connector last ran: key `tasks-fencing-<connector>`, value
+`{"task-count":N}`. The KIP's text has `tasks-count-<connector>` and `{"tasks":N}` instead, which is read as well.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.records import Records
+from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
+
+_LOG: Final = logging.getLogger(__name__)
+
+# Key prefix and the field that holds the count: as shipped, and as the KIP spells it.
+_SPELLINGS: Final = (("tasks-fencing-", "task-count"), ("tasks-count-", "tasks"))
+_CONFIG_TOPIC_PARTITION: Final = 0
+
+
+def leader_transactional_id(group_id: str) -> str:
+    """Return the id under which a group's leader writes to the config topic."""
+    return f"connect-cluster-{group_id}"
+
+
+def task_transactional_id(group_id: str, connector: str, task: int) -> str:
+    """Return the id under which a source task writes."""
+    return f"{group_id}-{connector}-{task}"
+
+
+def fencing_plan(old_count: int | None, new_count: int) -> range | None:
+    """Return which tasks of the old generation must be fenced before `new_count` tasks may start.
+
+    None where fencing is not needed: no task ever ran (`old_count` None), or one task follows one, which fences its
+    predecessor by taking over the same transactional id.
+    """
+    if old_count is None or old_count == new_count == 1:
+        return None
+    return range(old_count)
+
+
+def encode_task_count(connector: str, count: int) -> tuple[bytes, bytes]:
+    """Return key and value of a connector's task count record."""
+    prefix, field = _SPELLINGS[0]
+    return f"{prefix}{connector}".encode(), f'{{"{field}":{count}}}'.encode()
+
+
+def decode_task_count(key: bytes | None, value: bytes | None) -> tuple[str, int | None] | None:
+    """Return connector and count; None for a record that is not a task count. A null value means no count."""
+    text = (key or b"").decode(errors="replace")
+    for prefix, field in _SPELLINGS:
+        connector = text.removeprefix(prefix)
+        if connector in ("", text):
+            continue
+        if value is None:
+            return connector, None
+        count = _count_in(value, field)
+        if count is None:
+            _LOG.warning("The task count record %s has the malformed value %r: it is left alone", text, value[:200])
+            return None
+        return connector, count
+    return None
+
+
+def _count_in(value: bytes, field: str) -> int | None:
+    try:
+        count = json.loads(value)[field]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+class TaskCounts:
+    """The task count records of a config topic, which has one partition."""
+
+    def __init__(self, config: ClientConfig, topic: str) -> None:
+        self.topic = topic
+        self._reader = TopicReader(config, topic)
+        self._counts: dict[str, int | None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self, connector: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int | None:
+        """Return the latest count that is committed for a connector, None if there is none.
+
+        Raises what `TopicReader.read_to_end` does.
+        """
+        for record in self._reader.read_to_end(timeout_ms):
+            decoded = decode_task_count(record.key, record.value)
+            if decoded is not None:
+                self._counts[decoded[0]] = decoded[1]
+        return self._counts.get(connector)
+
+    def write(self, producer: TransactionalProducer, connector: str, count: int) -> None:
+        """Write a connector's count in a transaction of its own.
+
+        `producer` is initialized under `leader_transactional_id`, which keeps all others from writing. Raises
+        ProducerFencedError if another one took that over, and what committing raises.
+        """
+        key, value = encode_task_count(connector, count)
+        producer.begin_transaction()
+        writer = producer.writer()
+        try:
+            records = Records(value=pa.array([value], pa.binary()), key=pa.array([key], pa.binary()))
+            writer.write(self.topic, _CONFIG_TOPIC_PARTITION, records)
+            producer.acknowledge(writer.flush())
+        finally:
+            writer.close()
+        producer.commit_transaction()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._reader.close()
