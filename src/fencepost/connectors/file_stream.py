@@ -30,6 +30,7 @@ from fencepost.connectors.growing_file import (
     SPLIT_BYTES,
     GrowingFile,
     Planner,
+    check_offsets,
     plan_lines,
     position_of,
     wait_for,
@@ -102,16 +103,6 @@ class FileStreamSourceConnector(SourceConnector):
             raise ConfigError(f"Offsets belong to a file: set the property {FILE}", name=FILE)
         check_offsets(offsets)
         return True
-
-
-def check_offsets(offsets: Mapping[SourcePartition, SourceOffset | None]) -> None:
-    """Raise DataError unless all of these are source partitions and offsets of files. A removal always is."""
-    for partition, offset in offsets.items():
-        if offset is None:
-            continue
-        if set(partition) != {FILENAME_FIELD}:
-            raise DataError(f"The source partition {dict(partition)} is not of the form {{'{FILENAME_FIELD}': <path>}}")
-        position_of(str(partition[FILENAME_FIELD]), offset)
 
 
 class FileStreamSourceTask(SourceTask):

@@ -11,6 +11,7 @@ from io import FileIO
 from typing import Any, Final, Protocol
 
 from fencepost.api.errors import DataError
+from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.connectors.scan import FileRange, last_line_end, open_file, split_lines, unreadable
 
 FILENAME_FIELD: Final = "filename"
@@ -63,6 +64,11 @@ class GrowingFile:
         """Whether no whole record was left behind the position when the file was last looked at."""
 
     @property
+    def finished(self) -> bool:
+        """Whether nothing at all was left behind the position when the file was last looked at."""
+        return self.position == self._looked_at_size
+
+    @property
     def partition(self) -> dict[str, Any]:
         """The file's source partition."""
         return {FILENAME_FIELD: self.path}
@@ -99,10 +105,8 @@ class GrowingFile:
         if size is None:
             self._log_missing()
             return []
-        if size == self.position or (size == self._looked_at_size and self.exhausted and not whole):
-            self.exhausted = True
-            return []
-        splits = self._next(size, whole=whole)
+        unchanged = size == self._looked_at_size and self.exhausted
+        splits = [] if size == self.position or (unchanged and not whole) else self._next(size, whole=whole)
         if splits:
             self.position = splits[-1].end
         self._looked_at_size = size
@@ -136,6 +140,16 @@ def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event)
         if stopping.wait(LOOK_SECONDS):
             break
     return ()
+
+
+def check_offsets(offsets: Mapping[SourcePartition, SourceOffset | None]) -> None:
+    """Raise DataError unless all of these are source partitions and offsets of files. A removal always is."""
+    for partition, offset in offsets.items():
+        if offset is None:
+            continue
+        if set(partition) != {FILENAME_FIELD}:
+            raise DataError(f"The source partition {dict(partition)} is not of the form {{'{FILENAME_FIELD}': <path>}}")
+        position_of(str(partition[FILENAME_FIELD]), offset)
 
 
 def position_of(path: str, offset: Mapping[str, Any] | None) -> int:

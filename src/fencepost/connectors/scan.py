@@ -55,6 +55,12 @@ class Block:
     ends: Positions
     length: int
 
+    @classmethod
+    def of(cls, record: bytes) -> Block:
+        """Return a block of a single record."""
+        data = bytearray(record) + bytes(PADDING)
+        return cls(0, data, np.zeros(1, np.int64), np.full(1, len(record), np.int64), len(record))
+
 
 def record_ends(data: bytearray, length: int, *, quote: int | None = None) -> tuple[Positions, Positions]:
     """Return where the records in the first `length` bytes end, and where those after them begin.

@@ -1,0 +1,131 @@
+"""Reads typed rows from comma-separated values (RFC 4180), with pyarrow's parser."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyspark.sql import types as t
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.connectors.row_reader import RowReader, contents, shown
+from fencepost.connectors.row_types import arrow_type, parse_timestamps
+from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
+
+QUOTE: Final = ord('"')
+_BYTE_ORDER_MARK: Final = "\ufeff"
+
+
+@dataclass(frozen=True)
+class CsvReader(RowReader):
+    """Fields may be quoted, and then hold delimiters, line ends and doubled quotes. Empty lines are left out.
+
+    `file_columns` are the names of the file's columns in the file's order, `header` says that the first record holds
+    them. An unquoted field that is `null_value` is null. TIMESTAMP takes ISO 8601, without a zone as UTC.
+    """
+
+    file_columns: tuple[str, ...] = ()
+    header: bool = False
+    delimiter: str = ","
+    null_value: str = ""
+    quote: ClassVar[int | None] = QUOTE
+
+    def without_header(self, block: Block) -> Block:
+        """Leave the file's first record out if it is the header."""
+        if self.header and block.offset == 0:
+            return replace(block, starts=block.starts[1:], ends=block.ends[1:])
+        return block
+
+    def parse(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
+        """Return the rows' values in some of the columns."""
+        if not len(block.starts):
+            return [pa.array([], arrow_type(column.dataType)) for column in columns]
+        table = arrow_csv.read_csv(
+            contents(block),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=max(1, block.length), column_names=self.file_columns
+            ),
+            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={column.name: _parsed_type(column.dataType) for column in columns},
+                include_columns=[column.name for column in columns],
+                null_values=[self.null_value],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        return [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
+
+    def explain(self, record: bytes) -> str:
+        """Say which column a record has too many or too few, or which value does not fit."""
+        text = record.decode("utf-8", "replace")
+        fields = split_record(text, self.delimiter)
+        if len(fields) != len(self.file_columns):
+            return (
+                f"it has {len(fields)} columns, where {len(self.file_columns)} are expected "
+                f"({', '.join(self.file_columns)})"
+            )
+        for column in self.columns.fields:
+            alone = replace(self, columns=t.StructType([column]), keys=(), header=False)
+            if not alone.fits(Block.of(record)):
+                place = self.file_columns.index(column.name)
+                type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
+                return f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
+        return shown(text)
+
+
+def _parsed_type(data_type: t.DataType) -> pa.DataType:
+    return pa.string() if isinstance(data_type, t.TimestampType) else arrow_type(data_type)
+
+
+def _finished(values: pa.Array, data_type: t.DataType) -> pa.Array:
+    return parse_timestamps(values) if isinstance(data_type, t.TimestampType) else values
+
+
+def split_record(text: str, delimiter: str) -> list[str]:
+    """Return the fields of one record as they are written, without quotes."""
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+
+
+def read_header(path: str, delimiter: str) -> tuple[str, ...]:
+    """Return the names in a file's first record. Raises DataError if there is none, or a name is empty or there twice."""
+    with open_file(path) as file:
+        size = file.seek(0, io.SEEK_END)
+        block = next(read_blocks(file, FileRange(path, 0, size), quote=QUOTE, finished=True), Block.of(b""))
+    text = block.data[: int(block.ends[0])].decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)
+    names = tuple(split_record(text, delimiter))
+    if len(set(names)) < len(names) or "" in names:
+        raise DataError(
+            f"The header of the file {path} has a name twice, or an empty one: {shown(text)}. Correct it, or remove it "
+            "and set header=false and schema"
+        )
+    return names
+
+
+def match_header(path: str, names: Sequence[str], columns: t.StructType) -> None:
+    """Raise DataError unless a file's header names exactly the columns of the schema, in any order."""
+    missing = [name for name in columns.names if name not in names]
+    extra = [name for name in names if name not in columns.names]
+    if missing or extra:
+        parts = [f"the schema's {', '.join(missing)} missing in the file"] if missing else []
+        parts += [f"the file's {', '.join(extra)} missing in the schema"] if extra else []
+        raise DataError(
+            f"The header of the file {path}, line 1, does not fit the schema: {'; '.join(parts)}. "
+            "Correct the file or the property schema"
+        )
+
+
+def check_csv_columns(columns: t.StructType) -> None:
+    """Raise ConfigError for a type that a field of text cannot hold."""
+    for column in columns:
+        if isinstance(column.dataType, t.ArrayType | t.MapType | t.StructType | t.NullType):
+            raise ConfigError(
+                f"The property schema gives the column {column.name} the type {column.dataType.simpleString()}, which "
+                "a CSV field cannot hold: take a simple type, or format=jsonl",
+                name="schema",
+            )

@@ -1,0 +1,120 @@
+"""Reads typed rows from JSON lines (one JSON object a line), with pyarrow's parser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import json as arrow_json
+from pyspark.sql import types as t
+
+from fencepost.api.errors import ConfigError
+from fencepost.connectors.row_reader import MisfitError, RowReader, contents, shown
+from fencepost.connectors.row_types import arrow_type
+from fencepost.connectors.scan import Block
+
+
+@dataclass(frozen=True)
+class JsonLinesReader(RowReader):
+    """A field that an object does not have is null; one that the schema does not have is an error.
+
+    Empty lines are left out. DATE, TIMESTAMP and TIMESTAMP_NTZ are read from ISO 8601 texts, without a zone as UTC;
+    DECIMAL from numbers or texts.
+    """
+
+    def parse(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
+        """Return the rows' values in some of the columns."""
+        rows = _count_filled(block)
+        if rows == 0:
+            return [pa.array([], arrow_type(column.dataType)) for column in columns]
+        _check_utf8(block)
+        table = arrow_json.read_json(
+            contents(block),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(1, block.length)),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=pa.schema([(column.name, _parsed_type(column.dataType)) for column in columns]),
+                unexpected_field_behavior="error",
+            ),
+        )
+        if table.num_rows != rows:
+            raise MisfitError("not one object a line")
+        return [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
+
+    def explain(self, record: bytes) -> str:
+        """Say what is not JSON, or which field does not fit."""
+        try:
+            row = json.loads(record)
+        except ValueError as error:
+            return f"{shown(record.decode('utf-8', 'replace'))} is not one JSON value ({error})"
+        if not isinstance(row, dict):
+            return f"{shown(row)} is not a JSON object"
+        for name in row:
+            if name not in self.columns.names:
+                return f"column {name} is not in the schema ({', '.join(self.columns.names)})"
+        for column in self.columns.fields:
+            if not self._fits_alone(column, row):
+                type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
+                return f"column {column.name}: {shown(row.get(column.name))} is not of type {type_name}"
+        return shown(row)
+
+    def _fits_alone(self, column: t.StructField, row: dict[str, object]) -> bool:
+        field = {column.name: row[column.name]} if column.name in row else {}
+        alone = replace(self, columns=t.StructType([column]), keys=())
+        return alone.fits(Block.of(json.dumps(field).encode()))
+
+
+def _count_filled(block: Block) -> int:
+    """Count the lines that are not blank."""
+    lengths = block.ends - block.starts
+    # An object has two characters at least; only what is that short, or begins with a blank, can be blank.
+    first = np.frombuffer(block.data, np.uint8)[block.starts]
+    doubtful = np.flatnonzero((lengths == 0) | (first == ord(" ")) | (first == ord("\t")))
+    blank = sum(not block.data[block.starts[i] : block.ends[i]].strip() for i in doubtful)
+    return len(lengths) - blank
+
+
+def _check_utf8(block: Block) -> None:
+    """Raise MisfitError for bytes that are no UTF-8, which pyarrow's JSON parser lets pass."""
+    try:
+        str(memoryview(block.data)[: block.length], "utf-8")
+    except UnicodeDecodeError as error:
+        raise MisfitError(str(error)) from None
+
+
+def _parsed_type(data_type: t.DataType) -> pa.DataType:
+    """Return the type in which the parser reads a column: as the column's own, but dates as texts."""
+    match data_type:
+        case t.DateType():
+            return pa.string()
+        case t.StructType():
+            return pa.struct([(field.name, _parsed_type(field.dataType)) for field in data_type])
+        case t.ArrayType():
+            return pa.list_(_parsed_type(data_type.elementType))
+        case _:
+            return arrow_type(data_type)
+
+
+def check_json_columns(columns: t.StructType) -> None:
+    """Raise ConfigError for a type that is not read from JSON."""
+    for column in columns:
+        _check_type(column.name, column.dataType)
+
+
+def _check_type(name: str, data_type: t.DataType) -> None:
+    match data_type:
+        case t.MapType() | t.BinaryType() | t.NullType():
+            raise ConfigError(
+                f"The property schema gives {name} the type {data_type.simpleString()}, which is not read from JSON: "
+                "take a STRUCT for an object, a STRING for binary data",
+                name="schema",
+            )
+        case t.StructType():
+            for field in data_type:
+                _check_type(f"{name}.{field.name}", field.dataType)
+        case t.ArrayType():
+            _check_type(f"{name}[]", data_type.elementType)
+        case _:
+            pass

@@ -1,0 +1,104 @@
+"""The Arrow types in which rows of a declared Spark schema are read from text, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from fencepost.api.errors import ConfigError
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_LOCAL_TIMESTAMP: Final = pa.timestamp("us")
+
+# A time of day, and somewhere behind it a zone: a date alone ends in what looks like an offset.
+_ZONED: Final = r":\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
+
+
+def arrow_type(data_type: t.DataType) -> pa.DataType:
+    """Return the Arrow type of a column; Spark's TIMESTAMP is in microseconds, UTC."""
+    return to_arrow_type(data_type, timezone="UTC")
+
+
+def relaxed(data_type: t.DataType) -> t.DataType:
+    """Return the type with fields inside of it that may be null: parsers cannot promise what is NOT NULL in there."""
+    match data_type:
+        case t.StructType():
+            return t.StructType([t.StructField(field.name, relaxed(field.dataType)) for field in data_type])
+        case t.ArrayType():
+            return t.ArrayType(relaxed(data_type.elementType))
+        case _:
+            return data_type
+
+
+def parse_timestamps(texts: pa.Array) -> pa.Array:
+    """Return ISO 8601 texts as UTC timestamps; those without a zone are taken for UTC. Raises pyarrow.ArrowInvalid."""
+    try:
+        return texts.cast(_TIMESTAMP)
+    except pa.ArrowInvalid:
+        zoned = pc.match_substring_regex(texts, _ZONED)
+        nothing = pa.scalar(None, pa.string())
+        with_zone = pc.if_else(zoned, texts, nothing).cast(_TIMESTAMP)
+        without = pc.if_else(zoned, nothing, texts).cast(_LOCAL_TIMESTAMP)
+        return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
+
+
+def key_type(schema: t.StructType, columns: Sequence[str]) -> t.DataType:
+    """Return the type of a key made of columns: the column's own if it is one, else a struct of them.
+
+    Raises ConfigError for a column that the schema does not have.
+    """
+    for name in columns:
+        if name not in schema.names:
+            raise ConfigError(
+                f"The property key.columns names {name!r}, which is not a column; there are: {', '.join(schema.names)}",
+                name="key.columns",
+            )
+    fields = [schema[name] for name in columns]
+    return fields[0].dataType if len(fields) == 1 else t.StructType(fields)
+
+
+def records_of(schema: t.StructType, columns: Sequence[pa.Array], keys: Sequence[str]) -> pa.RecordBatch:
+    """Return rows as records: the column `value`, a struct of the columns, and `key` where there are key columns."""
+    fields = [
+        pa.field(field.name, array.type, field.nullable) for field, array in zip(schema.fields, columns, strict=True)
+    ]
+    records = {"value": pa.StructArray.from_arrays(columns, fields=fields)}
+    if keys:
+        picked = [schema.names.index(name) for name in keys]
+        arrays = [columns[index] for index in picked]
+        records["key"] = (
+            arrays[0]
+            if len(keys) == 1
+            else pa.StructArray.from_arrays(arrays, fields=[fields[index] for index in picked])
+        )
+    return pa.record_batch(records)
+
+
+def ddl_of(schema: t.StructType, keys: Sequence[str]) -> str:
+    """Return the DDL of what `records_of` returns."""
+    columns = [t.StructField("value", schema, nullable=False)]
+    if keys:
+        columns.append(t.StructField("key", key_type(schema, keys)))
+    return ", ".join(f"{column.name} {_ddl(column.dataType)}" for column in columns)
+
+
+def _ddl(data_type: t.DataType) -> str:
+    match data_type:
+        case t.StructType():
+            return f"STRUCT<{', '.join(_field_ddl(field) for field in data_type)}>"
+        case t.ArrayType():
+            return f"ARRAY<{_ddl(data_type.elementType)}>"
+        case t.MapType():
+            return f"MAP<{_ddl(data_type.keyType)}, {_ddl(data_type.valueType)}>"
+        case _:
+            return data_type.simpleString().upper()
+
+
+def _field_ddl(field: t.StructField) -> str:
+    name = field.name.replace("`", "``")
+    return f"`{name}`: {_ddl(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
