@@ -97,7 +97,8 @@ class ProducerConfig:
     """How a transactional producer and its writers work. Sizes are in bytes, times in milliseconds.
 
     `batch_size` is the size up to which a partition's records are gathered before they are sent. It defaults to
-    `max_request_size`, not to Java's 16 KiB: columns are encoded at a fixed cost a batch.
+    `max_request_size`, not to Java's 16 KiB: columns are encoded at a fixed cost a batch. `buffer_memory` bounds what
+    is gathered for all partitions together.
     """
 
     client: ClientConfig
@@ -105,6 +106,7 @@ class ProducerConfig:
     compression_level: int | None = None
     max_request_size: int = 1_048_576
     batch_size: int = 1_048_576
+    buffer_memory: int = 33_554_432
     transaction_timeout_ms: int = 60_000
     delivery_timeout_ms: int = 120_000
     max_block_ms: int = 60_000

@@ -27,6 +27,7 @@ CLIENT_TIMES: Final[Mapping[str, str]] = {
 
 PRODUCER_FIELDS: Final[Mapping[str, str]] = {
     "max.request.size": "max_request_size",
+    "buffer.memory": "buffer_memory",
     "transaction.timeout.ms": "transaction_timeout_ms",
     "delivery.timeout.ms": "delivery_timeout_ms",
     "max.block.ms": "max_block_ms",
@@ -56,6 +57,7 @@ PRODUCER: Final = (
     .define("compression.lz4.level", _INT, None)
     .define("compression.zstd.level", _INT, None)
     .define("max.request.size", _INT, 1_048_576)
+    .define("buffer.memory", ConfigDef.Type.LONG, 33_554_432)
     .define("max.in.flight.requests.per.connection", _INT, 5)
     .define("transaction.timeout.ms", _INT, 60_000)
     .define("delivery.timeout.ms", _INT, 120_000)
@@ -91,7 +93,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
         "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries", "send.buffer.bytes",
         "socket.connection.setup.timeout.max.ms",
-        # Of producers: records are sent when they are there, and memory is bounded by the batches in flight.
+        # Of producers: records are sent when a flush or a full batch asks for it.
         "buffer.memory", "key.serializer", "linger.ms", "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms", "partitioner.ignore.keys", "value.serializer",
         # Of consumers: topics are read to their end, outside any group.

@@ -8,6 +8,7 @@
     ├── TopicNotFoundError          the topic does not exist and the broker does not create it
     ├── TopicCreationError          the topic cannot be created
     ├── RecordTooLargeError         one record is larger than a limit
+    ├── InvalidProducerEpochError   a writer's transaction is over; its owner knows why (`TransactionalProducer.resolve`)
     ├── ProducerFencedError         a newer instance of the task owns the transactional id
     ├── TransactionExpiredError     the transaction ran longer than transaction.timeout.ms
     ├── TransactionAbortableError   the transaction must be aborted; the same records may be sent in a new one
@@ -99,6 +100,21 @@ class RecordTooLargeError(KafkaError):
         self.size = size
         self.limit = limit
         self.setting = setting
+
+
+class InvalidProducerEpochError(KafkaError):
+    """The brokers refuse a producer's epoch: its transaction ended, expired, or was fenced.
+
+    `TransactionalProducer.resolve` turns it into ProducerFencedError or TransactionExpiredError.
+    """
+
+    def __init__(self, transactional_id: str, code_name: str) -> None:
+        super().__init__(
+            f"The brokers refuse the transaction of {transactional_id} ({code_name}): it ended, expired, or a newer "
+            "instance of the task took over"
+        )
+        self.transactional_id = transactional_id
+        self.code_name = code_name
 
 
 class ProducerFencedError(KafkaError):

@@ -1,0 +1,53 @@
+"""Time budgets: one Deadline is made where a budget begins and handed down to all that is done within it."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment on the monotonic clock, in seconds."""
+
+    at: float
+
+    @classmethod
+    def after(cls, milliseconds: float) -> Deadline:
+        """The moment that is so many milliseconds from this one."""
+        return cls(time.monotonic() + milliseconds / 1000)
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds that are left, 0 at least."""
+        return max(0.0, self.at - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is left."""
+        return time.monotonic() >= self.at
+
+
+class Backoff:
+    """Pauses that double from `first_ms` to `most_ms`, each a little random so that clients do not march in step."""
+
+    def __init__(self, first_ms: float, most_ms: float) -> None:
+        self._first_ms = first_ms
+        self._most_ms = most_ms
+        self._tries = 0
+
+    def next_s(self) -> float:
+        """Return the next pause, in seconds."""
+        pause = min(self._most_ms, self._first_ms * 2**self._tries)
+        self._tries = min(self._tries + 1, 30)
+        jitter = random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
+        return pause * jitter / 1000
+
+    def sleep(self, deadline: Deadline) -> None:
+        """Pause, but not past `deadline`."""
+        time.sleep(min(self.next_s(), deadline.remaining_s))
+
+    def reset(self) -> None:
+        """Begin with the first pause again."""
+        self._tries = 0

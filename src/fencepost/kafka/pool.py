@@ -1,0 +1,64 @@
+"""Idle connections of this process, kept so that the next job or transaction need not open its own.
+
+A connection belongs to one user at a time. Only those with nothing in flight come back; after a fork the child starts
+with none, because it would share its parent's sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final
+
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.connection import Address, Connection
+
+_MOST_IDLE: Final = 8
+"""Idle connections that are kept for one broker and configuration; several tasks may write at once."""
+
+
+class ConnectionPool:
+    """Idle connections by client configuration and broker. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[tuple[ClientConfig, Address], list[Connection]] = {}
+
+    def take(self, config: ClientConfig, address: Address) -> Connection:
+        """Return an idle connection, or open one. Raises as `Connection` does."""
+        while True:
+            with self._lock:
+                idle = self._idle.get((config, address))
+                connection = idle.pop() if idle else None
+            if connection is None:
+                return Connection(address, config)
+            if connection.fit_for_reuse and not connection.broken_while_idle():
+                return connection
+            connection.close()
+
+    def give_back(self, config: ClientConfig, connection: Connection) -> None:
+        """Keep a connection for its next user, or close it if it is not fit for that."""
+        if connection.fit_for_reuse:
+            with self._lock:
+                idle = self._idle.setdefault((config, connection.address), [])
+                if len(idle) < _MOST_IDLE:
+                    idle.append(connection)
+                    return
+        connection.close()
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        with self._lock:
+            connections = [connection for idle in self._idle.values() for connection in idle]
+            self._idle.clear()
+        for connection in connections:
+            connection.close()
+
+    def forget_after_fork(self) -> None:
+        """Drop what was inherited: the lock may be held by a thread that does not exist here."""
+        self._lock = threading.Lock()
+        self.close()
+
+
+POOL: Final = ConnectionPool()
+os.register_at_fork(after_in_child=POOL.forget_after_fork)

@@ -1,0 +1,217 @@
+"""The owner of a transactional id: begins, commits and aborts the transactions that writers write into.
+
+Its states are in transaction.py. It writes nothing itself and holds no data; it lives in the worker, one for each task.
+
+Why a late writer of an earlier transaction can do no harm: under transaction version 2 every EndTxn bumps the epoch,
+under version 1 `begin_transaction` does so by InitProducerId. Batches with an older epoch are refused
+(INVALID_PRODUCER_EPOCH).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.coordinator import ProducerIdentity, TransactionCoordinator
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import (
+    BrokerUnavailableError,
+    InvalidProducerEpochError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionExpiredError,
+    UnknownOutcomeError,
+)
+from fencepost.kafka.metadata import Cluster
+from fencepost.kafka.partition_queue import Ack, sequence_after
+from fencepost.kafka.transaction import (
+    TRANSITIONS,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+)
+from fencepost.kafka.writer import RecordWriter
+
+_LOG: Final = logging.getLogger(__name__)
+
+_CLOSING_MS: Final = 2_000
+"""How long `close` tries to abort what is open; the brokers do it otherwise, after transaction.timeout.ms."""
+
+
+class TransactionalProducer:
+    """Owns one transactional id. Not for use by two threads at once."""
+
+    def __init__(self, config: ProducerConfig, transactional_id: str) -> None:
+        self.state = TransactionState.UNINITIALIZED
+        self._config = config
+        self._transactional_id = transactional_id
+        self._coordinator = TransactionCoordinator(Cluster.of(config.client), transactional_id)
+        self._identity = ProducerIdentity()
+        self._version = TransactionVersion.V1
+        self._bump_before_begin = False
+        self._sequences: dict[TopicPartition, int] = {}
+        self._began_at = 0.0
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that is owned."""
+        return self._transactional_id
+
+    def init_transactions(self) -> None:
+        """Own the transactional id: former owners are fenced, and what they left open is aborted.
+
+        Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, ConfigError.
+        """
+        self._require(TransactionState.UNINITIALIZED, TransactionState.READY, TransactionState.FAILED)
+        try:
+            self._identity, self._version = self._init_producer_id(ProducerIdentity())
+        except FencepostError:
+            self._move_to(TransactionState.FAILED)
+            raise
+        self._bump_before_begin = False
+        self._sequences = {}
+        self._move_to(TransactionState.READY)
+
+    def begin_transaction(self) -> Transaction:
+        """Begin a transaction and return what writers need.
+
+        Under transaction version 1 this bumps the epoch, which waits until the last transaction's markers are
+        written. Raises ProducerFencedError, or BrokerUnavailableError after `max.block.ms`.
+        """
+        self._require(TransactionState.READY)
+        if self._bump_before_begin:
+            self._bump_epoch()
+        self._sequences = {}
+        self._began_at = time.monotonic()
+        self._move_to(TransactionState.IN_TRANSACTION)
+        return self.transaction
+
+    @property
+    def transaction(self) -> Transaction:
+        """The open transaction, with the sequences that `acknowledge` was told of."""
+        self._require(TransactionState.IN_TRANSACTION)
+        return Transaction(
+            transactional_id=self._transactional_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            version=self._version,
+            sequences=dict(self._sequences),
+        )
+
+    def writer(self) -> RecordWriter:
+        """Return a writer into the open transaction, for this process."""
+        return RecordWriter(self._config, self.transaction)
+
+    def acknowledge(self, acks: Iterable[Ack]) -> None:
+        """Take note of what writers wrote, so that later writers of this transaction go on from there."""
+        self._require(TransactionState.IN_TRANSACTION)
+        for ack in acks:
+            self._sequences[ack.topic, ack.partition] = sequence_after(ack.base_sequence, ack.count)
+
+    def commit_transaction(self) -> None:
+        """Commit what was acknowledged.
+
+        Raises ProducerFencedError, TransactionExpiredError (all of it is aborted), TransactionAbortableError, or
+        UnknownOutcomeError when no coordinator answers within `max.block.ms`.
+        """
+        self._require(TransactionState.IN_TRANSACTION)
+        self._move_to(TransactionState.COMMITTING)
+        if self._sequences:
+            self._end(committed=True)
+        # A transaction without records does not exist for the coordinator: there is nothing to end.
+        self._move_to(TransactionState.READY)
+
+    def abort_transaction(self) -> None:
+        """Abort whatever was written; writers that are still at it are refused from here on.
+
+        Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after `max.block.ms`. The
+        records are not visible in any of these cases either.
+        """
+        self._require(TransactionState.IN_TRANSACTION)
+        self._move_to(TransactionState.ABORTING)
+        self._end(committed=False)
+        self._move_to(TransactionState.READY)
+
+    def resolve(self, error: FencepostError) -> FencepostError:
+        """Return the reason behind an error of a writer: why the brokers refuse the epoch. Other errors as they are.
+
+        A producer that turns out to be fenced goes to FENCED.
+        """
+        if not isinstance(error, InvalidProducerEpochError):
+            return error
+        reason = self._why_refused()
+        self._move_to(TransactionState.FENCED if isinstance(reason, ProducerFencedError) else TransactionState.FAILED)
+        reason.__cause__ = error
+        return reason
+
+    def close(self) -> None:
+        """Abort what is open, quickly, and let go of the connection. Never raises."""
+        if self.state is TransactionState.CLOSED:
+            return
+        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING):
+            with suppress(KafkaError):
+                self._coordinator.end_transaction(
+                    self._identity, self._version, committed=False, deadline=Deadline.after(_CLOSING_MS)
+                )
+        self._coordinator.close()
+        self._move_to(TransactionState.CLOSED)
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _init_producer_id(self, current: ProducerIdentity) -> tuple[ProducerIdentity, TransactionVersion]:
+        return self._coordinator.init_producer_id(
+            current,
+            timeout_ms=self._config.transaction_timeout_ms,
+            deadline=Deadline.after(self._config.max_block_ms),
+        )
+
+    def _bump_epoch(self) -> None:
+        try:
+            self._identity, self._version = self._init_producer_id(self._identity)
+        except InvalidProducerEpochError as error:
+            # No transaction is open that could have expired.
+            self._move_to(TransactionState.FENCED)
+            raise ProducerFencedError(self._transactional_id) from error
+        self._bump_before_begin = False
+
+    def _end(self, *, committed: bool) -> None:
+        deadline = Deadline.after(self._config.max_block_ms)
+        try:
+            self._identity = self._coordinator.end_transaction(
+                self._identity, self._version, committed=committed, deadline=deadline
+            )
+        except InvalidProducerEpochError as error:
+            raise self.resolve(error) from error
+        except BrokerUnavailableError as error:
+            self._move_to(TransactionState.FAILED)
+            if committed:
+                raise UnknownOutcomeError(self._transactional_id, str(error)) from error
+            raise
+        except KafkaError:
+            self._move_to(TransactionState.FAILED)
+            raise
+        self._bump_before_begin = self._version is TransactionVersion.V1
+
+    def _why_refused(self) -> ProducerFencedError | TransactionExpiredError:
+        return ProducerFencedError(self._transactional_id)
+
+    def _require(self, *states: TransactionState) -> None:
+        if self.state is TransactionState.FENCED:
+            raise ProducerFencedError(self._transactional_id)
+        if self.state not in states:
+            raise IllegalStateError(
+                f"The producer of {self._transactional_id} is {self.state.name}, which does not allow this"
+            )
+
+    def _move_to(self, state: TransactionState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalStateError(
+                f"The producer of {self._transactional_id} cannot go from {self.state.name} to {state.name}"
+            )
+        self.state = state

@@ -1,0 +1,319 @@
+"""Writes records into a transaction that somebody else holds: in the worker, and on Spark's executors.
+
+A writer belongs to one thread. It has one connection to each broker that leads a partition it writes to, with at most
+`max.in.flight.requests.per.connection` requests under way on each. It gathers each partition's records up to
+`batch.size`, encodes them, and keeps every batch until the brokers acknowledge it. How a partition's batches are
+ordered and sent again is in partition_queue.py; this module does the I/O.
+
+Every batch ends acknowledged, or the writer raises: InvalidProducerEpochError when the transaction is over,
+DeliveryTimeoutError after `delivery.timeout.ms`, TransactionAbortableError where records went missing on the broker,
+RecordTooLargeError, AuthorizationError, TopicNotFoundError. After that the transaction must be aborted.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kafka.protocol.producer import ProduceRequest
+
+from fencepost import failpoint
+from fencepost.failpoint import FailPoint
+from fencepost.kafka import produce_request
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.compression import Compression
+from fencepost.kafka.connection import Address, Connection
+from fencepost.kafka.coordinator import ProducerIdentity, TransactionCoordinator
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, RecordTooLargeError, TransactionAbortableError
+from fencepost.kafka.metadata import Cluster
+from fencepost.kafka.partition_queue import Ack, Batch, PartitionQueue, sequence_after
+from fencepost.kafka.pool import POOL
+from fencepost.kafka.produce_errors import Verdict, judge, lasting_error
+from fencepost.kafka.produce_request import PartitionResult
+from fencepost.kafka.record_batch import OversizeRecordError, encode, split_by_bytes
+from fencepost.kafka.records import Records
+from fencepost.kafka.responses import Code
+from fencepost.kafka.transaction import TopicPartition, Transaction, TransactionVersion
+
+__all__ = ["Ack", "RecordWriter"]
+
+_FIXED_BYTES_OF_RECORD: Final = 10
+"""About what a record takes beside its columns."""
+
+
+class RecordWriter:
+    """Writes into one open transaction. Not for use by two threads at once."""
+
+    def __init__(self, config: ProducerConfig, transaction: Transaction) -> None:
+        self._config = config
+        self._transaction = transaction
+        self._cluster = Cluster.of(config.client)
+        self._coordinator = TransactionCoordinator(self._cluster, transaction.transactional_id)
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._acks: list[Ack] = []
+        self._gathered_bytes = 0
+
+    def partitions(self, topic: str) -> int:
+        """Return the number of a topic's partitions. Raises TopicNotFoundError or AuthorizationError."""
+        return self._cluster.partitions(topic, Deadline.after(self._config.max_block_ms))
+
+    def write(self, topic: str, partition: int, records: Records) -> None:
+        """Take records for a partition, after those that it was given before. May wait for acknowledgements."""
+        if not len(records):
+            return
+        queue = self._queue((topic, partition))
+        size = _estimated_bytes(records)
+        queue.gather(records, size)
+        self._gathered_bytes += size
+        if queue.gathered_bytes >= self._batch_limit(topic):
+            self._cut(queue)
+            self._send_all_queued()
+        elif self._gathered_bytes > self._config.buffer_memory:
+            self._cut(max(self._queues.values(), key=lambda candidate: candidate.gathered_bytes))
+            self._send_all_queued()
+
+    def flush(self) -> list[Ack]:
+        """Send what is gathered and wait until all is acknowledged.
+
+        Return the acknowledgements since the last flush, those of a partition in order.
+        """
+        for queue in self._queues.values():
+            if queue.gathered:
+                self._cut(queue)
+        while any(queue.batches for queue in self._queues.values()):
+            self._progress()
+        acks, self._acks = self._acks, []
+        return acks
+
+    def close(self) -> None:
+        """Let the connections go: to the next writer of this process, unless something is in flight on them."""
+        for connection in self._connections.values():
+            POOL.give_back(self._config.client, connection)
+        self._connections.clear()
+        self._coordinator.close()
+
+    # -- from records to batches --------------------------------------------------------------------------------
+
+    def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            sequence = self._transaction.sequences.get(topic_partition)
+            queue = PartitionQueue.starting(topic_partition, sequence, self._config.client.retry_backoff_max_ms)
+            self._queues[topic_partition] = queue
+        return queue
+
+    def _message_bytes(self, topic: str) -> int:
+        return self._cluster.message_bytes(topic, Deadline.after(self._config.max_block_ms))
+
+    def _batch_limit(self, topic: str) -> int:
+        return min(self._config.batch_size, self._config.max_request_size, self._message_bytes(topic))
+
+    def _cut(self, queue: PartitionQueue) -> None:
+        self._gathered_bytes -= queue.gathered_bytes
+        for piece in self._pieces(queue.topic_partition[0], queue.take_gathered()):
+            queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
+
+    def _pieces(self, topic: str, records: Records) -> Iterator[Records]:
+        """Cut records into batches; `batch.size` is not a limit for a single record."""
+        start = 0
+        while start < len(records):
+            try:
+                for piece in split_by_bytes(records.slice(start, len(records) - start), self._batch_limit(topic)):
+                    yield piece
+                    start += len(piece)
+            except OversizeRecordError as error:
+                self._check_single(topic, error.size)
+                yield records.slice(start, 1)
+                start += 1
+
+    def _check_single(self, topic: str, size: int) -> None:
+        limit = self._config.max_request_size
+        if size > limit:
+            raise RecordTooLargeError(topic, size, limit, "producer.override.max.request.size")
+        limit = self._message_bytes(topic)
+        # What a codec makes of it is known once it is encoded.
+        if size > limit and self._config.compression is Compression.NONE:
+            raise RecordTooLargeError(topic, size, limit, f"max.message.bytes of topic {topic}")
+
+    def _encode(self, topic_partition: TopicPartition, records: Records, sequence: int) -> Batch:
+        now_ms = int(time.time() * 1000)
+        parts = encode(
+            records,
+            producer_id=self._transaction.producer_id,
+            producer_epoch=self._transaction.producer_epoch,
+            base_sequence=sequence,
+            transactional=True,
+            compression=self._config.compression,
+            compression_level=self._config.compression_level,
+            now_ms=now_ms,
+        )
+        return Batch(topic_partition, sequence, records, parts, sum(len(part) for part in parts), now_ms)
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def _send_all_queued(self) -> None:
+        while any(queue.has_queued for queue in self._queues.values()):
+            self._progress()
+
+    def _progress(self) -> None:
+        """Send what may be sent, or else wait until something is answered or may be tried again."""
+        if self._send_queued():
+            return
+        waiting = [connection for connection in self._connections.values() if connection.in_flight]
+        for connection in self._answered(waiting):
+            self._receive(connection)
+
+    def _send_queued(self) -> bool:
+        now = time.monotonic()
+        by_leader: dict[Address, list[Batch]] = {}
+        self._join_queued(now)
+        for queue in self._queues.values():
+            batch = queue.sendable(now) if queue.batches else None
+            if batch is None:
+                continue
+            queue.check_time(self._config.delivery_timeout_ms)
+            connection = self._leader_connection(queue, batch)
+            if connection is not None and connection.in_flight < self._config.max_in_flight:
+                by_leader.setdefault(connection.address, []).append(batch)
+        for address, batches in by_leader.items():
+            self._send(self._connections[address], batches)
+        return bool(by_leader)
+
+    def _join_queued(self, now: float) -> None:
+        """Under transaction version 1, add the partitions that are about to be written to the transaction."""
+        if self._transaction.version is not TransactionVersion.V1:
+            return
+        joining = [queue for queue in self._queues.values() if not queue.joined and queue.sendable(now)]
+        if joining:
+            identity = ProducerIdentity(self._transaction.producer_id, self._transaction.producer_epoch)
+            partitions = [queue.topic_partition for queue in joining]
+            self._coordinator.add_partitions(identity, partitions, Deadline.after(self._config.delivery_timeout_ms))
+            for queue in joining:
+                queue.joined = True
+
+    def _leader_connection(self, queue: PartitionQueue, batch: Batch) -> Connection | None:
+        topic, partition = queue.topic_partition
+        deadline = queue.delivery_deadline(self._config.delivery_timeout_ms)
+        try:
+            address = self._cluster.leader(topic, partition, deadline)
+            connection = self._connections.get(address)
+            if connection is None or connection.closed:
+                connection = POOL.take(self._config.client, address)
+                self._connections[address] = connection
+        except BrokerUnavailableError as error:
+            self._cluster.forget_topic(topic)
+            queue.fail(batch, str(error))
+            return None
+        return connection
+
+    def _send(self, connection: Connection, batches: Sequence[Batch]) -> None:
+        """Send one request at least; several partitions' batches share one up to `max.request.size`."""
+        room = self._config.max_request_size
+        fitting: list[Batch] = []
+        for batch in batches:
+            if not fitting or batch.size <= room:
+                fitting.append(batch)
+                room -= batch.size
+        version = connection.version(ProduceRequest, at_most=produce_request.HIGHEST_VERSION[self._transaction.version])
+        parts = produce_request.encode_produce(
+            self._transaction.transactional_id,
+            fitting,
+            version=version,
+            timeout_ms=self._config.client.request_timeout_ms,
+        )
+        for batch in fitting:
+            self._queues[batch.topic_partition].sent(batch, self._config.delivery_timeout_ms)
+        flexible = version >= produce_request.FIRST_FLEXIBLE_VERSION
+        try:
+            connection.send_parts(ProduceRequest, version, parts, flexible=flexible, tag=fitting)
+        except BrokerUnavailableError as error:
+            self._lose(connection, error)
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _answered(self, waiting: Sequence[Connection]) -> list[Connection]:
+        """Wait for an answer, an answer's time-out, or a moment at which something is to be tried again."""
+        ready = [connection for connection in waiting if connection.answer_waiting]
+        if ready:
+            return ready
+        now = time.monotonic()
+        moments = [connection.answer_due_at for connection in waiting]
+        moments += [queue.retry_at for queue in self._queues.values() if queue.retry_at > now and queue.batches]
+        poll = select.poll()
+        for connection in waiting:
+            poll.register(connection, select.POLLIN)
+        readable = {descriptor for descriptor, _ in poll.poll(max(0.0, min(moments) - now) * 1000 + 0.5)}
+        now = time.monotonic()
+        return [c for c in waiting if c.fileno() in readable or c.answer_due_at <= now]
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            batches, answer = connection.receive()
+        except BrokerUnavailableError as error:
+            self._lose(connection, error)
+            return
+        sent = {batch.topic_partition: batch for batch in batches}
+        for topic_partition, result in produce_request.produce_results(answer):
+            self._take_result(sent[topic_partition], result)
+
+    def _take_result(self, batch: Batch, result: PartitionResult) -> None:
+        queue = self._queues[batch.topic_partition]
+        match judge(result.code):
+            case Verdict.WRITTEN:
+                batch.base_offset = result.base_offset
+                if result.timestamp >= 0:
+                    batch.timestamp = result.timestamp
+                self._acks += queue.acknowledge(batch)
+                failpoint.reach(FailPoint.MID_SEND)
+            case Verdict.LEADER_MOVED:
+                self._cluster.forget_topic(batch.topic_partition[0])
+                queue.fail(batch, f"{Code(result.code).name} from the leader")
+            case Verdict.PASSING:
+                queue.fail(batch, f"{Code(result.code).name} from the leader")
+            case Verdict.TOO_LARGE:
+                self._halve(queue, batch)
+            case Verdict.OUT_OF_ORDER if queue.expects_gap(batch):
+                queue.fail(batch, "a batch before it failed")
+            case _:
+                raise self._lasting(batch, result)
+
+    def _lasting(self, batch: Batch, result: PartitionResult) -> KafkaError:
+        return lasting_error(self._transaction.transactional_id, batch.topic_partition, result)
+
+    def _halve(self, queue: PartitionQueue, batch: Batch) -> None:
+        topic = batch.topic_partition[0]
+        self._cluster.forget_message_bytes(topic)
+        count = len(batch.records)
+        if count == 1:
+            raise RecordTooLargeError(
+                topic, batch.size, self._message_bytes(topic), f"max.message.bytes of topic {topic}"
+            )
+        if batch.maybe_written:
+            # The broker may have it as it was, and would not recognize its halves.
+            raise TransactionAbortableError(
+                f"A batch for topic {topic} became too large while it was sent again: it is sent in smaller batches in "
+                "a new transaction"
+            )
+        middle = count // 2
+        first = self._encode(batch.topic_partition, batch.records.slice(0, middle), batch.base_sequence)
+        second_sequence = sequence_after(batch.base_sequence, middle)
+        second = self._encode(batch.topic_partition, batch.records.slice(middle, count - middle), second_sequence)
+        queue.replace(batch, [first, second])
+
+    def _lose(self, connection: Connection, error: BrokerUnavailableError) -> None:
+        """Queue again what was in flight on a lost connection; whether the broker has it is not known."""
+        del self._connections[connection.address]
+        for batches in connection.tags_in_flight:
+            for batch in batches:
+                self._cluster.forget_topic(batch.topic_partition[0])
+                self._queues[batch.topic_partition].fail(batch, str(error), maybe_written=True)
+
+
+def _estimated_bytes(records: Records) -> int:
+    columns: Iterable[object] = (records.value, records.key, records.headers)
+    total = sum(column.nbytes for column in columns if column is not None)  # type: ignore[attr-defined]
+    return int(total) + _FIXED_BYTES_OF_RECORD * len(records)
