@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
 from tests.support.fault_proxy import FaultProxy
 from tests.support.topics import Topics
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("fencepost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fencepost")
 
 _FOLDERS = ("unit", "broker", "cluster", "chaos")
 

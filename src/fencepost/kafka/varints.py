@@ -103,7 +103,7 @@ def _groups(unsigned: Words, low: int, high: int, *, continued: bool) -> tuple[W
     words = unsigned & np.uint64(0x7F)
     for group in range(1, high):
         words |= (unsigned & np.uint64(0x7F << 7 * group)) << np.uint64(group)
-    always = sum(0x80 << 8 * byte for byte in range(low - 1))
+    always = sum(0x80 << 8 * byte for byte in range(min(low - 1, high if continued else high - 1)))
     if always:
         words |= np.uint64(always)
     length: Lengths = min(low, high)
