@@ -51,7 +51,7 @@ class OffsetRecords:
         for partition, offset in offsets:
             self.put(partition, offset)
 
-    def by_partition(self, partitions: int) -> dict[int, Records]:
+    def by_partition(self, partitions: int) -> list[tuple[int, Records]]:
         """Return the records for each partition of an offsets topic that has so many.
 
         Raises DataError, naming the connector, for a partition or offset that cannot be stored.
@@ -61,7 +61,7 @@ class OffsetRecords:
         values = pa.array([encode_value(self._connector, offset) for _, offset in latest], pa.binary())
         every = Records(value=values, key=keys)
         targets = partition_for_keys(keys, partitions)
-        return {int(target): every.take(np.flatnonzero(targets == target)) for target in np.unique(targets)}
+        return [(int(target), every.take(np.flatnonzero(targets == target))) for target in np.unique(targets)]
 
     def clear(self) -> None:
         """Forget the offsets: they are committed."""
