@@ -63,6 +63,11 @@ class TransactionalProducer:
         """The id that is owned."""
         return self._transactional_id
 
+    @property
+    def config(self) -> ProducerConfig:
+        """How it talks to Kafka, which writers on executors need as well."""
+        return self._config
+
     def init_transactions(self) -> None:
         """Own the transactional id: former owners are fenced, and what they left open is aborted.
 
