@@ -7,8 +7,7 @@ DescribeTransactions is KIP-664.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Set
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeTransactionsRequest
@@ -30,14 +29,13 @@ from fencepost.kafka.errors import (
     BrokerUnavailableError,
     InvalidProducerEpochError,
     KafkaError,
-    TopicNotFoundError,
     TransactionAbortableError,
     UnsupportedBrokerError,
 )
 from fencepost.kafka.metadata import Cluster
 from fencepost.kafka.pool import POOL
 from fencepost.kafka.responses import COORDINATOR_MOVED, EPOCH_IS_DEAD, PASSING, Code, code_name, refused
-from fencepost.kafka.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, TransactionVersion
+from fencepost.kafka.transaction import CoordinatorView, ProducerIdentity, TopicPartition, TransactionVersion
 
 # The last versions of transaction version 1; later ones mean transaction version 2, or are for brokers only.
 _ADD_PARTITIONS_V1: Final = 3
@@ -51,22 +49,6 @@ _FIND_COORDINATOR_BATCHED: Final = 4
 
 # A transaction that is being completed takes a few milliseconds (its markers are being written).
 _FIRST_PAUSE_MS: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdentity:
-    """A producer id and its epoch."""
-
-    producer_id: int = NO_PRODUCER_ID
-    epoch: int = NO_PRODUCER_EPOCH
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorView:
-    """What the coordinator holds of a transactional id. `state` is for example Ongoing or CompleteCommit."""
-
-    identity: ProducerIdentity
-    state: str
 
 
 class TransactionCoordinator:
@@ -120,14 +102,15 @@ class TransactionCoordinator:
             v3_and_below_producer_epoch=identity.epoch,
             v3_and_below_topics=[topic_class(name=name, partitions=numbers) for name, numbers in by_topic.items()],
         )
-        answer = self._call(request, deadline, at_most=_ADD_PARTITIONS_V1, code_of=_worst_of_partitions)
+        # The coordinator may learn of a new topic a little later than the partitions' leaders.
+        passing = PASSING | {Code.UNKNOWN_TOPIC_OR_PARTITION}
+        answer = self._call(
+            request, deadline, at_most=_ADD_PARTITIONS_V1, code_of=_worst_of_partitions, passing=passing
+        )
         for topic in answer.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
-                code = result.partition_error_code
-                if code == Code.TOPIC_AUTHORIZATION_FAILED:
+                if result.partition_error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                     raise AuthorizationError(f"topic {topic.name}", "WRITE")
-                if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise TopicNotFoundError(topic.name)
         self._raise_for(_worst_of_partitions(answer), "AddPartitionsToTxn")
 
     def end_transaction(
@@ -174,6 +157,7 @@ class TransactionCoordinator:
         *,
         at_most: int | None,
         code_of: Callable[[Any], int],
+        passing: Set[int] = PASSING,
         sent: Callable[[], None] = lambda: None,
     ) -> Any:
         backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
@@ -184,7 +168,7 @@ class TransactionCoordinator:
                 sent()
                 answer = connection.receive()[1]
                 code = code_of(answer)
-                if code not in PASSING:
+                if code not in passing:
                     return answer
                 problem = code_name(code)
                 if code in COORDINATOR_MOVED:

@@ -39,10 +39,9 @@ class Backoff:
 
     def next_s(self) -> float:
         """Return the next pause, in seconds."""
-        pause = min(self._most_ms, self._first_ms * 2**self._tries)
+        pause_s: float = min(self._most_ms, self._first_ms * 2**self._tries) / 1000
         self._tries = min(self._tries + 1, 30)
-        jitter = random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
-        return pause * jitter / 1000
+        return pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
 
     def sleep(self, deadline: Deadline) -> None:
         """Pause, but not past `deadline`."""

@@ -9,7 +9,6 @@ under version 1 `begin_transaction` does so by InitProducerId. Batches with an o
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,28 +16,33 @@ from typing import Final
 
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.client_config import ProducerConfig
-from fencepost.kafka.coordinator import ProducerIdentity, TransactionCoordinator
+from fencepost.kafka.coordinator import TransactionCoordinator
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
     InvalidProducerEpochError,
     KafkaError,
     ProducerFencedError,
+    TransactionAbortableError,
     TransactionExpiredError,
     UnknownOutcomeError,
 )
 from fencepost.kafka.metadata import Cluster
 from fencepost.kafka.partition_queue import Ack, sequence_after
+from fencepost.kafka.responses import Code
 from fencepost.kafka.transaction import (
     TRANSITIONS,
+    ProducerIdentity,
     TopicPartition,
     Transaction,
     TransactionState,
     TransactionVersion,
+    has_expired,
 )
 from fencepost.kafka.writer import RecordWriter
 
-_LOG: Final = logging.getLogger(__name__)
+_ASKING_MS: Final = 5_000
+"""How long the coordinator is asked why an epoch is refused, before the transaction's age has to tell."""
 
 _CLOSING_MS: Final = 2_000
 """How long `close` tries to abort what is open; the brokers do it otherwise, after transaction.timeout.ms."""
@@ -138,6 +142,9 @@ class TransactionalProducer:
         Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after `max.block.ms`. The
         records are not visible in any of these cases either.
         """
+        if self.state in (TransactionState.FENCED, TransactionState.FAILED):
+            # What was open is aborted already, or will be when the transactional id is initialized again.
+            return
         self._require(TransactionState.IN_TRANSACTION)
         self._move_to(TransactionState.ABORTING)
         self._end(committed=False)
@@ -192,18 +199,27 @@ class TransactionalProducer:
                 self._identity, self._version, committed=committed, deadline=deadline
             )
         except InvalidProducerEpochError as error:
-            raise self.resolve(error) from error
-        except BrokerUnavailableError as error:
-            self._move_to(TransactionState.FAILED)
-            if committed:
-                raise UnknownOutcomeError(self._transactional_id, str(error)) from error
+            if committed or error.code_name != Code.INVALID_TXN_STATE.name:
+                raise self.resolve(error) from error
+            # There is nothing to abort: no partition was added to the transaction.
+        except TransactionAbortableError:
+            self._move_to(TransactionState.IN_TRANSACTION if committed else TransactionState.FAILED)
             raise
-        except KafkaError:
+        except KafkaError as error:
             self._move_to(TransactionState.FAILED)
+            if committed and isinstance(error, BrokerUnavailableError):
+                raise UnknownOutcomeError(self._transactional_id, str(error)) from error
             raise
         self._bump_before_begin = self._version is TransactionVersion.V1
 
     def _why_refused(self) -> ProducerFencedError | TransactionExpiredError:
+        open_ms = int((time.monotonic() - self._began_at) * 1000)
+        timeout_ms = self._config.transaction_timeout_ms
+        view = None
+        with suppress(KafkaError):
+            view = self._coordinator.describe(Deadline.after(_ASKING_MS))
+        if has_expired(self._identity, view, open_ms=open_ms, timeout_ms=timeout_ms):
+            return TransactionExpiredError(self._transactional_id, open_ms=open_ms, timeout_ms=timeout_ms)
         return ProducerFencedError(self._transactional_id)
 
     def _require(self, *states: TransactionState) -> None:

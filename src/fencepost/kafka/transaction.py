@@ -44,6 +44,22 @@ class TransactionVersion(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """A producer id and its epoch."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorView:
+    """What the coordinator holds of a transactional id (DescribeTransactions, KIP-664)."""
+
+    identity: ProducerIdentity
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """An open transaction, as a writer anywhere needs to know it. It can be pickled.
 
@@ -56,6 +72,27 @@ class Transaction:
     producer_epoch: int
     version: TransactionVersion
     sequences: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """The producer id and epoch that its batches carry."""
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
+
+
+_ABORTED_BY_COORDINATOR: Final = frozenset({"PrepareAbort", "CompleteAbort"})
+
+
+def has_expired(ours: ProducerIdentity, view: CoordinatorView | None, *, open_ms: float, timeout_ms: int) -> bool:
+    """Say whether a transaction whose epoch is refused expired; if not, its producer was fenced by a newer one.
+
+    Both raise the epoch. Expiry raises it by one and leaves the transaction aborted; a newer producer goes on to an
+    epoch and a state of its own. Only for the milliseconds in which it fences may the two look alike: but then the
+    transaction is younger than its time-out. `view` is None where the coordinator cannot be asked.
+    """
+    if open_ms < timeout_ms:
+        return False
+    expired = ProducerIdentity(ours.producer_id, ours.epoch + 1)
+    return view is None or (view.identity == expired and view.state in _ABORTED_BY_COORDINATOR)
 
 
 class TransactionState(Enum):

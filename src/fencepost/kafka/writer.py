@@ -25,7 +25,7 @@ from fencepost.kafka import produce_request
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.compression import Compression
 from fencepost.kafka.connection import Address, Connection
-from fencepost.kafka.coordinator import ProducerIdentity, TransactionCoordinator
+from fencepost.kafka.coordinator import TransactionCoordinator
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, RecordTooLargeError, TransactionAbortableError
 from fencepost.kafka.metadata import Cluster
@@ -101,6 +101,8 @@ class RecordWriter:
     def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(topic_partition)
         if queue is None:
+            # Also makes the broker create the topic, which adding it to the transaction would not.
+            self.partitions(topic_partition[0])
             sequence = self._transaction.sequences.get(topic_partition)
             queue = PartitionQueue.starting(topic_partition, sequence, self._config.client.retry_backoff_max_ms)
             self._queues[topic_partition] = queue
@@ -189,9 +191,9 @@ class RecordWriter:
             return
         joining = [queue for queue in self._queues.values() if not queue.joined and queue.sendable(now)]
         if joining:
-            identity = ProducerIdentity(self._transaction.producer_id, self._transaction.producer_epoch)
             partitions = [queue.topic_partition for queue in joining]
-            self._coordinator.add_partitions(identity, partitions, Deadline.after(self._config.delivery_timeout_ms))
+            deadline = Deadline.after(self._config.delivery_timeout_ms)
+            self._coordinator.add_partitions(self._transaction.identity, partitions, deadline)
             for queue in joining:
                 queue.joined = True
 
