@@ -7,7 +7,8 @@ DescribeTransactions is KIP-664.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeTransactionsRequest
@@ -157,7 +158,7 @@ class TransactionCoordinator:
         *,
         at_most: int | None,
         code_of: Callable[[Any], int],
-        passing: Set[int] = PASSING,
+        passing: AbstractSet[int] = PASSING,
         sent: Callable[[], None] = lambda: None,
     ) -> Any:
         backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
