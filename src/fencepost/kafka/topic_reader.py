@@ -241,7 +241,9 @@ class TopicReader:
 
     async def _back_off(self, error: Exception, deadline: Deadline) -> None:
         """Wait a little and forget the leaders; give up when the deadline has passed or the reader is closed."""
-        if deadline.passed or self._client.closing:
+        if self._client.closing:
+            raise error
+        if deadline.passed:
             raise BrokerUnavailableError(
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
             ) from error
