@@ -117,11 +117,12 @@ def _import(kind: PluginKind, name: str, property_name: str) -> Any:
 
 
 def _unknown(kind: PluginKind, name: str, property_name: str) -> ConfigError:
-    known = ", ".join(entry.name for entry in plugin_entry_points(kind)) or "none"
+    # The names of Java classes, which have dots, would bury the aliases.
+    known = ", ".join(entry.name for entry in plugin_entry_points(kind) if "." not in entry.name) or "none"
     return ConfigError(
         f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: {known}. "
         f"Install the package that has it (pip install ...) or put its directory on plugin.path, and give its alias "
-        f"or its Python path as package.module.Class",
+        "or its Python path as package.module.Class",
         name=property_name,
     )
 

@@ -67,7 +67,7 @@ class JavaRenderer(_IsoRenderer):
             return pa.repeat("Struct{}", size)
         pieces = [Text(wrap(text.column(), f",{name}=", "")) for name, text in fields]
         joined = join_columns(pieces, null="")
-        return join_columns([pc.binary_replace_slice(joined, 0, 1, "Struct{"), "}"])
+        return wrap(pc.binary_replace_slice(joined, 0, 1, "Struct{"), "", "}")
 
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:  # noqa: ARG002
         """`{k=v, l=w}`."""

@@ -72,9 +72,10 @@ def join_lists(offsets: np.ndarray[Any, Any], items: pa.Array, separator: str, n
 
 @dataclass(frozen=True, slots=True)
 class Escape:
-    """Puts `inserted` before each of some ASCII characters, and another character in the place of each.
+    """Puts `inserted` before each of some characters, and another character in the place of each.
 
-    `characters` maps each one to what follows the inserted text.
+    `characters` maps each one to what follows the inserted text; quotes, backslashes and control characters can be
+    escaped.
     """
 
     inserted: str
@@ -88,7 +89,8 @@ class Escape:
         replacements = np.zeros(256, np.uint8)
         for character, replacement in self.characters.items():
             replacements[ord(character)] = ord(replacement)
-        positions = np.flatnonzero(replacements[view])
+        positions = _special(view)
+        positions = positions[replacements[view[positions]] != 0]
         if len(positions) == 0:
             return strings
         changed = view.copy()
@@ -129,6 +131,11 @@ def offsets_of(lengths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
     """`text`, null where `like` is null."""
     return text if like.null_count == 0 else pc.if_else(like.is_valid(), text, pa.scalar(None, text.type))
+
+
+def _special(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Where quotes, backslashes and control characters are. Comparing is far cheaper than a look-up by byte."""
+    return np.flatnonzero((data < ord(" ")) | (data == ord('"')) | (data == ord("\\")))
 
 
 def _parts(strings: pa.Array) -> tuple[np.ndarray[Any, Any], pa.Buffer]:

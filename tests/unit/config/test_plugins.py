@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost import ConfigError
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, use_plugin_path
+from fencepost.converters import JsonConverter, SimpleHeaderConverter
+
+pytestmark = pytest.mark.unit
+
+_CONVERTER = "from fencepost.converters import StringConverter\n\nclass {name}(StringConverter):\n    pass\n"
+
+
+@pytest.fixture
+def plugin_directory(tmp_path: Path) -> Iterator[Path]:
+    """A directory on the plugin path for one test."""
+    before = list(sys.path)
+    assert use_plugin_path(f" {tmp_path} ,") == [tmp_path.resolve()]
+    yield tmp_path
+    sys.path[:] = before
+
+
+def unique(stem: str) -> str:
+    return f"{stem}_{uuid.uuid4().hex}"
+
+
+def find(name: str, kind: PluginKind = PluginKind.CONVERTER) -> type:
+    return find_plugin(kind, name, property_name="value.converter")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "JsonConverter",
+        " JsonConverter ",
+        "org.apache.kafka.connect.json.JsonConverter",
+        "fencepost.converters.JsonConverter",
+        "fencepost.converters.json_converter.JsonConverter",
+    ],
+)
+def test_a_built_in_answers_to_its_alias_its_java_name_and_its_python_path(name: str):
+    assert find(name) is JsonConverter
+
+
+def test_every_registered_converter_can_be_loaded_as_what_it_is():
+    entries = plugin_entry_points(PluginKind.CONVERTER)
+    assert {entry.name for entry in entries} >= {"StringConverter", "org.apache.kafka.connect.storage.StringConverter"}
+    for entry in entries:
+        header_only = entry.name.endswith("SimpleHeaderConverter")
+        kind = PluginKind.HEADER_CONVERTER if header_only else PluginKind.CONVERTER
+        assert find(entry.name, kind).__name__ == entry.name.rpartition(".")[2]
+
+
+def test_a_header_converter_is_found_among_the_converters_but_is_no_converter():
+    name = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+    assert find(name, PluginKind.HEADER_CONVERTER) is SimpleHeaderConverter
+    with pytest.raises(ConfigError, match=r"value\.converter, is no converter: .*api\.plugin\.Converter"):
+        find(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["Nonsense", "nowhere.to.be.Found", "org.apache.kafka.Unknown$Value", "", "fencepost."]
+)
+def test_an_unknown_name_is_answered_with_what_there_is_and_how_to_install(name: str):
+    with pytest.raises(ConfigError, match=r"JsonConverter, .*pip install.*plugin\.path") as caught:
+        find(name)
+    assert caught.value.name == "value.converter"
+
+
+def test_a_module_without_the_class_is_told_from_a_missing_module():
+    with pytest.raises(ConfigError, match=r"module fencepost\.converters has no JsonConvertor"):
+        find("fencepost.converters.JsonConvertor")
+
+
+def test_a_plugin_directory_is_put_on_the_import_path(plugin_directory: Path):
+    module = unique("mine")
+    (plugin_directory / f"{module}.py").write_text(_CONVERTER.format(name="Mine"))
+    assert find(f"{module}.Mine").__module__ == module
+
+
+def test_a_package_in_a_plugin_directory_registers_its_alias(plugin_directory: Path):
+    module, alias = unique("registered"), unique("Alias")
+    (plugin_directory / f"{module}.py").write_text(_CONVERTER.format(name="Registered"))
+    info = plugin_directory / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[fencepost.converters]\n{alias} = {module}:Registered\ncom.acme.{alias}$Value = {module}:Registered\n"
+    )
+    assert find(alias) is find(f"com.acme.{alias}$Value")
+    assert find(alias).__module__ == module
+
+
+@pytest.mark.parametrize(
+    "line", ["import a_library_that_is_not_there", "raise RuntimeError('a_library_that_is_not_there')"]
+)
+def test_a_plugin_that_fails_to_import_is_reported_with_its_error(plugin_directory: Path, line: str):
+    module = unique("broken")
+    (plugin_directory / f"{module}.py").write_text(f"{line}\n")
+    with pytest.raises(ConfigError, match=r"failed to import.*a_library_that_is_not_there"):
+        find(f"{module}.Broken")
+
+
+def test_a_plugin_path_that_does_not_exist_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"plugin\.path names .*missing, which is not a directory"):
+        use_plugin_path(str(tmp_path / "missing"))
+
+
+def test_looking_one_plugin_up_imports_no_other():
+    script = (
+        "import sys; from fencepost.config.plugins import *;"
+        "find_plugin(PluginKind.HEADER_CONVERTER, 'SimpleHeaderConverter', property_name='p');"
+        "plugin_entry_points(PluginKind.CONNECTOR); plugin_entry_points(PluginKind.TRANSFORMATION);"
+        "print([name for name in sys.modules if name.startswith(('fencepost.connectors.', 'fencepost.transforms.'))])"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"
