@@ -1,0 +1,64 @@
+"""Runs a source task without a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from fencepost.api.record import SourceBatch
+from fencepost.api.source import SourceTask
+
+
+class CommittedOffsets:
+    """The offsets of files that were committed: `{path: position}`."""
+
+    def __init__(self, positions: Mapping[str, Any] | None = None) -> None:
+        self.positions = dict(positions or {})
+
+    def offset(self, partition: Mapping[str, Any]) -> dict[str, Any] | None:
+        position = self.positions.get(partition["filename"])
+        return None if position is None else {"position": position}
+
+    def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
+        return [self.offset(partition) for partition in partitions]
+
+    def commit(self, batch: SourceBatch) -> None:
+        for partition, offset in batch.offsets:
+            self.positions[partition["filename"]] = offset["position"]
+
+
+class Context:
+    """What a worker tells a task."""
+
+    transaction_context = None
+
+    def __init__(self, offsets: CommittedOffsets) -> None:
+        self.offset_reader = offsets
+
+    def configs(self) -> dict[str, str]:
+        return {}
+
+
+def start(task: SourceTask, config: Mapping[str, str], offsets: CommittedOffsets | None = None) -> SourceTask:
+    task.context = Context(offsets or CommittedOffsets())
+    task.start(config)
+    return task
+
+
+def read(batch: Any, column: str = "value") -> list[Any]:
+    """The rows of a batch, as the engine would read them."""
+    assert isinstance(batch, SourceBatch)
+    assert batch.reader is not None
+    tables = [pa.Table.from_batches([part]) for split in batch.splits for part in batch.reader.read(split)]
+    return [row for table in tables for row in table.column(column).to_pylist()]
+
+
+def read_to_end(task: SourceTask) -> list[Any]:
+    """All rows up to the source's end, as a worker reads them that was asked to stop there."""
+    rows: list[Any] = []
+    while not task.at_end():
+        batch = task.poll()
+        rows += read(batch) if batch is not None else []
+    return rows
