@@ -179,12 +179,20 @@ def in_slices(values: pa.Array, row_overhead: int, convert: Callable[[pa.Array],
     more than one slice.
     """
     rows = len(values)
-    size = values.nbytes + rows * row_overhead
+    size = _size(values) + rows * row_overhead
     if size > _BYTES_IN_ONE_GO:
         step = max(1, rows * _BYTES_IN_ONE_GO // size)
         slices = [values.slice(start, step) for start in range(0, rows, step)]
         return pa.concat_arrays([_halved(part, convert).cast(pa.large_binary()) for part in slices])
     return _halved(values, convert)
+
+
+def _size(values: pa.Array) -> int:
+    try:
+        return int(values.nbytes)
+    except pa.ArrowTypeError:
+        # Some versions of Arrow cannot tell which bytes of a view a slice takes; all of them are an upper bound.
+        return int(values.get_total_buffer_size())
 
 
 def _halved(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
