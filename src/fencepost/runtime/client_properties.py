@@ -1,0 +1,58 @@
+"""What the Kafka clients of a connector are configured with: the worker's properties, and over them its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.config.client_overrides import ClientKind, overrides
+from fencepost.config.connector_config import ConnectorConfig, TransactionBoundary
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.runtime.task_state import ConnectorTaskId
+
+_TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
+_USUAL_TRANSACTION_TIMEOUT_MS: Final = 60_000
+_LONGEST_TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""The brokers' default of `transaction.max.timeout.ms`."""
+
+
+def client_properties(worker: WorkerConfig, connector: ConnectorConfig | None, kind: ClientKind) -> dict[str, str]:
+    """Return the properties of a kind of client, for a connector or (None) for the worker itself."""
+    properties = worker.client_properties(kind)
+    if connector is not None:
+        where = f"connector {connector.name}"
+        properties |= overrides(connector.properties, f"{kind}.override.", kind, where=where)
+    return properties
+
+
+def admin_config(worker: WorkerConfig, connector: ConnectorConfig | None) -> ClientConfig:
+    """Return how to administer the cluster that a connector writes to, or the worker's. Raises ConfigError."""
+    properties = client_properties(worker, connector, ClientKind.ADMIN)
+    if connector is not None and "admin.override.bootstrap.servers" not in connector.properties:
+        written_to = client_properties(worker, connector, ClientKind.PRODUCER)["bootstrap.servers"]
+        properties["bootstrap.servers"] = written_to
+    return ClientConfig.from_properties(properties, where=_where(worker, connector))
+
+
+def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:
+    """Return how a task's producer works. Raises ConfigError.
+
+    Where nobody set `transaction.timeout.ms`, it leaves room for transactions of the interval that is configured:
+    with Kafka's default of a minute, those of the default interval of a minute would expire.
+    """
+    properties = {"client.id": f"connector-producer-{task}"} | client_properties(worker, connector, ClientKind.PRODUCER)
+    if connector.transaction_boundary is TransactionBoundary.INTERVAL and _TRANSACTION_TIMEOUT not in properties:
+        wanted = 2 * boundary_interval_ms(worker, connector)
+        timeout = min(max(wanted, _USUAL_TRANSACTION_TIMEOUT_MS), _LONGEST_TRANSACTION_TIMEOUT_MS)
+        properties[_TRANSACTION_TIMEOUT] = str(timeout)
+    return ProducerConfig.from_properties(properties, where=_where(worker, connector))
+
+
+def boundary_interval_ms(worker: WorkerConfig, connector: ConnectorConfig) -> int:
+    """Return how long a transaction of the boundary `interval` collects records."""
+    own = connector.transaction_boundary_interval_ms
+    return worker.offset_flush_interval_ms if own is None else own
+
+
+def _where(worker: WorkerConfig, connector: ConnectorConfig | None) -> str:
+    return worker.where if connector is None else f"{worker.where} or connector {connector.name}"

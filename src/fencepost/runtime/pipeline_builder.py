@@ -1,0 +1,80 @@
+"""Finds and configures the transforms and converters that a connector's configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigValue
+from fencepost.api.errors import ConfigError
+from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.config.connector_config import ConnectorConfig, PluginSpec, TransformSpec
+from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.spark.pipeline import Pipeline
+from fencepost.transforms.chain import Step
+
+_TOPIC: Final = "topic"
+
+
+def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline:
+    """Return what becomes of a connector's records. Raises ConfigError that names the property."""
+    return Pipeline(
+        transforms=tuple(_step(spec) for spec in connector.transforms),
+        key_converter=_converter(worker, connector, "key.converter", is_key=True),
+        value_converter=_converter(worker, connector, "value.converter", is_key=False),
+        header_converter=_header_converter(worker, connector),
+        default_topic=connector.properties.get(_TOPIC),
+    )
+
+
+def pipeline_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[ConfigValue]:
+    """Return the first problem with a connector's converters and transforms, on the property that has it."""
+    try:
+        build_pipeline(worker, connector)
+    except ConfigError as error:
+        return [ConfigValue(error.name or "value.converter", errors=[str(error)])]
+    return []
+
+
+def _converter(worker: WorkerConfig, connector: ConnectorConfig, role: str, *, is_key: bool) -> Converter:
+    spec = connector.converter(role, worker.properties)
+    plugin: Converter = find_plugin(PluginKind.CONVERTER, spec.type, property_name=role)()
+    with _below(f"{role}."):
+        plugin.configure(spec.properties, is_key=is_key)
+    return plugin
+
+
+def _header_converter(worker: WorkerConfig, connector: ConnectorConfig) -> HeaderConverter:
+    role = "header.converter"
+    spec = connector.converter(role, worker.properties)
+    plugin: HeaderConverter = find_plugin(PluginKind.HEADER_CONVERTER, spec.type, property_name=role)()
+    with _below(f"{role}."):
+        plugin.configure(spec.properties)
+    return plugin
+
+
+def _step(spec: TransformSpec) -> Step:
+    prefix = f"transforms.{spec.alias}."
+    transform = _configured(PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type")
+    if spec.predicate is None:
+        return Step(transform)
+    return Step(transform, _configured(PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate"), spec.negate)
+
+
+def _configured(kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
+    plugin = find_plugin(kind, spec.type, property_name=property_name)()
+    with _below(property_name.rpartition(".")[0] + "."):
+        plugin.configure(spec.properties)
+    return plugin
+
+
+@contextmanager
+def _below(prefix: str) -> Iterator[None]:
+    """Give a plugin's ConfigError the full name of the property that it blames."""
+    try:
+        yield
+    except ConfigError as error:
+        name = prefix + error.name if error.name else None
+        raise ConfigError(f"{prefix}*: {error}", name=name) from error

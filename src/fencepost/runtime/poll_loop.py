@@ -1,0 +1,117 @@
+"""A running task's loop: poll, write, and end the transaction where the boundaries say so."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from fencepost.api.errors import RetriableError
+from fencepost.api.record import PollResult
+from fencepost.runtime.boundaries import Decision, TransactionBoundaryManager
+from fencepost.runtime.metrics import TaskMetrics
+from fencepost.runtime.task_control import TaskControl
+from fencepost.runtime.task_instance import TaskInstance
+from fencepost.runtime.task_state import State
+from fencepost.runtime.task_transaction import TaskTransaction
+
+_log: Final = logging.getLogger(__name__)
+
+POLL_RETRY_S: Final = 0.5
+"""How long a task waits after `poll` raised RetriableError."""
+
+
+class PollLoop:
+    """Polls a task that has started, until it should stop. For the task's own thread."""
+
+    def __init__(
+        self,
+        control: TaskControl,
+        instance: TaskInstance,
+        transaction: TaskTransaction,
+        boundaries: TransactionBoundaryManager,
+        metrics: TaskMetrics,
+        *,
+        on_state: Callable[[State], None],
+    ) -> None:
+        self._control = control
+        self._instance = instance
+        self._transaction = transaction
+        self._boundaries = boundaries
+        self._metrics = metrics
+        self._on_state = on_state
+
+    def run(self, *, stop_at_end: bool) -> bool:
+        """Poll until the task should stop, or (if asked to look) its source ends.
+
+        Return True if the task has to be started again, from its committed offsets: a pause came while the task had
+        not said yet that its open transaction may end. Left open it would hold up the readers of its topics, and
+        expire. Raises whatever fails, with the transaction aborted.
+        """
+        try:
+            while not self._control.stopping:
+                if self._control.paused:
+                    if not self._commit_all():
+                        return True
+                    self._wait_while_paused()
+                elif not self._step() and stop_at_end and self._instance.at_end():
+                    break
+            self._commit_all()
+        except Exception:
+            self._abort_quietly()
+            raise
+        return False
+
+    def _step(self) -> bool:
+        """Poll once and write what it returns; say whether that was anything."""
+        batch = self._poll()
+        returned = bool(batch)
+        if batch:
+            for piece, decision in self._boundaries.pieces(batch):
+                self._transaction.write(piece)
+                self._follow(decision)
+        self._follow(
+            self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._transaction.is_open)
+        )
+        return returned
+
+    def _poll(self) -> PollResult:
+        started = time.monotonic()
+        try:
+            batch = self._instance.poll()
+        except RetriableError as error:
+            _log.warning("poll() of task %s failed and is called again: %s", self._instance.id, error)
+            self._control.wait(POLL_RETRY_S)
+            return None
+        if batch:
+            self._metrics.polled(time.monotonic() - started)
+        return batch
+
+    def _follow(self, decision: Decision) -> None:
+        if decision is Decision.CONTINUE or self._control.cancelled.is_set():
+            return
+        if decision is Decision.ABORT:
+            self._transaction.abort()
+        self._instance.committed(self._transaction.commit())
+
+    def _commit_all(self) -> bool:
+        """Commit at a stop or a pause. False if the boundaries did not let it, and the transaction was aborted."""
+        self._follow(self._boundaries.at_end())
+        if not self._transaction.is_open:
+            return True
+        self._transaction.discard()
+        return False
+
+    def _wait_while_paused(self) -> None:
+        self._on_state(State.PAUSED)
+        self._control.wait_until_resumed()
+        if not self._control.stopping:
+            self._on_state(State.RUNNING)
+
+    def _abort_quietly(self) -> None:
+        """Abort what is open, because of a failure that matters more than how the abort goes."""
+        try:
+            self._transaction.discard()
+        except Exception as error:  # noqa: BLE001 - the failure that led here is the one to report
+            _log.info("The transaction of task %s could not be aborted: %s", self._instance.id, error)

@@ -1,0 +1,132 @@
+"""The life of a source connector: the object that says what its tasks should do. See task_state for the states."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final, Protocol
+
+from fencepost.api.context import OffsetReader
+from fencepost.api.errors import ConfigError
+from fencepost.api.source import SourceConnector, describe
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.runtime.task_state import State, check_transition
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ConnectorListener(Protocol):
+    """Hears of a connector, on whatever thread it happens."""
+
+    def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
+        """Take note of a state; `error` says why a connector is FAILED. Must not raise."""
+
+    def on_task_reconfiguration(self, connector: str) -> None:
+        """Ask the connector for its task configurations again, soon and on another thread. Must not raise."""
+
+
+class WorkerConnector:
+    """Runs one source connector. Safe for several threads."""
+
+    def __init__(
+        self,
+        config: ConnectorConfig,
+        connector: SourceConnector,
+        offset_reader: OffsetReader,
+        listener: ConnectorListener,
+    ) -> None:
+        self.config = config
+        self._connector = connector
+        self._offset_reader = offset_reader
+        self._listener = listener
+        self._lock = threading.RLock()
+        self._state = State.UNASSIGNED
+        self._error: Exception | None = None
+        connector.context = self
+
+    @property
+    def state(self) -> State:
+        """Where the connector stands."""
+        return self._state
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the connector is FAILED."""
+        return self._error
+
+    @property
+    def version(self) -> str:
+        """The connector's own version."""
+        return self._connector.version()
+
+    def start(self) -> None:
+        """Start, or go on after a pause. What the connector raises makes it FAILED."""
+        with self._lock:
+            try:
+                self._connector.start(dict(self.config.properties))
+            except Exception as error:  # noqa: BLE001 - a connector may raise anything; it ends in the status
+                self._fail(error)
+            else:
+                self._set_state(State.RUNNING)
+
+    def pause(self) -> None:
+        """Stop watching the source, until `start` is called again."""
+        with self._lock:
+            if self._state is State.RUNNING:
+                self._stop_connector()
+                self._set_state(State.PAUSED)
+
+    def stop(self) -> None:
+        """End. Does nothing for a connector that has ended."""
+        with self._lock:
+            if self._state is State.RUNNING:
+                self._stop_connector()
+            if self._state not in (State.STOPPED, State.FAILED):
+                self._set_state(State.STOPPED)
+
+    def task_configs(self) -> list[dict[str, str]]:
+        """Return a configuration for each task, with its `task.class`.
+
+        Raises ConfigError if there are more than `tasks.max`, and what the connector raises.
+        """
+        configs = self._connector.task_configs(self.config.tasks_max)
+        if len(configs) > self.config.tasks_max:
+            raise ConfigError(
+                f"Connector {self.config.name} wants {len(configs)} tasks, but its tasks.max is "
+                f"{self.config.tasks_max}: raise tasks.max, or mend the connector's task_configs",
+                name="tasks.max",
+            )
+        task_class = describe(self._connector.task_class())
+        return [{**config, "task.class": task_class} for config in configs]
+
+    # What the connector itself calls, as its context.
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Reads this connector's committed offsets."""
+        return self._offset_reader
+
+    def request_task_reconfiguration(self) -> None:
+        """Have `task_configs` called again."""
+        self._listener.on_task_reconfiguration(self.config.name)
+
+    def raise_error(self, error: Exception) -> None:
+        """Fail, for a reason that the connector found on a thread of its own."""
+        with self._lock:
+            if self._state is State.RUNNING:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        _log.error("Connector %s failed: %s", self.config.name, error, exc_info=error)
+        self._set_state(State.FAILED, error)
+
+    def _stop_connector(self) -> None:
+        try:
+            self._connector.stop()
+        except Exception:  # noqa: BLE001 - a connector may raise anything; it is stopped as far as the worker goes
+            _log.exception("stop() of connector %s failed", self.config.name)
+
+    def _set_state(self, state: State, error: Exception | None = None) -> None:
+        check_transition(f"Connector {self.config.name}", self._state, state)
+        self._state, self._error = state, error
+        self._listener.on_connector_state(self.config.name, state, error)

@@ -1,0 +1,135 @@
+"""A source task as the worker sees it: a thread that can be started, paused, stopped, and that mends itself.
+
+See task_state for the states and task_run for what happens in a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final, Protocol
+
+from fencepost.runtime.metrics import TaskMetrics
+from fencepost.runtime.restart_policy import RestartPolicy
+from fencepost.runtime.task_control import TaskControl
+from fencepost.runtime.task_run import TaskParts, TaskRun
+from fencepost.runtime.task_state import ConnectorTaskId, State, check_transition
+
+_log: Final = logging.getLogger(__name__)
+
+
+class TaskListener(Protocol):
+    """Hears of a task's states, on the task's thread."""
+
+    def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
+        """Take note of a state; `error` says why a task is RESTARTING or FAILED. Must not raise."""
+
+
+class WorkerSourceTask:
+    """Runs one source task until it is stopped, it fails for good, or (if asked to) its source ends."""
+
+    def __init__(
+        self,
+        task_id: ConnectorTaskId,
+        parts: TaskParts,
+        listener: TaskListener,
+        metrics: TaskMetrics,
+        *,
+        paused: bool = False,
+        stop_at_end: bool = False,
+    ) -> None:
+        self.id = task_id
+        self._parts = parts
+        self._listener = listener
+        self._metrics = metrics
+        self._stop_at_end = stop_at_end
+        self._control = TaskControl(paused=paused)
+        self._restarts = RestartPolicy()
+        self._run: TaskRun | None = None
+        self._state = State.UNASSIGNED
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._live, name=f"task-{task_id}", daemon=True)
+
+    @property
+    def state(self) -> State:
+        """Where the task stands."""
+        return self._state
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the task is RESTARTING or FAILED."""
+        return self._error
+
+    def start(self) -> None:
+        """Begin, on a thread of the task's own."""
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Ask the task to commit after the poll that is under way, and not to poll until resumed."""
+        self._control.pause()
+
+    def resume(self) -> None:
+        """Ask the task to poll again."""
+        self._control.resume()
+
+    def stop(self) -> None:
+        """Ask the task to commit and end. Does not wait: see `join`."""
+        self._control.stop()
+        run = self._run
+        if run is not None:
+            # The connector's stop() may take its time, or hang: that must not hold up whoever stops tasks.
+            threading.Thread(target=run.stop_task, name=f"stop-{self.id}", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Give the task up: whatever it still does, it does not commit. For one that did not stop in time."""
+        self._control.cancel()
+        self.stop()
+        self._parts.write_path.engine.cancel(str(self.id))
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the task has ended, for `timeout` seconds at most, and return whether it has."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _live(self) -> None:
+        """Run, and run again after failures that may pass, until there is nothing more to do."""
+        final, reason = State.STOPPED, None
+        again = True
+        while again and not self._control.stopping:
+            try:
+                again = self._run_once()
+            except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+                if self._control.stopping:
+                    _log.info("Task %s was stopped; that makes this no failure: %s", self.id, error)
+                elif not self._wait_to_restart(error):
+                    final, reason, again = State.FAILED, error, False
+        self._set_state(final, reason)
+
+    def _run_once(self) -> bool:
+        self._run = TaskRun(
+            self.id,
+            self._parts,
+            self._control,
+            self._metrics,
+            on_state=self._set_state,
+            on_commit=self._restarts.progressed,
+            stop_at_end=self._stop_at_end,
+        )
+        return self._run.run()
+
+    def _wait_to_restart(self, error: Exception) -> bool:
+        delay = self._restarts.failed(error)
+        if delay is None:
+            _log.error("Task %s failed: %s", self.id, error, exc_info=error)
+            return False
+        _log.warning("Task %s failed and starts again in %.1f s: %s", self.id, delay, error)
+        self._set_state(State.RESTARTING, error)
+        self._control.wait(delay)
+        return True
+
+    def _set_state(self, state: State, error: Exception | None = None) -> None:
+        check_transition(f"Task {self.id}", self._state, state)
+        self._state, self._error = state, error
+        self._metrics.state(state)
+        self._listener.on_task_state(self.id, state, error)

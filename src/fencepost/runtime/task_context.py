@@ -1,0 +1,37 @@
+"""What a source task is handed as `self.context`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fencepost.api.context import OffsetReader
+from fencepost.runtime.transaction_context import WorkerTransactionContext
+
+
+class WorkerSourceTaskContext:
+    """Implements `fencepost.SourceTaskContext`."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        offset_reader: OffsetReader,
+        transaction_context: WorkerTransactionContext | None,
+    ) -> None:
+        self._config = MappingProxyType(dict(config))
+        self._offset_reader = offset_reader
+        self._transaction_context = transaction_context
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Reads this connector's committed offsets."""
+        return self._offset_reader
+
+    @property
+    def transaction_context(self) -> WorkerTransactionContext | None:
+        """Defines transactions; None unless `transaction.boundary=connector`."""
+        return self._transaction_context
+
+    def configs(self) -> Mapping[str, str]:
+        """Return the task's configuration."""
+        return self._config

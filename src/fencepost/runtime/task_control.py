@@ -1,0 +1,58 @@
+"""What was asked of a task, from any thread, and the task's waiting for it."""
+
+from __future__ import annotations
+
+import threading
+
+
+class TaskControl:
+    """The requests to pause, to stop, and to give the task up."""
+
+    def __init__(self, *, paused: bool = False) -> None:
+        self.cancelled = threading.Event()
+        self._changed = threading.Condition()
+        self._paused = paused
+        self._stopping = False
+
+    @property
+    def paused(self) -> bool:
+        """Whether the task should not poll."""
+        return self._paused
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the task should end."""
+        return self._stopping
+
+    def pause(self) -> None:
+        """Ask the task to commit and wait."""
+        self._set(paused=True)
+
+    def resume(self) -> None:
+        """Ask the task to go on."""
+        self._set(paused=False)
+
+    def stop(self) -> None:
+        """Ask the task to commit and end."""
+        self._set(stopping=True)
+
+    def cancel(self) -> None:
+        """Ask the task to end and not to commit."""
+        self.cancelled.set()
+        self.stop()
+
+    def wait(self, seconds: float) -> None:
+        """Return after some time, or at once when the task should end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, seconds)
+
+    def wait_until_resumed(self) -> None:
+        """Return when the task should go on, or end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or not self._paused)
+
+    def _set(self, *, paused: bool | None = None, stopping: bool | None = None) -> None:
+        with self._changed:
+            self._paused = self._paused if paused is None else paused
+            self._stopping = self._stopping if stopping is None else stopping
+            self._changed.notify_all()

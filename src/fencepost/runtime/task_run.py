@@ -1,0 +1,135 @@
+"""One run of a source task: from its start, the first or a later one, to its stop.
+
+The steps of a start stand in this order:
+
+    wait while paused -> check before -> own the transactional id -> check after -> read the offsets -> start() -> poll
+
+The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
+one is not an older generation itself. Once the transactional id is owned, every earlier owner is fenced and what it
+had left open is aborted, so the offsets that are read then are the truth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fencepost.api.source import SourceTask
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.runtime.boundaries import TransactionBoundaryManager
+from fencepost.runtime.metrics import TaskMetrics
+from fencepost.runtime.poll_loop import PollLoop
+from fencepost.runtime.task_context import WorkerSourceTaskContext
+from fencepost.runtime.task_control import TaskControl
+from fencepost.runtime.task_instance import TaskInstance
+from fencepost.runtime.task_state import ConnectorTaskId, State
+from fencepost.runtime.task_transaction import TaskTransaction, WritePath
+from fencepost.storage.offset_store import OffsetStore
+
+
+class StartChecks(Protocol):
+    """What a group of workers checks around a task's start. Either may raise, which fails the task."""
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Run before the task owns its transactional id: have the older generations fenced."""
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Run when the task owns it: raise if there are newer task configurations, or the task is revoked."""
+
+
+class NoChecks:
+    """The checks of a worker that is alone: owning the transactional id is enough."""
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Do nothing."""
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What a task is made of. The factories are called at each start; `new_boundaries` takes the time in seconds."""
+
+    config: Mapping[str, str]
+    new_task: Callable[[], SourceTask]
+    new_producer: Callable[[], TransactionalProducer]
+    open_offsets: Callable[[], OffsetStore]
+    new_boundaries: Callable[[float], TransactionBoundaryManager]
+    write_path: WritePath
+    checks: StartChecks = field(default_factory=NoChecks)
+
+
+class TaskRun:
+    """Runs a task once. `stop_task` is for other threads."""
+
+    def __init__(
+        self,
+        task_id: ConnectorTaskId,
+        parts: TaskParts,
+        control: TaskControl,
+        metrics: TaskMetrics,
+        *,
+        on_state: Callable[[State], None],
+        on_commit: Callable[[], None],
+        stop_at_end: bool,
+    ) -> None:
+        self._id = task_id
+        self._parts = parts
+        self._control = control
+        self._metrics = metrics
+        self._on_state = on_state
+        self._on_commit = on_commit
+        self._stop_at_end = stop_at_end
+        self._started: TaskInstance | None = None
+
+    def stop_task(self) -> None:
+        """Call the task's stop(), so that a waiting poll returns. Does nothing before its start() returned."""
+        if self._started is not None:
+            self._started.stop()
+
+    def run(self) -> bool:
+        """Start the task and poll it until it should stop. Return True if it is to run again. Raises what fails."""
+        if self._control.paused:
+            self._on_state(State.PAUSED)
+            self._control.wait_until_resumed()
+        if self._control.stopping:
+            return False
+        self._parts.checks.before_ownership(self._id)
+        if self._control.stopping:
+            return False
+        producer = self._parts.new_producer()
+        try:
+            producer.init_transactions()
+            self._parts.checks.after_ownership(self._id)
+            return not self._control.stopping and self._run_task(producer)
+        finally:
+            # A closing producer aborts what is open: it would hold up the readers of its topics until it expires.
+            producer.close()
+
+    def _run_task(self, producer: TransactionalProducer) -> bool:
+        offsets = self._parts.open_offsets()
+        offsets.refresh()
+        boundaries = self._parts.new_boundaries(time.monotonic())
+        context = WorkerSourceTaskContext(self._parts.config, offsets.reader(self._id.connector), boundaries.context)
+        instance = TaskInstance(self._id, self._parts.new_task())
+        try:
+            instance.start(self._parts.config, context)
+            self._started = instance
+            self._on_state(State.RUNNING)
+            transaction = TaskTransaction(
+                self._id,
+                self._parts.write_path,
+                producer,
+                offsets.records(self._id.connector),
+                metrics=self._metrics,
+                cancelled=self._control.cancelled,
+                keeps_records=instance.keeps_records,
+                on_commit=self._on_commit,
+            )
+            loop = PollLoop(self._control, instance, transaction, boundaries, self._metrics, on_state=self._on_state)
+            return loop.run(stop_at_end=self._stop_at_end)
+        finally:
+            instance.stop()

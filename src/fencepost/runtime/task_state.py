@@ -1,0 +1,71 @@
+"""The states of connectors and tasks, under Connect's names.
+
+A task:
+
+    UNASSIGNED ──start──> RUNNING ──────pause──────> PAUSED
+        │                  │  ^ ^────────resume───────┘ │
+        │   failure that   │  │                         │
+        │   may pass       v  │ started again           │
+        │               RESTARTING ─────────────────────┤ (paused meanwhile)
+        │                  │                            │
+        └──────────────────┴───────────┬────────────────┘
+                                       ├──> FAILED      an error that trying again does not mend
+                                       └──> STOPPED     asked to stop, or at the source's end
+
+UNASSIGNED lasts until the task owns its transactional id and its start() returned, or until it is found to be paused.
+FAILED and STOPPED are final: a restart makes another task. A connector has the same states; its RESTARTING is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from fencepost.api.errors import IllegalStateError
+
+
+class State(StrEnum):
+    """Where a connector or a task stands, as its status shows it."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    RESTARTING = "RESTARTING"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+
+_ENDS: Final = frozenset({State.FAILED, State.STOPPED})
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.UNASSIGNED: _ENDS | {State.RUNNING, State.PAUSED, State.RESTARTING},
+    State.RUNNING: _ENDS | {State.PAUSED, State.RESTARTING},
+    State.PAUSED: _ENDS | {State.RUNNING, State.RESTARTING},
+    State.RESTARTING: _ENDS | {State.RUNNING, State.PAUSED, State.RESTARTING},
+    State.FAILED: frozenset(),
+    State.STOPPED: frozenset(),
+}
+"""The states that may follow each state."""
+
+
+def check_transition(what: str, before: State, after: State) -> None:
+    """Raise IllegalStateError that names `what` unless `after` may follow `before`."""
+    if after not in TRANSITIONS[before]:
+        raise IllegalStateError(f"{what} is {before} and cannot become {after}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ConnectorTaskId:
+    """Names a task: its connector, and its number from 0."""
+
+    connector: str
+    task: int
+
+    def __str__(self) -> str:
+        return f"{self.connector}-{self.task}"
+
+    def transactional_id(self, group_id: str) -> str:
+        """Return the transactional id that the task owns (KIP-618)."""
+        return f"{group_id}-{self.connector}-{self.task}"

@@ -1,0 +1,190 @@
+"""A task's transaction: batches go in, and with the commit the source offsets that they lead up to.
+
+However many records a transaction holds, what is kept of them is their number and the last offset of each source
+partition. Only for a task that overrides `commit_record` the records themselves are kept until the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord, last_offsets
+from fencepost.failpoint import FailPoint, reach
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.runtime.boundaries import Batch
+from fencepost.runtime.metrics import TaskMetrics
+from fencepost.runtime.task_state import ConnectorTaskId
+from fencepost.runtime.topic_creator import TopicCreator
+from fencepost.spark.engine import SparkEngine, WriteResult
+from fencepost.spark.pipeline import Pipeline
+from fencepost.storage.offset_records import OffsetRecords
+
+_log: Final = logging.getLogger(__name__)
+
+Settled = list[tuple[SourceRecord, RecordMetadata | None]]
+"""Records that a commit settled, in order; None instead of metadata for one that a transform dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """How a task's records get into Kafka, and where its source offsets go."""
+
+    engine: SparkEngine
+    pipeline: Pipeline
+    topic_creator: TopicCreator
+    offsets_topic: str
+
+
+class TaskTransaction:
+    """What a task has written and not committed yet. For the task's own thread."""
+
+    def __init__(
+        self,
+        task: ConnectorTaskId,
+        path: WritePath,
+        producer: TransactionalProducer,
+        offsets: OffsetRecords,
+        *,
+        metrics: TaskMetrics,
+        cancelled: threading.Event,
+        keeps_records: bool,
+        on_commit: Callable[[], None],
+    ) -> None:
+        self._task = task
+        self._path = path
+        self._producer = producer
+        self._metrics = metrics
+        self._cancelled = cancelled
+        self._keeps_records = keeps_records
+        self._on_commit = on_commit
+        self._offsets = offsets
+        self._settled: Settled = []
+        self._size = 0
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that a commit would end."""
+        return self._open
+
+    def write(self, batch: Batch) -> None:
+        """Write a batch into the transaction, which begins if there is none.
+
+        Raises ConfigError for a record that is meant for the task's own offsets topic, and what the engine raises.
+        The transaction is then still open: abort it.
+        """
+        topics = self._named_topics(batch)
+        self._refuse_offsets_topic(topics)
+        self._path.topic_creator.ensure(topics)
+        self._begin()
+        try:
+            result = self._path.engine.write(
+                batch, self._path.pipeline, self._producer, task=str(self._task), cancelled=self._cancelled
+            )
+        except FencepostError as error:
+            raise self._producer.resolve(error) from error
+        self._refuse_offsets_topic(result.topics)
+        self._take(batch, result)
+
+    def commit(self) -> Settled:
+        """Commit what was written, with its source offsets, and return the records that are settled.
+
+        Nothing is sent where there is neither an open transaction nor an offset to record.
+        """
+        started = time.monotonic()
+        if self._offsets:
+            self._begin()
+            reach(FailPoint.BEFORE_OFFSETS)
+            self._write_offsets()
+        if self._open:
+            self._end()
+            self._metrics.committed(self._size, time.monotonic() - started)
+        self._size = 0
+        settled, self._settled = self._settled, []
+        return settled
+
+    def abort(self) -> None:
+        """Abort what was written. Its source offsets stay, for the next commit."""
+        if not self._open:
+            _log.info("Task %s asked to abort a transaction, but none is open: there is nothing to abort", self._task)
+            return
+        try:
+            self._producer.abort_transaction()
+        finally:
+            self._metrics.aborted(self._size)
+            self._size = 0
+        self._open = False
+
+    def discard(self) -> None:
+        """Abort what was written and forget its source offsets: the task will read it again."""
+        self._offsets.clear()
+        self._settled = []
+        if self._open:
+            self.abort()
+
+    def _begin(self) -> None:
+        if self._open:
+            return
+        reach(FailPoint.BEFORE_BEGIN)
+        self._producer.begin_transaction()
+        self._open = True
+
+    def _end(self) -> None:
+        reach(FailPoint.BEFORE_END_TXN)
+        try:
+            self._producer.commit_transaction()
+        except Exception:
+            self._metrics.commit_failed()
+            raise
+        self._open = False
+        self._on_commit()
+        reach(FailPoint.BEFORE_CALLBACKS)
+
+    def _write_offsets(self) -> None:
+        writer = self._producer.writer()
+        try:
+            topic = self._path.offsets_topic
+            for partition, records in self._offsets.by_partition(writer.partitions(topic)):
+                writer.write(topic, partition, records)
+            self._producer.acknowledge(writer.flush())
+        except FencepostError as error:
+            raise self._producer.resolve(error) from error
+        finally:
+            writer.close()
+        self._offsets.clear()
+
+    def _named_topics(self, batch: Batch) -> set[str]:
+        """The topics that are known before the transforms and the batch's own columns decide."""
+        if not isinstance(batch, SourceBatch):
+            return {record.topic for record in batch}
+        default = self._path.pipeline.default_topic
+        return set() if default is None else {default}
+
+    def _refuse_offsets_topic(self, topics: Iterable[str]) -> None:
+        if self._path.offsets_topic in topics:
+            raise ConfigError(
+                f"Task {self._task} has a record for topic {self._path.offsets_topic}, which holds its own source "
+                "offsets. Send the record to another topic, or give the connector another offsets.storage.topic",
+                name="offsets.storage.topic",
+            )
+
+    def _take(self, batch: Batch, result: WriteResult) -> None:
+        self._size += result.written
+        if isinstance(batch, SourceBatch):
+            self._metrics.wrote(result.written, result.written)
+            self._offsets.update(batch.offsets)
+            return
+        self._metrics.wrote(len(batch), result.written)
+        if result.metadata is None or result.written == len(batch):
+            self._offsets.update(last_offsets(batch))
+        else:
+            kept = (record for record, sent in zip(batch, result.metadata, strict=True) if sent is not None)
+            self._offsets.update(last_offsets(kept))
+        if self._keeps_records:
+            self._settled.extend(zip(batch, result.metadata or (), strict=True))

@@ -1,0 +1,87 @@
+"""The task's side of `transaction.boundary=connector`: what it asked for, until it is used up."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum, auto
+from typing import Final
+
+from fencepost.api.errors import IllegalStateError
+from fencepost.api.record import SourceRecord
+
+
+class _Batch(Enum):
+    THE_BATCH = auto()
+
+
+_THE_BATCH: Final = _Batch.THE_BATCH
+
+
+class Request(Enum):
+    """What a task may ask for."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+class WorkerTransactionContext:
+    """Implements `fencepost.TransactionContext`. Records are told apart by identity. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batch: set[Request] = set()
+        # The records are kept as well, so that no other record can take the identity of one that was asked for.
+        self._records: dict[int, tuple[SourceRecord, set[Request]]] = {}
+
+    def commit_transaction(self, record: SourceRecord | _Batch | None = _THE_BATCH) -> None:
+        """Ask for a commit after `record`, or after the batch. Raises IllegalStateError if the record is None."""
+        self._ask(Request.COMMIT, record)
+
+    def abort_transaction(self, record: SourceRecord | _Batch | None = _THE_BATCH) -> None:
+        """Ask for an abort after `record`, or after the batch. Raises IllegalStateError if the record is None."""
+        self._ask(Request.ABORT, record)
+
+    def is_requested_for(self, record: SourceRecord) -> bool:
+        """Say whether something was asked for after `record`."""
+        return id(record) in self._records
+
+    def has_record_requests(self) -> bool:
+        """Say whether something was asked for after any record."""
+        return bool(self._records)
+
+    def take_record_request(self, record: SourceRecord) -> Request | None:
+        """Use up what was asked for after `record`. Raises IllegalStateError if it was both."""
+        with self._lock:
+            _, requests = self._records.pop(id(record), (record, set()))
+        if len(requests) > 1:
+            partition = "" if record.partition is None else f", partition {record.partition}"
+            raise IllegalStateError(
+                "The task asked both to commit and to abort the transaction after the same record, which is for topic "
+                f"{record.topic}{partition}, of {dict(record.source_partition)} at {dict(record.source_offset)}"
+            )
+        return next(iter(requests), None)
+
+    def take_batch_request(self) -> Request | None:
+        """Use up what was asked for after the batch. Raises IllegalStateError if it was both."""
+        with self._lock:
+            requests, self._batch = self._batch, set()
+        if len(requests) > 1:
+            raise IllegalStateError("The task asked both to commit and to abort the transaction after the same batch")
+        return next(iter(requests), None)
+
+    def clear(self) -> None:
+        """Forget everything that was asked for."""
+        with self._lock:
+            self._batch = set()
+            self._records = {}
+
+    def _ask(self, request: Request, record: SourceRecord | _Batch | None) -> None:
+        if record is None:
+            raise IllegalStateError(
+                f"{request.value}_transaction(None): give a record that poll returns, or no argument for the batch"
+            )
+        with self._lock:
+            if isinstance(record, _Batch):
+                self._batch.add(request)
+            else:
+                self._records.setdefault(id(record), (record, set()))[1].add(request)

@@ -1,0 +1,182 @@
+"""The worker: makes connectors and tasks out of configurations, and holds what they share.
+
+It does not decide what runs: that is for a herder, which listens to states, asks connectors for task configurations
+and starts, pauses and stops tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fencepost.api.config_def import ConfigValue
+from fencepost.api.errors import ConfigError
+from fencepost.api.source import SourceConnector
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
+from fencepost.config.preflight import merge, preflight
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.runtime.boundaries import boundary_manager
+from fencepost.runtime.client_properties import admin_config, boundary_interval_ms, producer_config
+from fencepost.runtime.metrics import WorkerMetrics
+from fencepost.runtime.offset_stores import OffsetStores
+from fencepost.runtime.pipeline_builder import build_pipeline, pipeline_errors
+from fencepost.runtime.source_connector import ConnectorListener, WorkerConnector
+from fencepost.runtime.source_task import TaskListener, WorkerSourceTask
+from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
+from fencepost.runtime.task_state import ConnectorTaskId
+from fencepost.runtime.task_transaction import WritePath
+from fencepost.runtime.topic_creator import TopicCreator
+from fencepost.spark.engine import SparkEngine
+
+_log: Final = logging.getLogger(__name__)
+
+_CONNECTOR_CLASS: Final = "connector.class"
+
+
+class Worker:
+    """Everything that the connectors and tasks of one process share. Threads may share it.
+
+    worker = Worker(WorkerConfig.from_properties(load_properties(path), where=path))
+    worker.start()                                  # reaches the brokers; the offsets topic exists
+    config = worker.checked(properties)             # or worker.validate(properties) for all findings
+    connector = worker.new_connector(config, listener)
+    connector.start()
+    for number, task_config in enumerate(connector.task_configs()):
+        task = worker.new_task(config, number, task_config, listener)
+        task.start()
+    ...
+    worker.stop_tasks(tasks)
+    connector.stop()
+    worker.stop()
+    """
+
+    def __init__(self, config: WorkerConfig) -> None:
+        """Raises ConfigError for a `plugin.path` or a Spark setting that will not do. Nothing is started."""
+        self.config = config
+        self.metrics = WorkerMetrics()
+        import_path = use_plugin_path(",".join(config.plugin_path))
+        self.engine = SparkEngine(config.spark_settings(), import_path=[str(folder) for folder in import_path])
+        self._offsets = OffsetStores(config)
+
+    def start(self) -> None:
+        """Reach the brokers, and create the worker's offsets topic if it is missing.
+
+        Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError.
+        """
+        self._offsets.open()
+
+    def validate(self, properties: Mapping[str, str]) -> list[ConfigValue]:
+        """Check a connector's configuration, and return every property with its value and errors."""
+        try:
+            connector = _connector_class(properties)()
+        except ConfigError as error:
+            return [ConfigValue(_CONNECTOR_CLASS, properties.get(_CONNECTOR_CLASS), errors=[str(error)])]
+        values = preflight(
+            properties,
+            connector,
+            support=self.config.exactly_once_source_support,
+            override_policy=self.config.override_policy,
+        )
+        if any(value.errors for value in values):
+            return values
+        config = ConnectorConfig.from_properties(properties)
+        return merge([*values, *pipeline_errors(self.config, config)])
+
+    def checked(self, properties: Mapping[str, str]) -> ConnectorConfig:
+        """Return a connector's configuration. Raises one ConfigError that lists all that is wrong with it."""
+        wrong = [value for value in self.validate(properties) if value.errors]
+        if wrong:
+            errors = [error for value in wrong for error in value.errors]
+            name = properties.get("name", "(without a name)")
+            raise ConfigError(
+                f"The configuration of connector {name} is invalid: {'; '.join(errors)}", name=wrong[0].name
+            )
+        return ConnectorConfig.from_properties(properties)
+
+    def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
+        """Return a connector, not started. Raises what opening its offsets topic raises."""
+        reader = self._offsets.open(config).reader(config.name)
+        return WorkerConnector(config, _connector_class(config.properties)(), reader, listener)
+
+    def new_task(
+        self,
+        connector: ConnectorConfig,
+        number: int,
+        task_config: Mapping[str, str],
+        listener: TaskListener,
+        *,
+        checks: StartChecks | None = None,
+        paused: bool = False,
+        stop_at_end: bool = False,
+    ) -> WorkerSourceTask:
+        """Return a task, not started.
+
+        `stop_at_end` lets it end where its source does, instead of waiting for more. Raises ConfigError.
+        """
+        task_id = ConnectorTaskId(connector.name, number)
+        metrics = self.metrics.add(task_id)
+        parts = self._parts(task_id, connector, task_config, checks or NoChecks())
+        return WorkerSourceTask(task_id, parts, listener, metrics, paused=paused, stop_at_end=stop_at_end)
+
+    def stop_tasks(self, tasks: Iterable[WorkerSourceTask]) -> list[WorkerSourceTask]:
+        """Ask tasks to commit and end, and wait for `task.shutdown.graceful.timeout.ms` in all.
+
+        Those that have not ended by then are cancelled and returned.
+        """
+        tasks = list(tasks)
+        for task in tasks:
+            task.stop()
+        deadline = time.monotonic() + self.config.task_shutdown_graceful_timeout_ms / 1000
+        late = [task for task in tasks if not task.join(max(0.0, deadline - time.monotonic()))]
+        for task in late:
+            _log.warning(
+                "Task %s did not stop in time and is cancelled: what it had not committed is not written", task.id
+            )
+            task.cancel()
+        for task in tasks:
+            self.metrics.remove(task.id)
+        return late
+
+    def stop(self) -> None:
+        """Let go of the offsets topics and of Spark. Tasks that still run fail."""
+        self._offsets.close()
+        self.engine.stop()
+
+    def _parts(
+        self, task_id: ConnectorTaskId, connector: ConnectorConfig, task_config: Mapping[str, str], checks: StartChecks
+    ) -> TaskParts:
+        task_class = _connector_class(connector.properties)().task_class()
+        producer = producer_config(self.config, connector, task_id)
+        transactional_id = task_id.transactional_id(self.config.group_id)
+        interval_s = boundary_interval_ms(self.config, connector) / 1000
+        return TaskParts(
+            config=dict(task_config),
+            new_task=task_class,
+            new_producer=lambda: TransactionalProducer(producer, transactional_id),
+            open_offsets=lambda: self._offsets.open(connector),
+            new_boundaries=lambda now: boundary_manager(connector.transaction_boundary, interval_s, now),
+            write_path=WritePath(
+                engine=self.engine,
+                pipeline=build_pipeline(self.config, connector),
+                topic_creator=TopicCreator(
+                    connector.topic_creation, lambda: Admin(admin_config(self.config, connector))
+                ),
+                offsets_topic=self._offsets.topic(connector),
+            ),
+            checks=checks,
+        )
+
+
+def _connector_class(properties: Mapping[str, str]) -> type[SourceConnector]:
+    name = properties.get(_CONNECTOR_CLASS, "")
+    if not name.strip():
+        raise ConfigError(
+            f"The property {_CONNECTOR_CLASS} is required: add '{_CONNECTOR_CLASS}=...' to the configuration",
+            name=_CONNECTOR_CLASS,
+        )
+    return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)
