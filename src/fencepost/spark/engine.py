@@ -1,0 +1,174 @@
+"""The engine: writes what a task polled into its open transaction.
+
+    polled records, no transforms     worker: Arrow -> converters -> Kafka
+    polled records, transforms        worker -> Catalyst -> worker: converters -> Kafka
+    reader, no transforms, small      worker: read -> converters -> Kafka
+    reader, no transforms             executors: read -> converters -> Kafka, one stage
+    reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
+
+Whoever writes, it is the same stage and the same RecordWriter. Where rows choose their topic partition and several
+executors write, a shuffle between converters and Kafka brings each record to the writer that owns its partition.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.writer import Ack
+from fencepost.spark.conversion import ColumnTypes, Converted, convert
+from fencepost.spark.jobs import Cancelled, Jobs, check_cancelled
+from fencepost.spark.pipeline import Pipeline
+from fencepost.spark.polled import RecordGroup, group_records
+from fencepost.spark.routing import Ownership, Router
+from fencepost.spark.session import LazySession
+from fencepost.spark.spark_write import SparkWrite, write_batch
+from fencepost.spark.transforming import transform_group
+from fencepost.spark.worker_write import write_polled
+from fencepost.spark.write_stage import SplitRows, WriteStage, reader_types
+
+SMALL_BATCH: Final = 4 * 1024 * 1024
+"""Bytes up to which the worker reads and writes a batch itself: that takes less time than starting a Spark job."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a batch became. `bytes` is the size of its record batches as they were sent.
+
+    `metadata` has an entry for each polled record, None for one that a transform dropped; it is None for a
+    SourceBatch.
+    """
+
+    written: int
+    bytes: int
+    metadata: Sequence[RecordMetadata | None] | None
+    topics: frozenset[str]
+
+
+class SparkEngine:
+    """One worker's engine, used by all its tasks at once, each on its own thread.
+
+    `settings` are a worker's properties, of which `spark.*` are used. `import_path` are folders with connectors, which
+    Spark's Python workers need to import as well. On a cluster, the executors need a Python with the same packages
+    (fencepost among them), at the path of `spark.pyspark.python`, and a way to the brokers.
+    """
+
+    def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
+        self._session = LazySession(settings, import_path=import_path)
+        self._jobs = Jobs()
+        self._batches = itertools.count()
+
+    def session(self) -> SparkSession:
+        """The worker's Spark session, started at the first call. Raises SparkStartError or JavaNotFoundError."""
+        return self._session.get()
+
+    @property
+    def started(self) -> bool:
+        """Whether Spark runs."""
+        return self._session.started
+
+    def warm_up(self) -> None:
+        """Start Spark in the background, for a worker that will need it."""
+        self._session.warm_up()
+
+    def stop(self) -> None:
+        """End Spark. Batches that are being written fail."""
+        self._session.stop()
+
+    def write(
+        self,
+        batch: Sequence[SourceRecord] | SourceBatch,
+        pipeline: Pipeline,
+        producer: TransactionalProducer,
+        *,
+        task: str,
+        cancelled: Cancelled,
+    ) -> WriteResult:
+        """Write a batch into `producer`'s open transaction, and return when the brokers have all of it.
+
+        `task` names the task in Spark's pools and in messages. The transaction is left open. Raises a FencepostError
+        (DataError, KafkaError, SparkJobError), after which the transaction must be aborted.
+        """
+        check_cancelled(task, cancelled)
+        writing = _BatchWrite(self, self._jobs, pipeline, producer, task, cancelled, next(self._batches))
+        metadata: Sequence[RecordMetadata | None] | None = None
+        if isinstance(batch, SourceBatch):
+            acks = writing.source_batch(batch)
+        else:
+            acks, metadata = writing.records(batch)
+        producer.acknowledge(acks)
+        return WriteResult(
+            written=sum(ack.count for ack in acks),
+            bytes=sum(ack.size for ack in acks),
+            metadata=metadata,
+            topics=frozenset(ack.topic for ack in acks),
+        )
+
+    def cancel(self, task: str) -> None:
+        """Stop a task's Spark job. The caller aborts the transaction: executors may write on until then."""
+        self._jobs.cancel(task)
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchWrite:
+    """One batch on its way; `number` counts the engine's batches."""
+
+    engine: SparkEngine
+    jobs: Jobs
+    pipeline: Pipeline
+    producer: TransactionalProducer
+    task: str
+    cancelled: Cancelled
+    number: int
+
+    def records(self, records: Sequence[SourceRecord]) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
+        """Write polled records from the worker."""
+        structured = bool(self.pipeline.transforms)
+        converted: list[Converted] = []
+        for group in group_records(records, self.pipeline.header_converter, structured=structured):
+            batches, types = self._transformed(group) if structured else ([group.columns], group.types)
+            for batch in batches:
+                converted += convert(batch, types, self.pipeline, group.topic)
+        with closing(self.producer.writer()) as writer:
+            router = Router(
+                writer.partitions, Ownership(), run_bytes=self.producer.config.batch_size, start=self.number
+            )
+            return write_polled(converted, len(records), router, writer)
+
+    def source_batch(self, batch: SourceBatch) -> list[Ack]:
+        """Write a SourceBatch, from the worker if that takes no Spark and little time."""
+        if batch.reader is None or self.pipeline.transforms:
+            return self._by_spark(batch)
+        if batch.bytes is None or batch.bytes > SMALL_BATCH:
+            return self._by_spark(batch)
+        rows = SplitRows(batch.reader, batch.splits)
+        stage = WriteStage(
+            rows, reader_types(batch.reader), self.pipeline, self.producer.config, self.producer.transaction,
+            start=self.number,
+        )  # fmt: skip
+        with closing(self.producer.writer()) as writer:
+            check = partial(check_cancelled, self.task, self.cancelled)
+            return stage.write(rows.batches(iter(()), Ownership()), writer, Ownership(), check)
+
+    def _by_spark(self, batch: SourceBatch) -> list[Ack]:
+        session = self.engine.session()
+        with closing(self.producer.writer()) as metadata, self.jobs.running(session, self.task, self.cancelled):
+            write = SparkWrite(
+                session, self.pipeline, self.producer.config, self.producer.transaction, metadata.partitions,
+                self.number,
+            )  # fmt: skip
+            return write_batch(write, batch)
+
+    def _transformed(self, group: RecordGroup) -> tuple[list[pa.RecordBatch], ColumnTypes]:
+        session = self.engine.session()
+        with self.jobs.running(session, self.task, self.cancelled):
+            return transform_group(session, group, self.pipeline)

@@ -1,0 +1,75 @@
+"""What can go wrong between fencepost and Spark.
+
+    SparkJobError           a batch's Spark job failed
+    ├── SparkStartError     the session cannot be started
+    ├── WriteRetriedError   Spark ran a part of a write a second time, which is refused
+    └── BatchCancelledError the batch was cancelled while it was written
+
+After any of them the caller aborts the transaction: stray writers on executors then hold a dead epoch.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+
+from fencepost.api.errors import FencepostError
+
+
+class SparkJobError(FencepostError):
+    """A batch's Spark job failed."""
+
+
+class SparkStartError(SparkJobError):
+    """The Spark session cannot be started."""
+
+
+class WriteRetriedError(SparkJobError):
+    """Spark ran a part of a write again. The first attempt may have written records, so the batch is given up."""
+
+
+class BatchCancelledError(SparkJobError):
+    """The batch was cancelled while it was written."""
+
+
+_PYTHON_CAUSE = re.compile(
+    r"^(?:[\w.]+\.)?(?!Traceback)(\w*(?:Error|Exception|Warning|Exit|Interrupt)\b.*)$", re.MULTILINE
+)
+_LOST = re.compile(
+    r"ExecutorLostFailure \([^)]*\)[^\n]*|Python worker exited unexpectedly[^\n]*|[^\n]*TaskKilled[^\n]*"
+)
+_LONGEST = 400
+
+
+def one_line_cause(error: BaseException) -> str:
+    """The part of a Py4J or PySpark error that says what happened, without the traces of either side."""
+    text = str(error)
+    if lost := _LOST.search(text):
+        return lost[0].strip()[:_LONGEST]
+    head, found, trace = text.partition("Traceback (most recent call last)")
+    causes = _PYTHON_CAUSE.findall(trace.partition("\n\tat ")[0]) if found else []
+    lines = [line.strip() for line in (causes[-1:] or head.splitlines()) if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:_LONGEST]
+
+
+_CARRIED = re.compile(r"fencepost-failure:([A-Za-z0-9+/=]+):")
+
+
+class CarriedFailureError(Exception):
+    """Takes a FencepostError out of a stage whose rows are not fencepost's own; `carried_failure` finds it again.
+
+    The text that Spark makes of a Python exception is all that reaches the driver, so the error is in the text.
+    """
+
+    def __init__(self, failure: FencepostError) -> None:
+        super().__init__(f"{failure} fencepost-failure:{base64.b64encode(pickle.dumps(failure)).decode()}:")
+
+
+def carried_failure(error: BaseException) -> FencepostError | None:
+    """The failure that an executor sent along in a Spark error, None if there is none."""
+    match = _CARRIED.search(str(error))
+    if match is None:
+        return None
+    failure = pickle.loads(base64.b64decode(match[1]))  # noqa: S301 - written by a stage of the same job
+    return failure if isinstance(failure, FencepostError) else None

@@ -1,0 +1,78 @@
+"""One task's Spark jobs: its scheduler pool, its job group, cancelling, and what their failures become."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fencepost.api.errors import FencepostError
+from fencepost.spark.errors import BatchCancelledError, SparkJobError, carried_failure, one_line_cause
+
+
+class Cancelled(Protocol):
+    """Says whether a task was cancelled; a threading.Event does."""
+
+    def is_set(self) -> bool:
+        """Whether it was."""
+
+
+def check_cancelled(task: str, cancelled: Cancelled) -> None:
+    """Raise BatchCancelledError if the task was cancelled."""
+    if cancelled.is_set():
+        raise BatchCancelledError(f"Task {task} was cancelled while it wrote a batch; the transaction is aborted")
+
+
+class Jobs:
+    """The jobs that run for tasks, each task's on the thread that calls `running`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[SparkSession, str]] = {}
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def running(self, session: SparkSession, task: str, cancelled: Cancelled) -> Iterator[None]:
+        """Run Spark jobs for a task. Spark's failures become a SparkJobError, or what an executor sent along.
+
+        Each batch has a job group of its own, so that cancelling it also stops jobs that it has yet to start.
+        """
+        context = session.sparkContext
+        group = f"{task}#{next(self._numbers)}"
+        with self._lock:
+            check_cancelled(task, cancelled)
+            self._running[task] = session, group
+        try:
+            context.setLocalProperty("spark.scheduler.pool", task)
+            context.setJobGroup(group, f"fencepost {task}")
+            yield
+        except (Py4JError, PySparkException, OSError) as error:
+            check_cancelled(task, cancelled)
+            raise _translated(error, task) from error
+        finally:
+            with self._lock:
+                self._running.pop(task, None)
+
+    def cancel(self, task: str) -> None:
+        """Stop a task's jobs. Cancelled is not stopped: executors may write on until the transaction is aborted."""
+        with self._lock:
+            running = self._running.get(task)
+        if running is not None:
+            session, group = running
+            session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001 - not in pyspark's API
+
+
+def _translated(error: Exception, task: str) -> FencepostError:
+    failure = carried_failure(error)
+    if failure is not None:
+        return failure
+    return SparkJobError(
+        f"The Spark job of {task} failed: {one_line_cause(error)}. The transaction is aborted; the batch is read "
+        "again when the task is restarted"
+    )

@@ -1,0 +1,61 @@
+"""Reads ahead on a thread, so that a source's reading overlaps with converting and sending."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+DEPTH: Final = 2
+"""How many items are read ahead. Bounds the memory that is taken: batches of a file reader are about a megabyte."""
+
+
+class _End:
+    """Follows the last item, with what ended the reading, if it was an error."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Iterator[T]:
+    """Yield `items`, of which up to `depth` are taken in advance. What their iterator raises is raised here."""
+    ready: queue.Queue[T | _End] = queue.Queue(depth)
+    abandoned = threading.Event()
+
+    def read() -> None:
+        end = _End()
+        try:
+            for item in items:
+                if not _offer(ready, item, abandoned):
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised again where the items are taken
+            end = _End(error)
+        _offer(ready, end, abandoned)
+
+    thread = threading.Thread(target=read, name="read-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item = ready.get()
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return
+            yield item
+    finally:
+        abandoned.set()
+        thread.join()
+
+
+def _offer(ready: queue.Queue[T | _End], item: T | _End, abandoned: threading.Event) -> bool:
+    """Put an item in the queue, unless the one who takes them has gone: a full queue is looked at now and then."""
+    while not abandoned.is_set():
+        try:
+            ready.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+        return True
+    return False

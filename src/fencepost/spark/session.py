@@ -1,0 +1,222 @@
+"""The Spark session of a worker: started when it is first needed, gone without a trace when it is stopped.
+
+Settings that a user gives under `spark.*` win over the defaults below, except for two that would let Spark write a
+batch twice; see `FORBIDDEN`. https://spark.apache.org/docs/latest/configuration.html.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from fencepost.api.errors import ConfigError
+from fencepost.embedded.java import Java, find_java
+from fencepost.spark.errors import SparkStartError, one_line_cause
+
+logger = logging.getLogger(__name__)
+
+LOCAL_SLOTS_PER_CORE: Final = 8
+"""A local session has more task slots than cores, and no job takes more than `cores` of them (its parallelism): a
+long batch of one task leaves slots for the short ones of others, and the operating system shares out the cores."""
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.app.name": "fencepost",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Rows pass through Arrow batches and are never collected: a small heap does for files of any size.
+    "spark.driver.memory": "512m",
+    # Tasks of one worker share the session; each has a pool, so that none waits behind another's backlog.
+    "spark.scheduler.mode": "FAIR",
+    # A write is never retried: the worker aborts the transaction and plans the batch again.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+    "spark.python.worker.reuse": "true",
+    # Connect's timestamps are UTC wherever they are shown as text.
+    "spark.sql.session.timeZone": "UTC",
+}
+LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+FORBIDDEN: Final[Mapping[str, tuple[str, str]]] = {
+    "spark.speculation": ("false", "a speculative copy of a task would write its records a second time"),
+    "spark.stage.maxConsecutiveAttempts": ("1", "a stage that runs again would write its records a second time"),
+}
+"""Settings that must have one value, and why."""
+
+_LAUNCH: Final = threading.Lock()
+
+_JAVA_WITHOUT_VECTOR: Final = """#!/bin/sh
+# Spark always asks for jdk.incubator.vector, which only its machine learning uses. Some JVMs lack it and do not start.
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec '{java}' "$@"
+"""
+
+
+def session_settings(
+    settings: Mapping[str, str], *, import_path: Sequence[str] = (), cores: int | None = None
+) -> dict[str, str]:
+    """The settings of a session: the user's `spark.*` ones over the defaults. Raises ConfigError for a forbidden one.
+
+    `import_path` are folders that Python workers put on their import path, for connectors from `plugin.path`.
+    """
+    cores = cores or os.cpu_count() or 1
+    merged = {"spark.master": f"local[{LOCAL_SLOTS_PER_CORE * cores}]", **DEFAULTS}
+    chosen = {name: value for name, value in settings.items() if name.startswith("spark.")}
+    if "spark.master" not in chosen:
+        merged["spark.default.parallelism"] = str(cores)
+    if chosen.get("spark.master", merged["spark.master"]).startswith("local"):
+        merged |= LOCAL_DEFAULTS
+    merged["spark.driver.extraJavaOptions"] = _quiet_logging()
+    merged |= chosen
+    if import_path:
+        known = merged.get("spark.executorEnv.PYTHONPATH")
+        merged["spark.executorEnv.PYTHONPATH"] = os.pathsep.join([*import_path, *([known] if known else [])])
+    check_settings(merged)
+    return merged
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Raise ConfigError if a setting would let Spark write a batch twice."""
+    for name, (needed, reason) in FORBIDDEN.items():
+        value = settings.get(name, needed)
+        if value.strip().lower() != needed:
+            raise ConfigError(f"{name}={value} cannot be used: {reason}. Set {name}={needed}", name=name)
+
+
+def _quiet_logging() -> str:
+    return f"-Dlog4j2.configurationFile={resources.files('fencepost.spark').joinpath('log4j2.properties')}"
+
+
+class LazySession:
+    """Starts a session at its first use. Safe to use from several threads.
+
+    A SparkContext that is there already, of a program that embeds fencepost, is used and left alone at the end.
+    """
+
+    def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
+        self._settings = session_settings(settings, import_path=import_path)
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+        self._owned = False
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a session, and so a JVM."""
+        return self._session is not None
+
+    def get(self) -> SparkSession:
+        """The session. Raises SparkStartError, or JavaNotFoundError where there is no Java."""
+        with self._lock:
+            if self._session is None:
+                self._session = self._start()
+            return self._session
+
+    def warm_up(self) -> threading.Thread:
+        """Start the session in the background; a failure is logged, and raised again by `get`."""
+
+        def start() -> None:
+            try:
+                self.get()
+            except Exception as error:  # noqa: BLE001 - whoever needs the session gets the error
+                logger.warning("Spark could not be started ahead of time: %s", error)
+
+        thread = threading.Thread(target=start, name="spark-warm-up", daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self) -> None:
+        """End the session, its JVM and its Python workers. A later `get` starts another one."""
+        with self._lock:
+            session, self._session = self._session, None
+            if session is not None and self._owned:
+                _stop(session)
+
+    def _start(self) -> SparkSession:
+        """Start on a thread of its own: on the main thread pyspark would replace the handler of SIGINT."""
+        outcome: list[SparkSession | BaseException] = []
+
+        def start() -> None:
+            try:
+                outcome.append(self._open())
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+                outcome.append(error)
+
+        thread = threading.Thread(target=start, name="spark-start")
+        thread.start()
+        thread.join()
+        result = outcome[0]
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _open(self) -> SparkSession:
+        existing = SparkContext._active_spark_context  # noqa: SLF001 - the only way to ask without creating one
+        self._owned = existing is None
+        if existing is not None:
+            check_settings(dict(existing.getConf().getAll()))
+            return SparkSession.builder.getOrCreate()
+        java = find_java()
+        with _LAUNCH, _environment(java, self._settings):
+            builder = SparkSession.builder.config(map=dict[str, bool | float | int | str | None](self._settings))
+            try:
+                return builder.getOrCreate()
+            except Exception as error:
+                raise SparkStartError(
+                    f"Spark did not start with master {self._settings['spark.master']}: {one_line_cause(error)}. "
+                    "Check the spark.* settings and the messages of the JVM above"
+                ) from error
+
+
+@contextmanager
+def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
+    """What pyspark's launcher looks for in the process's environment, while it launches.
+
+    PYSPARK_PYTHON stays: pyspark reads it again later.
+    """
+    os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+    before = os.environ.get("JAVA_HOME")
+    with tempfile.TemporaryDirectory(prefix="fencepost-java-") as home:
+        program = Path(home, "bin", "java")
+        program.parent.mkdir()
+        program.write_text(_JAVA_WITHOUT_VECTOR.format(java=str(java.executable).replace("'", "'\\''")))
+        program.chmod(0o700)
+        os.environ["JAVA_HOME"] = home
+        try:
+            yield
+        finally:
+            os.environ.pop("JAVA_HOME")
+            if before is not None:
+                os.environ["JAVA_HOME"] = before
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
+    session.stop()
+    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark has no public way to end its JVM
+    if gateway is None:
+        return
+    process = gateway.proc
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - so that another session gets another JVM
+    if process is not None:
+        process.stdin.close()
+        process.wait()

@@ -1,0 +1,155 @@
+"""Transforms run on Spark's DataFrames: how batches become one, and how their records come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from fencepost.api.errors import FencepostError
+from fencepost.kafka.records import HEADERS
+from fencepost.spark.conversion import COLUMNS, ROW, ColumnTypes, column_types
+from fencepost.spark.errors import CarriedFailureError
+from fencepost.spark.pipeline import Pipeline
+from fencepost.spark.polled import RecordGroup
+from fencepost.spark.routing import Ownership
+from fencepost.spark.write_stage import SplitRows
+
+_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_ABSENT: Final = {
+    "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": _HEADERS,
+}  # fmt: skip
+_STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
+
+
+def transform_group(
+    session: SparkSession, group: RecordGroup, pipeline: Pipeline
+) -> tuple[list[pa.RecordBatch], ColumnTypes]:
+    """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped."""
+    table = pa.Table.from_batches([_all_columns(group)])
+    frame = session.createDataFrame(table, schema=_frame_schema(group))
+    from fencepost.transforms.chain import apply_chain
+
+    transformed = apply_chain(frame, pipeline.transforms)
+    found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
+    selected = [F.col(name) for name in ("topic", "partition", "timestamp", "headers", ROW)]
+    schemaless = {"value": group.types.value is None}
+    schemaless["key"] = group.types.key is None if group.types.has_key else schemaless["value"]
+    structured = {}
+    for name in ("value", "key"):
+        kind = transformed.schema[name].dataType
+        structured[name] = schemaless[name] and isinstance(kind, _STRUCTURED)
+        column = F.to_json(name, {"ignoreNullFields": "false"}).alias(name) if structured[name] else F.col(name)
+        selected.append(column)
+    types = replace(
+        found,
+        value=None if schemaless["value"] else found.value,
+        key=None if schemaless["key"] else found.key,
+        raw_headers=isinstance(found.header, t.BinaryType),
+    )
+    table = transformed.select(*selected).toArrow()
+    for name in (name for name, is_structured in structured.items() if is_structured):
+        chunks = [pa.ExtensionArray.from_storage(pa.json_(), chunk.cast(pa.string())) for chunk in table[name].chunks]
+        table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks, pa.json_()))
+    return table.combine_chunks().to_batches(), types
+
+
+def _all_columns(group: RecordGroup) -> pa.RecordBatch:
+    count = group.columns.num_rows
+    absent = {
+        "topic": lambda: pa.repeat(group.topic, count),
+        "partition": lambda: pa.nulls(count, pa.int32()),
+        "key": lambda: pa.nulls(count),
+        "timestamp": lambda: pa.nulls(count, pa.int64()),
+        "headers": lambda: pa.nulls(count, HEADERS),
+    }
+    present = group.columns
+    columns = {name: present[name] if name in present.schema.names else absent[name]() for name in COLUMNS}
+    return pa.RecordBatch.from_pydict({**columns, ROW: present[ROW]})
+
+
+def _frame_schema(group: RecordGroup) -> t.StructType:
+    """The columns' types, with the schemas as the source declared them: Arrow's types alone do not tell those."""
+    schema = from_arrow_schema(_all_columns(group).schema, prefer_timestamp_ntz=True)
+    for name, declared in (("value", group.types.value), ("key", group.types.key)):
+        if declared is not None:
+            schema[name].dataType = declared
+    return schema
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStage:
+    """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`."""
+
+    rows: SplitRows
+    readers: int
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("a read stage runs as a Spark task only")
+        try:
+            yield from self.rows.batches(given, Ownership(context.partitionId(), self.readers))
+        except FencepostError as error:
+            raise CarriedFailureError(error) from None
+
+
+def read_frame(session: SparkSession, rows: SplitRows) -> DataFrame:
+    """A reader's splits as a DataFrame; row order is the order of the splits."""
+    readers = max(1, len(rows.splits))
+    numbers = session.range(0, readers, numPartitions=readers)
+    return numbers.mapInArrow(ReadStage(rows, readers), rows.reader.schema)
+
+
+def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
+    """Apply the transforms to a batch. Columns that the result has none of, or the same in all rows, are left out."""
+    from fencepost.transforms.chain import apply_chain
+
+    transformed = apply_chain(_with_all_columns(frame, pipeline), pipeline.transforms)
+    constants = constant_columns(transformed, [name for name in COLUMNS if name != "value"])
+    absent = [name for name, value in constants.items() if value is None]
+    if constants.get("topic") == pipeline.default_topic:
+        absent.append("topic")
+    left = transformed.drop(*absent)
+    return left, column_types(left.schema, where="a transformed SourceBatch")
+
+
+def _with_all_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    types = column_types(frame.schema, where="a SourceBatch")
+    columns = {name: F.col(name) for name in frame.columns if name in COLUMNS}
+    for name, kind in _ABSENT.items():
+        columns.setdefault(name, F.lit(None).cast(kind).alias(name))
+    default = F.lit(pipeline.default_topic)
+    columns["topic"] = F.coalesce(F.col("topic"), default).alias("topic") if types.has_topic else default.alias("topic")
+    columns["partition"] = columns["partition"].cast("INT").alias("partition")
+    if types.has_timestamp and isinstance(frame.schema["timestamp"].dataType, t.TimestampType | t.TimestampNTZType):
+        columns["timestamp"] = F.unix_millis(F.col("timestamp").cast("TIMESTAMP")).alias("timestamp")
+    return frame.select(*(columns[name] for name in COLUMNS))
+
+
+def constant_columns(frame: DataFrame, names: list[str]) -> dict[str, Any]:
+    """The columns whose value Catalyst knows to be the same in all rows. They need no look at the rows to route them.
+
+    Only texts and nulls are told; the plan is pyspark's to change, so what it does not show counts as not constant.
+    """
+    plan = frame.select(*names)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
+    if plan.nodeName() != "Project":
+        return {}
+    expressions = plan.expressions()
+    constants: dict[str, Any] = {}
+    for position, name in enumerate(names):
+        expression = expressions.apply(position)
+        literal = expression.child() if expression.nodeName() == "Alias" else expression
+        if literal.nodeName() == "Literal":
+            value = literal.value()
+            if value is None or name == "topic":
+                constants[name] = None if value is None else value.toString()
+    return constants

@@ -1,0 +1,241 @@
+"""The functions that Spark runs over a batch: convert and write, or only convert where a shuffle lies between.
+
+They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes
+itself. A writer answers with one row: the pickled acknowledgements, or a pickled FencepostError, which thus reaches
+the worker as it was raised.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from fencepost.api.ddl import parse_columns
+from fencepost.api.errors import FencepostError
+from fencepost.api.record import ArrowReader
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.records import HEADERS, Records
+from fencepost.kafka.transaction import Transaction
+from fencepost.kafka.writer import Ack, RecordWriter
+from fencepost.spark.conversion import ColumnTypes, Converted, column_types, convert
+from fencepost.spark.errors import WriteRetriedError
+from fencepost.spark.pipeline import Pipeline
+from fencepost.spark.read_ahead import read_ahead
+from fencepost.spark.routing import Ownership, Routed, Router, contiguous_run, split, writer_of
+
+REPORT_SCHEMA: Final = "report BINARY"
+"""What a writer yields: one row with a pickled list of Acks or a pickled FencepostError."""
+
+TARGETED_SCHEMA: Final = (
+    "writer INT, topic STRING, partition INT, key BINARY, value BINARY, timestamp BIGINT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, failure BINARY"
+)
+"""What goes through the shuffle: converted records with their target, or a failure."""
+
+_TARGETED: Final = pa.schema(
+    [
+        ("writer", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()),
+        ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("failure", pa.binary()),
+    ]
+)  # fmt: skip
+
+
+class Source(Protocol):
+    """Where a stage's rows come from: the batches that Spark hands it, or splits that it reads itself."""
+
+    def batches(self, given: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that the writer `ownership` works on."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """The rows of a DataFrame."""
+
+    def batches(self, given: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Yield what Spark hands over."""
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRows:
+    """Splits that are read where they are written."""
+
+    reader: ArrowReader
+    splits: Sequence[Any]
+
+    def batches(self, given: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:
+        """Read this writer's run of the splits."""
+        for _ in given:
+            pass  # Spark's rows only number the partitions, but it waits for them to be taken.
+        return read_ahead(self._read(contiguous_run(len(self.splits), ownership)))
+
+    def _read(self, run: range) -> Iterator[pa.RecordBatch]:
+        for position in run:
+            yield from self.reader.read(self.splits[position])
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStage:
+    """Convert rows and write them to Kafka, in the worker or as one of `writers` Spark partitions.
+
+    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`).
+    """
+
+    source: Source
+    types: ColumnTypes
+    pipeline: Pipeline
+    config: ProducerConfig
+    transaction: Transaction
+    writers: int = 1
+    start: int = 0
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        yield _report(lambda context: self._write_partition(given, context))
+
+    def _write_partition(self, given: Iterator[pa.RecordBatch], context: TaskContext) -> list[Ack]:
+        ownership = Ownership((context.partitionId() + self.start) % self.writers, self.writers)
+        with closing(RecordWriter(self.config, self.transaction)) as writer:
+            return self.write(self.source.batches(given, ownership), writer, ownership)
+
+    def write(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        writer: RecordWriter,
+        ownership: Ownership,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[Ack]:
+        """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
+        router = Router(writer.partitions, ownership, run_bytes=self.config.batch_size, start=self.start)
+        for batch in batches:
+            check()
+            for converted in convert(batch, self.types, self.pipeline):
+                for routed in router.route(converted):
+                    writer.write(routed.topic, routed.partition, routed.records)
+        return writer.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertStage:
+    """Convert rows and find their topic partition and the writer that owns it, ahead of a shuffle by `writer`."""
+
+    source: Source
+    types: ColumnTypes
+    pipeline: Pipeline
+    config: ProducerConfig
+    transaction: Transaction
+    writers: int
+    readers: int
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        try:
+            context = _context()
+            reading = Ownership(context.partitionId(), self.readers)
+            with closing(RecordWriter(self.config, self.transaction)) as metadata:
+                router = Router(
+                    metadata.partitions, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId()
+                )
+                for batch in self.source.batches(given, reading):
+                    for converted in convert(batch, self.types, self.pipeline):
+                        yield self._targeted(converted, router)
+        except FencepostError as error:
+            yield _failed(error)
+
+    def _targeted(self, converted: Converted, router: Router) -> pa.RecordBatch:
+        records, count = converted.records, len(converted.records)
+        targets = router.targets(converted)
+        columns = [
+            pa.array(writer_of(converted.topic, targets, self.writers)),
+            pa.repeat(converted.topic, count),
+            pa.array(targets),
+            pa.nulls(count, pa.binary()) if records.key is None else records.key.cast(pa.binary()),
+            records.value.cast(pa.binary()),
+            pa.nulls(count, pa.int64()) if records.timestamp is None else records.timestamp,
+            pa.nulls(count, HEADERS) if records.headers is None else records.headers,
+            pa.nulls(count, pa.binary()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_TARGETED)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTargeted:
+    """Write converted records, which a shuffle brought to the writer that owns their topic partition."""
+
+    config: ProducerConfig
+    transaction: Transaction
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        yield _report(lambda _: self._write(given))
+
+    def _write(self, given: Iterator[pa.RecordBatch]) -> list[Ack]:
+        with closing(RecordWriter(self.config, self.transaction)) as writer:
+            for batch in given:
+                for routed in targeted_records(batch):
+                    writer.write(routed.topic, routed.partition, routed.records)
+            return writer.flush()
+
+
+def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
+    """Split the rows of TARGETED_SCHEMA by topic partition. Raises the failure that is among them."""
+    failure = next((row for row in batch["failure"].drop_null().to_pylist()), None)
+    if failure is not None:
+        raise pickle.loads(failure)  # noqa: S301 - written by ConvertStage of the same job
+    topics = batch["topic"].dictionary_encode()
+    codes = topics.indices.to_numpy()
+    for code, topic in enumerate(topics.dictionary.to_pylist()):
+        rows = batch if len(topics.dictionary) == 1 else batch.take(pa.array(np.flatnonzero(codes == code)))
+        records = Records(rows["value"], rows["key"], rows["timestamp"], rows["headers"])
+        yield from split(topic, records, rows["partition"].to_numpy())
+
+
+def read_reports(rows: Iterable[bytes]) -> list[Ack]:
+    """All writers' acknowledgements. Raises the first writer's failure, if any failed."""
+    acks: list[Ack] = []
+    for row in rows:
+        report = pickle.loads(row)  # noqa: S301 - written by a stage of the same job
+        if isinstance(report, FencepostError):
+            raise report
+        acks.extend(report)
+    return acks
+
+
+def _report(write: Callable[[TaskContext], list[Ack]]) -> pa.RecordBatch:
+    report: list[Ack] | FencepostError
+    try:
+        report = write(_context())
+    except FencepostError as error:
+        report = error
+    return pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(report)], pa.binary())})
+
+
+def _failed(error: FencepostError) -> pa.RecordBatch:
+    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "failure": pickle.dumps(error)}
+    return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
+
+
+def _context() -> TaskContext:
+    """The Spark task that runs this. Raises WriteRetriedError if it is not the first attempt."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("a write stage runs as a Spark task only")
+    if context.attemptNumber() > 0:
+        raise WriteRetriedError(
+            f"Spark ran partition {context.partitionId()} of a write again (attempt {context.attemptNumber()}), which "
+            "could write its records twice: the transaction is aborted. Look for lost executors, and leave "
+            "spark.task.maxFailures at 1"
+        )
+    return context
+
+
+def reader_types(reader: ArrowReader) -> ColumnTypes:
+    """The types of a reader's columns. Raises ConfigError or DataError for a schema that will not do."""
+    return column_types(parse_columns(reader.schema), where=f"the batch of {type(reader).__name__}")

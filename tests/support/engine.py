@@ -1,0 +1,140 @@
+"""Pipelines, producers and readers for tests of the engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fencepost.api.errors import DataError
+from fencepost.api.plugin import Converter
+from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.converters.byte_array_converter import ByteArrayConverter
+from fencepost.converters.json_converter import JsonConverter
+from fencepost.converters.simple_header_converter import SimpleHeaderConverter
+from fencepost.converters.string_converter import StringConverter
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.spark.engine import SparkEngine, WriteResult
+from fencepost.spark.pipeline import Pipeline
+from tests.support.topics import unique
+
+
+def json_converter(*, is_key: bool = False, schemas: bool = False) -> JsonConverter:
+    converter = JsonConverter()
+    converter.configure({"schemas.enable": str(schemas).lower()}, is_key=is_key)
+    return converter
+
+
+def bytes_converter() -> ByteArrayConverter:
+    converter = ByteArrayConverter()
+    converter.configure({}, is_key=False)
+    return converter
+
+
+def pipeline(topic: str | None = None, *, value: Converter | None = None, transforms: Sequence[Any] = ()) -> Pipeline:
+    """String keys and values unless told otherwise."""
+    key, text, headers = StringConverter(), StringConverter(), SimpleHeaderConverter()
+    key.configure({}, is_key=True)
+    text.configure({}, is_key=False)
+    headers.configure({})
+    return Pipeline(transforms, key, value or text, headers, topic)
+
+
+@contextmanager
+def producer(bootstrap_servers: str, transactional_id: str | None = None) -> Iterator[TransactionalProducer]:
+    config = ProducerConfig(ClientConfig(tuple(bootstrap_servers.split(","))))
+    with closing(TransactionalProducer(config, transactional_id or unique("task"))) as owner:
+        owner.init_transactions()
+        yield owner
+
+
+def write(
+    engine: SparkEngine,
+    owner: TransactionalProducer,
+    batch: Sequence[SourceRecord] | SourceBatch,
+    steps: Pipeline,
+    *,
+    task: str = "connector-0",
+) -> WriteResult:
+    """One transaction around one batch; aborted if the engine raises."""
+    owner.begin_transaction()
+    try:
+        result = engine.write(batch, steps, owner, task=task, cancelled=threading.Event())
+    except BaseException:
+        owner.abort_transaction()
+        raise
+    owner.commit_transaction()
+    return result
+
+
+@dataclass(frozen=True)
+class NumberReader:
+    """Reads numbers as text: split `(first, last)` is those from `first` up to `last`.
+
+    `columns` adds the columns of the same name: keys `k<number % 7>`, partitions `number % 3`, or the topic given.
+    """
+
+    columns: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    rows: int = 1_000
+
+    @property
+    def schema(self) -> str:
+        kinds = {"key": "key STRING", "partition": "partition INT", "topic": "topic STRING"}
+        return ", ".join(["value STRING", *(kinds[name] for name in self.columns)])
+
+    def read(self, split: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        for first in range(split[0], split[1], self.rows):
+            yield self.batch(range(first, min(first + self.rows, split[1])))
+
+    def batch(self, numbers: Sequence[int]) -> pa.RecordBatch:
+        made: dict[str, Any] = {
+            "key": lambda: [f"k{number % 7}" for number in numbers],
+            "partition": lambda: pa.array([number % 3 for number in numbers], pa.int32()),
+            "topic": lambda: [self.topics[number % len(self.topics)] for number in numbers],
+        }
+        values = [str(number) for number in numbers]
+        return pa.RecordBatch.from_pydict({"value": values} | {name: made[name]() for name in self.columns})
+
+
+@dataclass(frozen=True)
+class TrickyReader:
+    """Does one thing in the middle of the split `(first, last)` that holds the number `at`; `once` is a marker file.
+
+    `deed`: "kill" the process that reads, "hang" until it is killed, "fail" with a DataError, or "break" as a bug does.
+    """
+
+    deed: str
+    at: int
+    once: str
+    schema: str = "value STRING"
+
+    def read(self, split: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        for batch in NumberReader().read(split):
+            yield batch
+            if str(self.at).encode() in batch["value"].cast(pa.binary()).to_pylist() and not Path(self.once).exists():
+                Path(self.once).write_text(str(os.getpid()))
+                self._act()
+
+    def _act(self) -> None:
+        if self.deed == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        while self.deed == "hang":
+            time.sleep(0.1)
+        if self.deed == "fail":
+            raise DataError(f"line {self.at} of numbers.txt does not fit")
+        raise RuntimeError("a bug in a reader")
+
+
+def splits(count: int, parts: int) -> list[tuple[int, int]]:
+    """Numbers 0 to `count` in `parts` runs."""
+    return [(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
