@@ -1,6 +1,28 @@
+"""The embedded broker: its state stays, its errors say what to do, and it never outlives who started it."""
+
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.errors import DataDirError, PortTakenError
+from fencepost.embedded.ports import free_ports, is_listening
+from tests.support.checker import read_topic, values
+from tests.support.processes import Process, wait_for
 from tests.support.topics import Topics
+
+
+def produce(bootstrap_servers: str, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    producer.produce(topic, value)
+    assert producer.flush(60) == 0
 
 
 def test_a_started_broker_takes_topics(topics: Topics) -> None:
@@ -8,3 +30,83 @@ def test_a_started_broker_takes_topics(topics: Topics) -> None:
 
     assert topics.partitions(name) == 3
     assert topics.config(name)["cleanup.policy"] == "compact"
+
+
+def test_records_are_still_there_after_a_kill_and_after_a_new_start(tmp_path: Path) -> None:
+    first = EmbeddedBroker(tmp_path).start()
+    topic = Topics(first.bootstrap_servers).create()
+    produce(first.bootstrap_servers, topic, b"before the kill")
+    node = first.nodes[0]
+    node.kill()
+    assert not node.running
+    node.start()
+    produce(first.bootstrap_servers, topic, b"after the kill")
+    first.stop()
+
+    (port,) = free_ports(1)
+    with EmbeddedBroker(tmp_path, port=port) as second:
+        assert second.bootstrap_servers == f"127.0.0.1:{port}"
+        assert values(read_topic(second.bootstrap_servers, topic)) == [b"before the kill", b"after the kill"]
+        assert not is_listening(first.nodes[0].place.ports["CLIENT"])
+        with pytest.raises(DataDirError, match="in use by another broker"):
+            EmbeddedBroker(tmp_path).start()
+
+    with pytest.raises(DataDirError, match=r"holds a broker of 1 node.*--nodes 1"):
+        EmbeddedBroker(tmp_path, nodes=3).start()
+
+
+def test_a_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        broker = EmbeddedBroker(tmp_path, port=port)
+        with pytest.raises(PortTakenError, match=f"port {port} .*choose another port"):
+            broker.start()
+
+    assert not any(node.running for node in broker.nodes)
+
+
+def test_a_broker_that_is_paused_answers_again_when_it_goes_on(broker: EmbeddedBroker, topic: str) -> None:
+    broker.nodes[0].pause()
+    try:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        producer.produce(topic, b"v")
+        assert producer.flush(0.3) == 1
+    finally:
+        broker.nodes[0].resume()
+
+    assert producer.flush(60) == 0
+
+
+def test_the_command_runs_a_broker_that_ends_with_it(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    arguments = ("broker", "--port", str(port), "--data-dir", str(tmp_path / "data"))
+    with Process.fencepost(*arguments, log_file=tmp_path / "log") as command:
+        command.wait_for_output(f"Kafka listens on 127.0.0.1:{port}")
+        topic = Topics(f"127.0.0.1:{port}").create()
+        command.signal(signal.SIGTERM)
+        assert command.wait() == 0
+    assert not is_listening(port)
+
+    with Process.fencepost(*arguments, log_file=tmp_path / "log2") as command:
+        command.wait_for_output("Kafka listens")
+        assert Topics(f"127.0.0.1:{port}").partitions(topic) == 1
+        command.kill()
+        wait_for(lambda: not is_listening(port), what="the broker dies with the command")
+
+
+def test_a_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> None:
+    # Started from a thread that ends at once: the kernel must not take that end for its parent's.
+    script = (
+        "import sys, threading, time; from pathlib import Path; from fencepost.embedded.broker import EmbeddedBroker\n"
+        f"broker = EmbeddedBroker(Path({str(tmp_path / 'data')!r}))\n"
+        "thread = threading.Thread(target=broker.start); thread.start(); thread.join()\n"
+        "time.sleep(0.2); assert broker.nodes[0].running\n"
+        "print('pid', broker.nodes[0].pid, flush=True); time.sleep(600)"
+    )
+    with Process([sys.executable, "-c", script], tmp_path / "log") as starter:
+        starter.wait_for_output("pid")
+        pid = int(starter.output.split()[-1])
+        os.kill(pid, 0)
+        starter.kill()
+
+        wait_for(lambda: not Path(f"/proc/{pid}").exists(), what="the broker is gone")

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from fencepost import FencepostError, __version__
+from fencepost.cli import main
+
+
+@pytest.fixture
+def failing_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fencepost fail` raises what it is told to."""
+    errors = {"known": FencepostError("file a.csv is not there:\n  put it there"), "interrupt": KeyboardInterrupt()}
+
+    @click.command()
+    @click.argument("kind")
+    def fail(kind: str) -> None:
+        raise errors[kind]
+
+    monkeypatch.setattr(main, "FAIL", fail, raising=False)
+    monkeypatch.setitem(main._COMMANDS, "fail", ("fencepost.cli.main:FAIL", "Fail."))
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_an_expected_failure_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["fail", "known"]) == 1
+
+    assert capsys.readouterr().err == "fencepost: file a.csv is not there: put it there\n"
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_a_traceback_is_shown_to_those_who_ask(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main.run(["--traceback", "fail", "known"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+    monkeypatch.setenv("FENCEPOST_TRACEBACK", "1")
+    assert main.run(["fail", "known"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_an_interrupt_ends_with_130() -> None:
+    assert main.run(["fail", "interrupt"]) == 130
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["broker"], ["broker", "--port", "x", "--data-dir", "d"]])
+def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == 2
+    assert "Usage: fencepost" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", sorted(main._COMMANDS))
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([command, "--help"]) == 0
+    assert "Usage: fencepost" in capsys.readouterr().out
+
+
+def test_help_needs_neither_spark_nor_a_kafka_client() -> None:
+    script = (
+        "import sys; from fencepost.cli.main import run; code = run(['--help']); "
+        "heavy = {'pyspark', 'pyarrow', 'kafka'} & set(sys.modules); sys.exit(code or len(heavy))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False, capture_output=True).returncode == 0
+
+
+def test_a_data_folder_that_is_a_file_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+
+    assert main.run(["broker", "--data-dir", str(tmp_path / "file" / "data")]) == 1
+
+    told = capsys.readouterr().err
+    assert told.startswith("fencepost: cannot write to the broker's data folder")
+    assert told.count("\n") == 1

