@@ -81,6 +81,7 @@ class TransactionalProducer:
         try:
             self._identity, self._version = self._init_producer_id(ProducerIdentity())
         except FencepostError:
+            self._coordinator.close()
             self._move_to(TransactionState.FAILED)
             raise
         self._bump_before_begin = False

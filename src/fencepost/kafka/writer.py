@@ -70,7 +70,7 @@ class RecordWriter:
         queue.gather(records, size)
         self._gathered_bytes += size
         if queue.gathered_bytes >= self._batch_limit(topic):
-            self._cut(queue)
+            self._cut(queue, keep_remainder=True)
             self._send_all_queued()
         elif self._gathered_bytes > self._config.buffer_memory:
             self._cut(max(self._queues.values(), key=lambda candidate: candidate.gathered_bytes))
@@ -84,6 +84,7 @@ class RecordWriter:
         for queue in self._queues.values():
             if queue.gathered:
                 self._cut(queue)
+        # Each partition's last batch is still to be sent: those with the same leader go together.
         while any(queue.batches for queue in self._queues.values()):
             self._progress()
         acks, self._acks = self._acks, []
@@ -114,9 +115,21 @@ class RecordWriter:
     def _batch_limit(self, topic: str) -> int:
         return min(self._config.batch_size, self._config.max_request_size, self._message_bytes(topic))
 
-    def _cut(self, queue: PartitionQueue) -> None:
+    def _cut(self, queue: PartitionQueue, *, keep_remainder: bool = False) -> None:
+        """Make batches of what is gathered and send all but the last; a small remainder may stay gathered."""
+        topic = queue.topic_partition[0]
         self._gathered_bytes -= queue.gathered_bytes
-        for piece in self._pieces(queue.topic_partition[0], queue.take_gathered()):
+        records = queue.take_gathered()
+        taken = 0
+        for piece in self._pieces(topic, records):
+            taken += len(piece)
+            size = _estimated_bytes(piece)
+            if keep_remainder and taken == len(records) and size < self._batch_limit(topic) / 2:
+                queue.gather(piece, size)
+                self._gathered_bytes += size
+                return
+            # At most one batch waits, so that a large call takes no more memory than a small one.
+            self._send_queued_of(queue)
             queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
     def _pieces(self, topic: str, records: Records) -> Iterator[Records]:
@@ -159,6 +172,10 @@ class RecordWriter:
 
     def _send_all_queued(self) -> None:
         while any(queue.has_queued for queue in self._queues.values()):
+            self._progress()
+
+    def _send_queued_of(self, queue: PartitionQueue) -> None:
+        while queue.has_queued:
             self._progress()
 
     def _progress(self) -> None:
@@ -248,7 +265,7 @@ class RecordWriter:
         poll = select.poll()
         for connection in waiting:
             poll.register(connection, select.POLLIN)
-        readable = {descriptor for descriptor, _ in poll.poll(max(0.0, min(moments) - now) * 1000 + 0.5)}
+        readable = {descriptor for descriptor, _ in poll.poll(max(0.0, min(moments, default=now) - now) * 1000 + 0.5)}
         now = time.monotonic()
         return [c for c in waiting if c.fileno() in readable or c.answer_due_at <= now]
 

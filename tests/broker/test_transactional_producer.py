@@ -1,0 +1,364 @@
+"""Transactions that nothing disturbs, under both transaction versions; read back with confluent-kafka."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from fencepost.api.errors import ConfigError, IllegalStateError
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.compression import Compression
+from fencepost.kafka.errors import (
+    BrokerUnavailableError,
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionExpiredError,
+)
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.records import Records
+from fencepost.kafka.transaction import TransactionState, TransactionVersion
+from fencepost.kafka.writer import RecordWriter
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+from tests.support.writing import (
+    numbered,
+    open_producer,
+    producer_config,
+    records,
+    write_in_transaction,
+    write_values,
+)
+
+
+@pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
+def version(request: pytest.FixtureRequest) -> TransactionVersion:
+    """Both versions, each with a broker that speaks it."""
+    return TransactionVersion(request.param)
+
+
+@pytest.fixture
+def servers(request: pytest.FixtureRequest, version: TransactionVersion) -> str:
+    fixture = "broker" if version is TransactionVersion.V2 else "tv1_broker"
+    return str(request.getfixturevalue(fixture).bootstrap_servers)
+
+
+@pytest.fixture
+def producer(servers: str) -> Iterator[TransactionalProducer]:
+    with open_producer(producer_config(servers), unique("task")) as producer:
+        yield producer
+
+
+def test_committed_transactions_are_visible_once_and_in_order(
+    servers: str, producer: TransactionalProducer, version: TransactionVersion
+) -> None:
+    topic = Topics(servers).create()
+    written: list[bytes] = []
+
+    for transaction in range(4):
+        assert producer.begin_transaction().version is version
+        batch = numbered(25_000, start=transaction * 25_000)
+        acks = write_in_transaction(producer, topic, batch)
+        assert sum(ack.count for ack in acks) == len(batch)
+        producer.commit_transaction()
+        written += batch
+
+    assert values(read_topic(servers, topic)) == written
+
+
+def test_an_aborted_transaction_is_never_visible(servers: str, producer: TransactionalProducer) -> None:
+    topic = Topics(servers).create()
+
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"aborted"])
+    producer.abort_transaction()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"committed"])
+    producer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == [b"committed"]
+    assert values(read_topic(servers, topic, isolation="read_uncommitted")) == [b"aborted", b"committed"]
+
+
+def test_a_transaction_without_records_can_be_committed_and_aborted(
+    servers: str, producer: TransactionalProducer
+) -> None:
+    topic = Topics(servers).create()
+
+    for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        end()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"v"])
+    producer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == [b"v"]
+
+
+def test_several_writers_write_into_one_transaction(servers: str, producer: TransactionalProducer) -> None:
+    topic = Topics(servers).create(partitions=8)
+    everything = {partition: numbered(5_000, start=partition * 5_000) for partition in range(8)}
+
+    for _ in range(2):
+        # What an executor gets has been pickled.
+        transaction = pickle.loads(pickle.dumps(producer.begin_transaction()))  # noqa: S301 - our own
+
+        def write(partitions: range, transaction: object = transaction) -> object:
+            writer = RecordWriter(producer_config(servers), transaction)  # type: ignore[arg-type]
+            for partition in partitions:
+                write_values(writer, topic, everything[partition], partition=partition)
+            acks = writer.flush()
+            writer.close()
+            return acks
+
+        with ThreadPoolExecutor(4) as pool:
+            for acks in pool.map(write, [range(first, first + 2) for first in range(0, 8, 2)]):
+                producer.acknowledge(acks)  # type: ignore[arg-type]
+        producer.commit_transaction()
+
+    found = read_topic(servers, topic)
+    for partition, expected in everything.items():
+        assert [record.value for record in found if record.partition == partition] == expected * 2
+
+
+def test_later_writers_of_a_transaction_go_on_where_the_earlier_ones_stopped(
+    servers: str, producer: TransactionalProducer
+) -> None:
+    topic = Topics(servers).create()
+    written = numbered(3_000)
+
+    producer.begin_transaction()
+    for start in range(0, 3_000, 1_000):
+        write_in_transaction(producer, topic, written[start : start + 1_000])
+    assert producer.transaction.sequences == {(topic, 0): 3_000}
+    producer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == written
+
+
+def test_acks_tell_where_the_records_are(servers: str, producer: TransactionalProducer) -> None:
+    topic = Topics(servers).create(partitions=2)
+
+    producer.begin_transaction()
+    acks = write_in_transaction(producer, topic, [b"a", b"b"], partition=1)
+    acks += write_in_transaction(producer, topic, [b"c"], partition=1)
+    producer.commit_transaction()
+
+    (first, second) = acks
+    found = read_topic(servers, topic)
+    assert [(first.base_offset, first.count), (second.base_offset, second.count)] == [(0, 2), (2, 1)]
+    assert {record.partition for record in found} == {first.partition} == {1}
+    assert found[0].timestamp == first.timestamp
+
+
+def test_a_writer_of_an_ended_transaction_is_refused(servers: str, producer: TransactionalProducer) -> None:
+    topic = Topics(servers).create()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"committed"])
+    late = producer.writer()
+    producer.commit_transaction()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"next"])
+
+    late.write(topic, 0, records([b"late"]))
+    with pytest.raises((InvalidProducerEpochError, TransactionAbortableError)):
+        late.flush()
+    late.close()
+    producer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == [b"committed", b"next"]
+
+
+def test_a_writer_of_an_aborted_transaction_is_refused_in_the_next(
+    servers: str, producer: TransactionalProducer
+) -> None:
+    topic = Topics(servers).create(partitions=2)
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"aborted"])
+    late = producer.writer()
+    producer.abort_transaction()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"next"])
+
+    for partition in range(2):
+        late.write(topic, partition, records([b"late"]))
+    with pytest.raises((InvalidProducerEpochError, TransactionAbortableError)):
+        late.flush()
+    late.close()
+    producer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == [b"next"]
+
+
+@pytest.mark.parametrize("ending", ["write", "commit", "abort"])
+def test_a_newer_instance_fences_the_older(servers: str, ending: str) -> None:
+    topic, transactional_id = Topics(servers).create(), unique("task")
+    config = producer_config(servers)
+    with open_producer(config, transactional_id) as older:
+        older.begin_transaction()
+        write_in_transaction(older, topic, [b"older"])
+        with open_producer(config, transactional_id) as newer:
+            with pytest.raises(ProducerFencedError, match=f"newer instance .* {transactional_id}"):
+                _end(older, topic, ending)
+            assert older.state is TransactionState.FENCED
+            newer.begin_transaction()
+            write_in_transaction(newer, topic, [b"newer"])
+            newer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == [b"newer"]
+
+
+def test_a_fenced_instance_between_transactions_cannot_begin_a_new_one_unnoticed(servers: str) -> None:
+    topic, transactional_id = Topics(servers).create(), unique("task")
+    config = producer_config(servers)
+    with open_producer(config, transactional_id) as older:
+        older.begin_transaction()
+        write_in_transaction(older, topic, [b"before"])
+        older.commit_transaction()
+        with open_producer(config, transactional_id), pytest.raises(ProducerFencedError):
+            older.begin_transaction()
+            _end(older, topic, "write")
+
+    assert values(read_topic(servers, topic)) == [b"before"]
+
+
+@pytest.mark.parametrize("ending", ["write", "commit"])
+def test_an_expired_transaction_says_how_to_prevent_it(servers: str, ending: str) -> None:
+    topic = Topics(servers).create()
+    with open_producer(producer_config(servers, transaction_timeout_ms=300), unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"expired"])
+        # Once it is aborted, its record does not hold back consumers any more.
+        with open_producer(producer_config(servers), unique("other")) as other:
+            other.begin_transaction()
+            write_in_transaction(other, topic, [b"other"])
+            other.commit_transaction()
+        wait_for(lambda: values(read_topic(servers, topic)) == [b"other"])
+
+        with pytest.raises(TransactionExpiredError) as raised:
+            _end(producer, topic, ending)
+
+        assert producer.state is TransactionState.FAILED
+        assert raised.value.timeout_ms == 300
+        for remedy in ("transaction.timeout.ms", "interval.ms", "boundary=poll", "batch.size", "batches smaller"):
+            assert remedy in str(raised.value)
+        producer.init_transactions()
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"again"])
+        producer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == [b"other", b"again"]
+
+
+def _end(producer: TransactionalProducer, topic: str, ending: str) -> None:
+    if ending == "commit":
+        producer.commit_transaction()
+    elif ending == "abort":
+        producer.abort_transaction()
+    else:
+        writer = producer.writer()
+        writer.write(topic, 0, records([b"too late"]))
+        with pytest.raises(InvalidProducerEpochError) as refused:
+            writer.flush()
+        writer.close()
+        raise producer.resolve(refused.value)
+
+
+def test_closing_a_producer_aborts_what_is_open(servers: str) -> None:
+    topic = Topics(servers).create()
+    with open_producer(producer_config(servers), unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"open"])
+    with open_producer(producer_config(servers), unique("other")) as other:
+        other.begin_transaction()
+        write_in_transaction(other, topic, [b"other"])
+        other.commit_transaction()
+
+    # Were it still open, the other's record could not be read.
+    wait_for(lambda: values(read_topic(servers, topic)) == [b"other"])
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_records_of_each_codec_are_read_back(servers: str, compression: Compression) -> None:
+    topic = Topics(servers).create()
+    written = numbered(5_000)
+    with open_producer(producer_config(servers, compression=compression), unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, written)
+        producer.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == written
+
+
+def test_keys_headers_nulls_and_timestamps_arrive(servers: str, producer: TransactionalProducer) -> None:
+    topic = Topics(servers).create()
+    headers = pa.array(
+        [[{"key": "h", "value": b"1"}, {"key": "n", "value": None}], None],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    )
+    columns = Records(
+        value=pa.array([b"v", None], pa.binary()),
+        key=pa.array([None, b"k"], pa.binary()),
+        timestamp=pa.array([1_700_000_000_000, 1_700_000_000_001], pa.int64()),
+        headers=headers,
+    )
+
+    producer.begin_transaction()
+    writer = producer.writer()
+    writer.write(topic, 0, columns)
+    producer.acknowledge(writer.flush())
+    writer.close()
+    producer.commit_transaction()
+
+    (first, second) = read_topic(servers, topic)
+    assert (first.key, first.value, first.timestamp) == (None, b"v", 1_700_000_000_000)
+    assert first.headers == (("h", b"1"), ("n", None))
+    assert (second.key, second.value, second.timestamp, second.headers) == (b"k", None, 1_700_000_000_001, ())
+
+
+def test_calls_out_of_order_are_refused(servers: str) -> None:
+    producer = TransactionalProducer(producer_config(servers), unique("task"))
+
+    with pytest.raises(IllegalStateError, match="UNINITIALIZED"):
+        producer.begin_transaction()
+    producer.init_transactions()
+    with pytest.raises(IllegalStateError, match="READY"):
+        producer.commit_transaction()
+    producer.close()
+    with pytest.raises(IllegalStateError, match="CLOSED"):
+        producer.init_transactions()
+
+
+def test_a_time_out_that_the_broker_does_not_allow_names_both_settings(broker: EmbeddedBroker) -> None:
+    config = producer_config(broker.bootstrap_servers, transaction_timeout_ms=2_000_000_000)
+
+    with pytest.raises(ConfigError, match=r"transaction\.timeout\.ms=2000000000 .* transaction\.max\.timeout\.ms"):
+        TransactionalProducer(config, unique("task")).init_transactions()
+
+
+def test_an_unreachable_broker_is_named() -> None:
+    config = producer_config("127.0.0.1:1", max_block_ms=300)
+
+    with pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers=127\.0\.0\.1:1"):
+        TransactionalProducer(config, unique("task")).init_transactions()
+
+
+def test_records_of_many_small_slices_make_few_batches(broker: EmbeddedBroker, topic: str) -> None:
+    written = numbered(20_000)
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        writer = producer.writer()
+        write_values(writer, topic, written, step=10)
+        acks = writer.flush()
+        writer.close()
+        producer.acknowledge(acks)
+        producer.commit_transaction()
+
+    assert len(acks) <= 4
+    assert all(ack.size <= 1_048_576 for ack in acks)
+    assert_exactly_once(values(read_topic(broker.bootstrap_servers, topic)), written)
