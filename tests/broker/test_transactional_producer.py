@@ -221,8 +221,7 @@ def test_a_fenced_instance_between_transactions_cannot_begin_a_new_one_unnoticed
         write_in_transaction(older, topic, [b"before"])
         older.commit_transaction()
         with open_producer(config, transactional_id), pytest.raises(ProducerFencedError):
-            older.begin_transaction()
-            _end(older, topic, "write")
+            _begin_and_write(older, topic)
 
     assert values(read_topic(servers, topic)) == [b"before"]
 
@@ -253,6 +252,11 @@ def test_an_expired_transaction_says_how_to_prevent_it(servers: str, ending: str
         producer.commit_transaction()
 
     assert values(read_topic(servers, topic)) == [b"other", b"again"]
+
+
+def _begin_and_write(producer: TransactionalProducer, topic: str) -> None:
+    producer.begin_transaction()
+    _end(producer, topic, "write")
 
 
 def _end(producer: TransactionalProducer, topic: str, ending: str) -> None:
