@@ -1,0 +1,93 @@
+"""What the transforms of keys and values share. Names of properties and behaviour are those of Kafka Connect's own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql.types import DataType, NullType, StructField, StructType
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import DataError
+from fencepost.api.plugin import Predicate, Transformation
+
+
+class _Configured:
+    """Keeps the parsed properties in `self.properties`."""
+
+    definitions: ClassVar[ConfigDef] = ConfigDef()
+    properties: Mapping[str, Any]
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the plugin's own properties."""
+        return self.definitions
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the properties. Raises ConfigError."""
+        self.properties = self.definitions.parse(configs)
+
+
+class RecordTransformation(_Configured, Transformation):
+    """A transform of whole records; `apply` is left to do."""
+
+
+class RecordPredicate(_Configured, Predicate):
+    """A predicate on records; `test` is left to do."""
+
+
+class PartTransformation(_Configured, Transformation):
+    """A transform of the records' keys or values.
+
+    A null stays as it is, unless a transform says otherwise.
+    """
+
+    part: ClassVar[str] = "value"
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with their part changed."""
+        kind = records.schema[self.part].dataType
+        if isinstance(kind, NullType):
+            return records
+        return records.withColumn(self.part, self.changed(F.col(self.part), kind))
+
+    @abstractmethod
+    def changed(self, column: Column, kind: DataType) -> Column:
+        """Return the changed part; `column` is the part as it is, and of the type `kind`.
+
+        Raises DataError if the type will not do.
+        """
+
+    def fields(self, kind: DataType) -> list[StructField]:
+        """Return the fields of a struct. Raises DataError for another type."""
+        if not isinstance(kind, StructType):
+            raise DataError(
+                f"The transform {type(self).__name__} needs a {self.part} that is a struct, but it is of type "
+                f"{kind.simpleString()}: put HoistField before it, or remove it"
+            )
+        return list(kind.fields)
+
+    def field(self, kind: DataType, name: str) -> StructField:
+        """Return a field of a struct. Raises DataError if there is none of this name."""
+        found = [field for field in self.fields(kind) if field.name == name]
+        if not found:
+            names = ", ".join(field.name for field in self.fields(kind))
+            raise DataError(
+                f"The transform {type(self).__name__} needs the field {name!r}, which the {self.part} does not have; "
+                f"it has: {names}. Correct the transform's properties"
+            )
+        return found[0]
+
+
+def rebuilt(column: Column, fields: Sequence[Column]) -> Column:
+    """Return a struct of named columns where `column` is not null, and null where it is."""
+    return F.when(column.isNotNull(), F.struct(*fields))
+
+
+def utc(milliseconds: Column) -> Column:
+    """Return milliseconds since the epoch as a TIMESTAMP_NTZ in UTC, whatever the session's time zone is."""
+    seconds = (milliseconds / F.lit(1000)).cast("DECIMAL(18, 6)")
+    epoch = F.lit("1970-01-01").cast("TIMESTAMP_NTZ")
+    return epoch + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)

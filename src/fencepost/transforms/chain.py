@@ -1,0 +1,70 @@
+"""Applies a connector's transforms in their order, each to the records that its predicate holds for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql.types import NullType
+
+from fencepost.api.errors import ConfigError
+from fencepost.api.plugin import Predicate, Transformation
+from fencepost.transforms.filter import Filter
+
+RECORD_COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
+"""The columns that a transform may change."""
+
+_APPLIES: Final = "__fencepost_applies"
+_BEFORE: Final = "__fencepost_before_"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A transform, and the predicate that says which records it applies to: all of them without one.
+
+    With `negate` it applies to those for which the predicate does not hold.
+    """
+
+    transform: Transformation
+    predicate: Predicate | None = None
+    negate: bool = False
+
+
+def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:
+    """Return the records as the chain leaves them.
+
+    Raises ConfigError for a step with a predicate whose transform changes the type of a column, which then could not
+    hold the records to which it does not apply, and what the transforms themselves raise.
+    """
+    for step in chain:
+        records = (
+            step.transform.apply(records) if step.predicate is None else _apply_where(records, step.predicate, step)
+        )
+    return records
+
+
+def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFrame:
+    holds = F.coalesce(predicate.test(records), F.lit(False))
+    applies = ~holds if step.negate else holds
+    if isinstance(step.transform, Filter):
+        return records.filter(~applies)
+    before = {f"{_BEFORE}{name}": F.col(name) for name in RECORD_COLUMNS}
+    changed = step.transform.apply(records.withColumns({**before, _APPLIES: applies}))
+    return changed.select(
+        *(_chosen(name, changed, step) if name in RECORD_COLUMNS else F.col(name) for name in records.columns)
+    )
+
+
+def _chosen(name: str, changed: DataFrame, step: Step) -> Column:
+    old, new = changed.schema[f"{_BEFORE}{name}"].dataType, changed.schema[name].dataType
+    kinds = {old.simpleString(), new.simpleString()} - {NullType().simpleString()}
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"The transform {type(step.transform).__name__} has a predicate, but makes {new.simpleString()} of the "
+            f"{name}'s type {old.simpleString()}: records of one batch must be of one type. Apply it to all records, "
+            "or let another connector read those that it is meant for"
+        )
+    return F.when(F.col(_APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name)

@@ -1,0 +1,46 @@
+"""Predicates: TopicNameMatches, HasHeaderKey, RecordIsTombstone."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.config.validators import not_blank
+from fencepost.transforms.base import RecordPredicate
+from fencepost.transforms.records import matches_whole
+
+
+class TopicNameMatches(RecordPredicate):
+    """Holds for records whose whole topic name matches a regular expression (Java's)."""
+
+    definitions = ConfigDef().define(
+        "pattern", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.MEDIUM,
+        "What the topic must match.", validator=not_blank,
+    )  # fmt: skip
+
+    def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names
+        """Return whether the topic matches."""
+        return F.col("topic").rlike(matches_whole(self.properties["pattern"]))
+
+
+class HasHeaderKey(RecordPredicate):
+    """Holds for records with at least one header of a name."""
+
+    definitions = ConfigDef().define(
+        "name", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.MEDIUM, "The header's name.",
+        validator=not_blank,
+    )  # fmt: skip
+
+    def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names
+        """Return whether there is such a header."""
+        name = self.properties["name"]
+        return F.exists("headers", lambda header: header["key"] == F.lit(name))
+
+
+class RecordIsTombstone(RecordPredicate):
+    """Holds for records whose value is null."""
+
+    def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names
+        """Return whether the value is null."""
+        return F.col("value").isNull()

@@ -1,0 +1,111 @@
+"""Transforms of whole records: RegexRouter, TimestampRouter, ValueToKey, InsertHeader, DropHeaders."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.config.validators import not_blank
+from fencepost.transforms.base import PartTransformation, RecordTransformation, rebuilt, utc
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+_PLACE = re.compile(r"\$\{(topic|timestamp)\}")
+
+
+def matches_whole(regex: str) -> str:
+    """Return a regular expression (Java's) that matches only whole texts."""
+    return rf"\A(?:{regex})\z"
+
+
+class RegexRouter(RecordTransformation):
+    """Gives topics whose whole name matches a regular expression (Java's) another name."""
+
+    definitions = (
+        ConfigDef()
+        .define("regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "What the topic must match.")
+        .define("replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The new name; $1 is a group.")
+    )
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with their topic."""
+        regex = matches_whole(self.properties["regex"])
+        return records.withColumn(
+            "topic", F.regexp_replace(F.col("topic"), F.lit(regex), F.lit(self.properties["replacement"]))
+        )
+
+
+class TimestampRouter(RecordTransformation):
+    """Puts the record's time, in UTC, into its topic's name. A record without a timestamp has the present time."""
+
+    definitions = (
+        ConfigDef()
+        .define(
+            "topic.format", _Type.STRING, "${topic}-${timestamp}", _Importance.HIGH,
+            "The new name, with ${topic} and ${timestamp}.", validator=not_blank,
+        )
+        .define(
+            "timestamp.format", _Type.STRING, "yyyyMMdd", _Importance.HIGH,
+            "The form of the time, in Spark's datetime patterns.", validator=not_blank,
+        )
+    )  # fmt: skip
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with their topic."""
+        milliseconds = F.coalesce(F.col("timestamp"), F.unix_millis(F.current_timestamp()))
+        time = F.date_format(utc(milliseconds), self.properties["timestamp.format"])
+        # Every second part is the name of a place; the others are text.
+        parts: list[Column] = []
+        for index, part in enumerate(_PLACE.split(self.properties["topic.format"])):
+            parts.append(F.lit(part) if index % 2 == 0 else F.col("topic") if part == "topic" else time)
+        return records.withColumn("topic", F.concat(*parts))
+
+
+class ValueToKey(PartTransformation):
+    """Makes the key a struct of fields of the value; the key of a null value is null."""
+
+    definitions = ConfigDef().define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.")
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with their key."""
+        return records.withColumn("key", self.changed(F.col("value"), records.schema["value"].dataType))
+
+    def changed(self, column: Column, kind: DataType) -> Column:
+        """Return the key for a value."""
+        names = [self.field(kind, name).name for name in self.properties["fields"]]
+        return rebuilt(column, [column.getField(name).alias(name) for name in names])
+
+
+class InsertHeader(RecordTransformation):
+    """Adds a header with a text."""
+
+    definitions = (
+        ConfigDef()
+        .define("header", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.MEDIUM, "Its name.", validator=not_blank)
+        .define("value.literal", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.MEDIUM, "Its value.")
+    )
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with the header behind those that they have."""
+        kind = records.schema["headers"].dataType
+        header = F.struct(
+            F.lit(self.properties["header"]).alias("key"), F.lit(self.properties["value.literal"]).alias("value")
+        )
+        if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
+            header = header.cast(kind.elementType)
+        added = F.array(header)
+        return records.withColumn("headers", F.concat(F.coalesce(F.col("headers"), F.array().cast(kind)), added))
+
+
+class DropHeaders(RecordTransformation):
+    """Removes headers by their names."""
+
+    definitions = ConfigDef().define("headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "Their names.")
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with the headers that are left."""
+        dropped = self.properties["headers"]
+        return records.withColumn("headers", F.filter("headers", lambda header: ~header["key"].isin(dropped)))
