@@ -6,7 +6,7 @@ from typing import Final
 
 from fencepost.api.errors import RetriableError
 from fencepost.kafka.errors import TransactionAbortableError, UnknownOutcomeError
-from fencepost.spark.errors import SparkJobError
+from fencepost.spark.errors import SparkJobError, SparkStartError
 
 FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 30.0
@@ -19,10 +19,10 @@ _PASSING: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeErro
 def may_pass(error: Exception) -> bool:
     """Say whether a failure may go away when the task goes on from its committed offsets.
 
-    Being fenced, an expired transaction, data or configuration that do not fit, and whatever a connector's own code
-    raises stay as they are.
+    Being fenced, an expired transaction, data or configuration that do not fit, a Spark that does not start, and
+    whatever a connector's own code raises stay as they are.
     """
-    return isinstance(error, _PASSING)
+    return isinstance(error, _PASSING) and not isinstance(error, SparkStartError)
 
 
 class RestartPolicy:

@@ -1,0 +1,150 @@
+"""A source that counts, as the test connector of Kafka Connect's own integration tests does.
+
+Task t of connector c gives the keys `key-<c>-<t>-<seq>` and values `value-<c>-<t>-<seq>`, seq from 1; its source
+partition is `{"task.id": "<c>-<t>"}`, its offset `{"saved": seq}`, and it goes on after `saved`. What its tasks saw is
+in `SEEN`, by connector name, for tests in the same process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost import (
+    ConfigDef,
+    ConnectorTransactionBoundaries,
+    ExactlyOnceSupport,
+    RecordMetadata,
+    SourceConnector,
+    SourceRecord,
+    SourceTask,
+)
+
+_IDLE_SECONDS = 0.01
+
+
+@dataclass
+class Seen:
+    """What the tasks of one connector saw, and what a test wants them to do."""
+
+    polls: int = 0
+    starts: int = 0
+    stops: int = 0
+    last_seq: int = 0
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    """`commit_record` with the seq, and `commit` with the number of records committed so far, in order."""
+    metadata: dict[int, RecordMetadata | None] = field(default_factory=dict)
+    on_start: Callable[[SourceTask], None] = lambda _task: None
+    on_poll: Callable[[SourceTask, list[SourceRecord]], Sequence[SourceRecord] | None] = lambda _task, records: records
+    on_commit: Callable[[SourceTask], None] = lambda _task: None
+
+    @property
+    def committed(self) -> list[int]:
+        return [seq for call, seq in self.calls if call == "commit_record"]
+
+    @property
+    def commits(self) -> int:
+        return sum(call == "commit" for call, _ in self.calls)
+
+
+SEEN: defaultdict[str, Seen] = defaultdict(Seen)
+
+
+class SequenceConnector(SourceConnector):
+    def version(self) -> str:
+        return "1.0"
+
+    def config(self) -> ConfigDef:
+        return (
+            ConfigDef()
+            .define("topic", ConfigDef.Type.STRING)
+            .define("messages.per.poll", ConfigDef.Type.INT, 100)
+            .define("limit", ConfigDef.Type.INT, None)
+        )
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = config
+
+    def task_class(self) -> type[SourceTask]:
+        return SequenceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [{**self._config, "task.id": str(number)} for number in range(max_tasks)]
+
+    def exactly_once_support(self, config: Mapping[str, str]) -> ExactlyOnceSupport:  # noqa: ARG002 - the API's
+        return ExactlyOnceSupport.SUPPORTED
+
+    def can_define_transaction_boundaries(
+        self,
+        config: Mapping[str, str],  # noqa: ARG002 - the API's
+    ) -> ConnectorTransactionBoundaries:
+        return ConnectorTransactionBoundaries.SUPPORTED
+
+
+class SequenceTask(SourceTask):
+    def start(self, config: Mapping[str, str]) -> None:
+        self.name = config["name"]
+        self.seen = SEEN[self.name]
+        self.seen.starts += 1
+        self.seen.on_start(self)
+        self._id = f"{self.name}-{config['task.id']}"
+        self._partition = {"task.id": self._id}
+        self._topic = config["topic"]
+        self._per_poll = int(config.get("messages.per.poll", "100"))
+        self._limit = int(config["limit"]) if "limit" in config else None
+        saved = self.context.offset_reader.offset(self._partition)
+        self.seq = saved["saved"] if saved else 0
+        self._stopped = threading.Event()
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        self.seen.polls += 1
+        last = self.seq + self._per_poll
+        if self._limit is not None:
+            last = min(last, self._limit)
+        records = [self._record(seq) for seq in range(self.seq + 1, last + 1)]
+        self.seq = last
+        self.seen.last_seq = max(self.seen.last_seq, last)
+        if not records:
+            self._stopped.wait(_IDLE_SECONDS)
+        return self.seen.on_poll(self, records)
+
+    def _record(self, seq: int) -> SourceRecord:
+        return SourceRecord(
+            self._partition, {"saved": seq}, self._topic, value=f"value-{self._id}-{seq}", key=f"key-{self._id}-{seq}"
+        )
+
+    def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        seq = record.source_offset["saved"]
+        self.seen.metadata[seq] = metadata
+        self.seen.calls.append(("commit_record", seq))
+
+    def commit(self) -> None:
+        self.seen.calls.append(("commit", len(self.seen.metadata)))
+        self.seen.on_commit(self)
+
+    def stop(self) -> None:
+        self.seen.stops += 1
+        self._stopped.set()
+
+    def at_end(self) -> bool:
+        return self.seq == self._limit
+
+
+def seqs(values: Sequence[bytes | None], connector: str, task: int = 0) -> list[int]:
+    """The sequence numbers of a task among the values of a topic, in order."""
+    prefix = f"value-{connector}-{task}-"
+    return [int(text.removeprefix(prefix)) for value in values if (text := (value or b"").decode()).startswith(prefix)]
+
+
+def properties(name: str, topic: str, extra: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The configuration of a SequenceConnector."""
+    config = {
+        "name": name,
+        "connector.class": f"{SequenceConnector.__module__}.{SequenceConnector.__name__}",
+        "topic": topic,
+        "exactly.once.support": "required",
+    }
+    return config | {key: str(value) for key, value in (extra or {}).items()}

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from fencepost.config.client_overrides import ClientKind
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.compression import Compression
+from fencepost.runtime.client_properties import admin_config, client_properties, producer_config
+from fencepost.runtime.task_state import ConnectorTaskId
+
+TASK = ConnectorTaskId("c", 0)
+
+
+def _worker(properties: dict[str, str] | None = None) -> WorkerConfig:
+    minimal = {"bootstrap.servers": "b:9092", "key.converter": "String", "value.converter": "String"}
+    return WorkerConfig.from_properties(minimal | (properties or {}), where="worker.properties")
+
+
+def _connector(properties: dict[str, str] | None = None) -> ConnectorConfig:
+    return ConnectorConfig.from_properties({"name": "c", "connector.class": "x"} | (properties or {}))
+
+
+def test_a_connectors_override_wins_over_the_workers_producer_property():
+    worker = _worker({"producer.compression.type": "gzip", "producer.max.request.size": "2000000"})
+    config = producer_config(worker, _connector({"producer.override.compression.type": "lz4"}), TASK)
+    assert (config.compression, config.max_request_size) == (Compression.LZ4, 2_000_000)
+    assert config.client.client_id == "connector-producer-c-0"
+
+
+def test_k8_a_connectors_transactional_id_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture):
+    """K8."""
+    producer_config(_worker(), _connector({"producer.override.transactional.id": "x"}), TASK)
+    assert "producer.override.transactional.id, set in connector c, is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("connector", "expected"),
+    [
+        ({}, 60_000),
+        ({"transaction.boundary": "interval"}, 120_000),
+        ({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}, 60_000),
+        ({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "3600000"}, 900_000),
+        ({"transaction.boundary": "interval", "producer.override.transaction.timeout.ms": "5000"}, 5_000),
+    ],
+)
+def test_a_transaction_may_take_longer_than_the_interval_that_it_collects_for(connector: dict[str, str], expected: int):
+    """D4."""
+    assert producer_config(_worker(), _connector(connector), TASK).transaction_timeout_ms == expected
+
+
+def test_topics_are_created_where_the_connector_writes():
+    connector = _connector({"producer.override.bootstrap.servers": "other:9092"})
+    assert admin_config(_worker(), connector).bootstrap_servers == ("other:9092",)
+    assert admin_config(_worker(), None).bootstrap_servers == ("b:9092",)
+    assert client_properties(_worker(), connector, ClientKind.CONSUMER)["bootstrap.servers"] == "b:9092"

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost import ConfigDef, ConfigError, OffsetReader, SourceConnector, SourceTask
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.runtime.source_connector import WorkerConnector
+from fencepost.runtime.task_state import State
+
+
+class _Task(SourceTask):
+    def start(self, config: Any) -> None:
+        raise AssertionError(config)
+
+    def poll(self) -> None:
+        raise AssertionError
+
+
+class _Connector(SourceConnector):
+    def __init__(self, failure: Exception | None = None, tasks: int = 1) -> None:
+        self.failure = failure
+        self.tasks = tasks
+        self.calls: list[str] = []
+
+    def version(self) -> str:
+        return "1"
+
+    def config(self) -> ConfigDef:
+        return ConfigDef()
+
+    def start(self, config: Any) -> None:
+        self.calls.append(f"start {config['name']}")
+        if self.failure:
+            raise self.failure
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+        if self.failure:
+            raise self.failure
+
+    def task_class(self) -> type[SourceTask]:
+        return _Task
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        self.calls.append(f"task_configs {max_tasks}")
+        return [{"task": str(number)} for number in range(self.tasks)]
+
+
+class _NoOffsets:
+    def offset(self, partition: Any) -> None:
+        raise AssertionError(partition)
+
+    def offsets(self, partitions: Any) -> list[Any]:
+        raise AssertionError(partitions)
+
+
+class _Listener:
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
+        self.heard.append((connector, state, error))
+
+    def on_task_reconfiguration(self, connector: str) -> None:
+        self.heard.append(connector)
+
+
+def _worker_connector(connector: SourceConnector) -> tuple[WorkerConnector, _Listener]:
+    config = ConnectorConfig.from_properties({"name": "c", "connector.class": "x", "tasks.max": "2"})
+    listener = _Listener()
+    offsets: OffsetReader = _NoOffsets()
+    return WorkerConnector(config, connector, offsets, listener), listener
+
+
+def test_a_connector_starts_pauses_goes_on_and_stops():
+    connector = _Connector()
+    worker_connector, listener = _worker_connector(connector)
+    worker_connector.start()
+    worker_connector.pause()
+    worker_connector.start()
+    worker_connector.stop()
+    worker_connector.stop()
+    assert connector.calls == ["start c", "stop", "start c", "stop"]
+    states = [state for _, state, _ in listener.heard]
+    assert states == [State.RUNNING, State.PAUSED, State.RUNNING, State.STOPPED]
+
+
+def test_a_connector_that_cannot_start_is_failed_with_the_reason():
+    failure = RuntimeError("no database")
+    worker_connector, listener = _worker_connector(_Connector(failure))
+    worker_connector.start()
+    assert (worker_connector.state, worker_connector.error) == (State.FAILED, failure)
+    worker_connector.stop()
+    assert listener.heard == [("c", State.FAILED, failure)]
+
+
+def test_a_connectors_own_thread_can_report_a_failure_and_ask_for_new_tasks():
+    connector = _Connector()
+    worker_connector, listener = _worker_connector(connector)
+    worker_connector.start()
+    connector.context.request_task_reconfiguration()
+    failure = RuntimeError("gone")
+    connector.context.raise_error(failure)
+    connector.context.raise_error(RuntimeError("again"))
+    assert listener.heard == [("c", State.RUNNING, None), "c", ("c", State.FAILED, failure)]
+
+
+def test_task_configurations_name_their_class():
+    worker_connector, _ = _worker_connector(_Connector(tasks=2))
+    name = f"{_Task.__module__}._Task"
+    assert worker_connector.task_configs() == [
+        {"task": "0", "task.class": name},
+        {"task": "1", "task.class": name},
+    ]
+
+
+def test_more_tasks_than_tasks_max_are_refused():
+    worker_connector, _ = _worker_connector(_Connector(tasks=3))
+    with pytest.raises(ConfigError, match=r"Connector c wants 3 tasks, but its tasks\.max is 2"):
+        worker_connector.task_configs()
+
+
+def test_what_stop_raises_does_not_keep_a_connector_from_stopping(caplog: pytest.LogCaptureFixture):
+    connector = _Connector()
+    worker_connector, _ = _worker_connector(connector)
+    worker_connector.start()
+    connector.failure = RuntimeError("stuck")
+    worker_connector.stop()
+    assert worker_connector.state is State.STOPPED
+    assert "stop() of connector c failed" in caplog.text
