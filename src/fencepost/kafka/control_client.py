@@ -1,4 +1,4 @@
-"""Requests to brokers for everything but producing: the one module that knows kafka-python's network internals.
+"""Requests to brokers for everything but producing, over kafka-python's connections.
 
 kafka-python 3 has protocol classes that are generated from Kafka's own schemas, and connections with SASL and TLS.
 Its event loop can be driven by the thread that asks, which is what happens here: a client has no thread of its own,
@@ -7,7 +7,6 @@ so an idle one costs nothing but its sockets.
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -15,12 +14,11 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import kafka.errors as client_errors
-from kafka.net.inet import KafkaNetSocket
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.control_connections import BAD_CREDENTIALS, ConnectionManager, TlsError
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     AuthenticationError,
@@ -47,11 +45,6 @@ _UNREACHABLE: Final = (
     client_errors.UnknownBrokerIdError,
     client_errors.Cancelled,
 )
-_BAD_CREDENTIALS: Final = (
-    client_errors.SaslAuthenticationFailedError,
-    client_errors.UnsupportedSaslMechanismError,
-    client_errors.IllegalSaslStateError,
-)
 
 
 def remaining_ms(deadline: Deadline, at_most: float) -> float:
@@ -59,30 +52,14 @@ def remaining_ms(deadline: Deadline, at_most: float) -> float:
     return max(1.0, min(at_most, deadline.remaining_s * 1000))
 
 
-class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no type information
-    """Plain connections, which kafka-python leaves open where connecting fails. Chosen by the scheme of `proxy_url`."""
-
-    SCHEMES = ("direct",)
-
-    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
-        try:
-            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
-        except BaseException:
-            sock.close()
-            raise
-
-
 class ControlClient:
     """Connections to one cluster. Safe to share between threads, which then wait for each other."""
 
     def __init__(self, config: ClientConfig) -> None:
-        settings = config.kafka_python() | {
-            "receive_message_max_bytes": _LARGEST_RESPONSE,
-            "proxy_url": "direct://",
-        }
+        settings = config.kafka_python() | {"receive_message_max_bytes": _LARGEST_RESPONSE}
         self.config = config
         self._net = NetworkSelector(**settings)
-        self._manager = KafkaConnectionManager(self._net, **settings)
+        self._manager = ConnectionManager(self._net, **settings)
         self._lock = threading.Lock()
         self._closing = False
 
@@ -113,6 +90,7 @@ class ControlClient:
             except client_errors.KafkaError as error:
                 if self._closing:
                     raise IllegalStateError(f"The connection to {self._address} was closed while {doing}") from error
+                self._manager.forget_failures()
                 raise self._translated(error, doing) from error
         return result
 
@@ -122,8 +100,13 @@ class ControlClient:
         return await procedure(*args)
 
     async def send(self, request: Any, node_id: int | None = None, *, timeout_ms: float | None = None) -> Any:
-        """Send a request to a broker (any broker if None) and return its response, whatever error code it holds."""
-        return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
+        """Send a request to a broker (any broker if None) and return its response, whatever error code it holds.
+
+        `timeout_ms` includes connecting; it is `request.timeout.ms` if None.
+        """
+        timeout_ms = timeout_ms or self.config.request_timeout_ms
+        response = self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
+        return await self._manager.wait_for(response, timeout_ms)
 
     async def sleep(self, milliseconds: float) -> None:
         """Pause the procedure; others of the same `gather` go on."""
@@ -143,10 +126,11 @@ class ControlClient:
             raise failure
         return results
 
-    async def refresh_brokers(self) -> None:
-        """Learn anew which brokers there are."""
+    async def refresh_brokers(self, timeout_ms: float | None = None) -> None:
+        """Learn anew which brokers there are; if nobody answers, what was known stays."""
+        refresh = self._manager.call_soon(self._manager.cluster.refresh_metadata)
         with suppress(*TRANSIENT):
-            await self._manager.cluster.refresh_metadata()
+            await self._manager.wait_for(refresh, timeout_ms or self.config.request_timeout_ms)
 
     def broker_ids(self) -> list[int]:
         """Return the ids of the brokers that were known when they were last asked for."""
@@ -171,10 +155,15 @@ class ControlClient:
         return ",".join(self.config.bootstrap_servers)
 
     def _translated(self, error: client_errors.KafkaError, doing: str) -> KafkaError:
-        if isinstance(error, _BAD_CREDENTIALS):
+        if isinstance(error, BAD_CREDENTIALS):
             return AuthenticationError(
                 f"The broker at {self._address} does not accept the credentials while {doing}: {error}. "
                 "Check sasl.mechanism and sasl.jaas.config"
+            )
+        if isinstance(error, TlsError):
+            return AuthenticationError(
+                f"No secure connection to {self._address} while {doing}: {error}. Check ssl.truststore.location, "
+                "ssl.keystore.location, and that security.protocol is the one of that port"
             )
         if isinstance(error, _UNREACHABLE):
             return BrokerUnavailableError(

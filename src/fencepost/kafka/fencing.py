@@ -189,7 +189,7 @@ class _Round:
                 response = await self._client.send(request, timeout_ms=self._request_timeout_ms())
             except TRANSIENT as error:
                 self._last_problem |= dict.fromkeys(batch, str(error))
-                await self._client.refresh_brokers()
+                await self._client.refresh_brokers(self._request_timeout_ms())
                 continue
             rows = response.coordinators if response.API_VERSION >= _BATCHED_LOOKUP else [response]
             for name, row in zip(batch, rows, strict=True):

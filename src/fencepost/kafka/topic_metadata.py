@@ -17,12 +17,12 @@ _UNKNOWN_TOPIC_GRACE_MS: Final = 2_000
 _NO_LEADER: Final = -1
 
 
-async def topic_row(client: ControlClient, topic: str) -> Any:
+async def topic_row(client: ControlClient, topic: str, timeout_ms: float | None = None) -> Any:
     """Return Metadata's row about a topic, whatever error code it holds. Never creates the topic."""
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    response = await client.send(request)
+    response = await client.send(request, timeout_ms=timeout_ms)
     return response.topics[0]
 
 
@@ -42,7 +42,7 @@ async def topic_leaders(client: ControlClient, topic: str, deadline: Deadline) -
     """
     grace = Deadline.after(_UNKNOWN_TOPIC_GRACE_MS)
     while True:
-        row = await topic_row(client, topic)
+        row = await topic_row(client, topic, remaining_ms(deadline, client.config.request_timeout_ms))
         error = client_errors.for_code(row.error_code)
         leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
         if error is client_errors.NoError and _NO_LEADER not in leaders.values():

@@ -248,7 +248,7 @@ class TopicReader:
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
             ) from error
         self._leaders_at = 0.0
-        await self._client.refresh_brokers()
+        await self._client.refresh_brokers(remaining_ms(deadline, self._client.config.request_timeout_ms))
         await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
 
     async def _late(self, partition: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:

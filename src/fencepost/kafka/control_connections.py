@@ -1,0 +1,89 @@
+"""kafka-python's connection manager, with what it lacks: failures that last are told at once, and no socket is lost.
+
+kafka.net is internal to kafka-python; only this module and control_client know it. What is relied on here is held by
+tests/broker/test_admin.py.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from functools import partial
+from typing import Any, Final
+
+import kafka.errors as client_errors
+from kafka.net.inet import KafkaNetSocket, create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+BAD_CREDENTIALS: Final = (
+    client_errors.SaslAuthenticationFailedError,
+    client_errors.UnsupportedSaslMechanismError,
+    client_errors.IllegalSaslStateError,
+)
+
+# The other side went away in the handshake, which may pass; anything else that TLS complains about does not.
+_INTERRUPTED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+
+class TlsError(client_errors.KafkaError):  # type: ignore[misc]  # kafka-python ships no type information
+    """The TLS handshake failed, and will fail again."""
+
+
+class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no type information
+    """Plain connections, which kafka-python leaves open where connecting fails. Chosen by the scheme of `proxy_url`."""
+
+    SCHEMES = ("direct",)
+
+    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
+class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python ships no type information
+    """Connections to the brokers of a cluster."""
+
+    def __init__(self, net: Any, **settings: Any) -> None:
+        super().__init__(net, **settings | {"proxy_url": f"{_ClosingSocket.SCHEMES[0]}://"})
+
+    def get_connection(self, node_id: Any, **options: Any) -> Any:
+        """Return the connection to a node. Raises what lasts: refused credentials, failed TLS handshakes."""
+        known = node_id in self._conns
+        connection = super().get_connection(node_id, **options)
+        if not known:
+            connection.init_future.add_errback(partial(self._remember, node_id))
+        return connection
+
+    def forget_failures(self) -> None:
+        """Let the next use try again what failed for good."""
+        self._auth_failures.clear()
+
+    def _remember(self, node_id: Any, error: Exception) -> None:
+        if isinstance(error, (*BAD_CREDENTIALS, TlsError)):
+            self._auth_failures[node_id] = error
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        sock = await create_connection(
+            self._net,
+            node.host,
+            node.port,
+            self.config["socket_options"],
+            proxy_url=self.config["proxy_url"],
+            timeout_at=timeout_at,
+        )
+        if not self.ssl_enabled:
+            return KafkaTCPTransport(self._net, sock, host=node.host)
+        transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+        try:
+            await self.wait_for(self.call_soon(transport.handshake), self.config["socket_connection_setup_timeout_ms"])
+        except ssl.SSLError as error:
+            transport.abort()
+            failed = client_errors.KafkaConnectionError if isinstance(error, _INTERRUPTED) else TlsError
+            raise failed(f"TLS handshake with {node.host}:{node.port} failed: {error}") from error
+        except BaseException:
+            transport.abort()
+            raise
+        return transport

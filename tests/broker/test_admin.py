@@ -1,0 +1,224 @@
+"""Topics created and described, and what the operator is told where that fails."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from fencepost.api.errors import ConfigError, IllegalStateError
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka import Admin, ClientConfig, NewTopic
+from fencepost.kafka.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerUnavailableError,
+    KafkaError,
+    TopicCreationError,
+)
+from tests.support.processes import wait_for
+from tests.support.security import SecuredBroker
+from tests.support.topics import Topics, unique
+
+
+@pytest.fixture
+def admin(bootstrap_servers: str) -> Iterator[Admin]:
+    with Admin(ClientConfig(bootstrap_servers=(bootstrap_servers,))) as admin:
+        yield admin
+
+
+def _admin_as(secured: SecuredBroker, user: str, **others: str) -> Admin:
+    return Admin(ClientConfig.from_properties(secured.properties(user) | others, where="a test"))
+
+
+def test_a_topic_is_created_with_its_settings(admin: Admin, topics: Topics):
+    name = unique("made")
+    created = admin.create_topics(NewTopic(name, 3, 1, {"retention.ms": "12345", "cleanup.policy": "compact"}))
+    assert created == {name: True}
+    assert topics.partitions(name) == 3
+    assert topics.config(name)["retention.ms"] == "12345"
+    assert topics.config(name)["cleanup.policy"] == "compact"
+
+
+def test_the_brokers_defaults_stand_where_nothing_is_given(admin: Admin, topics: Topics):
+    name = unique("made")
+    admin.create_topics(NewTopic(name))
+    assert topics.partitions(name) == 1
+
+
+def test_an_existing_topic_is_left_as_it_is(admin: Admin, topics: Topics):
+    name = topics.create(partitions=2)
+    other = unique("made")
+    assert admin.create_topics(NewTopic(name, 5), NewTopic(other)) == {name: False, other: True}
+    assert topics.partitions(name) == 2
+
+
+def test_a_topic_is_described_with_the_settings_in_force(admin: Admin, topics: Topics):
+    name = topics.create(partitions=4, config={"max.message.bytes": "2000000"})
+    description = admin.describe_topic(name)
+    assert description is not None
+    assert (description.name, description.partitions, description.replication_factor) == (name, 4, 1)
+    assert description.configs["max.message.bytes"] == "2000000"
+    assert description.configs["cleanup.policy"] == "delete"
+
+
+def test_a_missing_topic_has_no_description_and_is_not_created_by_asking(admin: Admin, topics: Topics):
+    name = unique("missing")
+    assert admin.describe_topic(name) is None
+    assert admin.describe_topic(name) is None
+    assert topics.partitions(name) is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [
+        (NewTopic("refused", 1, 3), "lower replication factor than 3"),
+        (NewTopic("refused", 0, 1), "another number of partitions than 0"),
+        (NewTopic("refused", 1, 1, {"retention.ms": "soon"}), "correct the topic's settings (retention.ms=soon)"),
+        (NewTopic("not/allowed", 1, 1), "at most 249 letters"),
+    ],
+    ids=["replication", "partitions", "setting", "name"],
+)
+def test_a_topic_that_is_refused_is_named_with_what_to_do(admin: Admin, topic: NewTopic, told: str):
+    with pytest.raises(TopicCreationError) as caught:
+        admin.create_topics(topic)
+    assert topic.name in str(caught.value)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.topic == topic.name
+
+
+def test_topics_beside_a_refused_one_are_created_all_the_same(admin: Admin, topics: Topics):
+    name = unique("made")
+    with pytest.raises(TopicCreationError):
+        admin.create_topics(NewTopic("refused", 1, 3), NewTopic(name))
+    assert topics.partitions(name) == 1
+
+
+def test_an_internal_topic_is_compacted_with_one_replica_on_one_broker(admin: Admin, topics: Topics):
+    name = unique("internal")
+    made = admin.ensure_compacted_topic(name, partitions=5, configs={"cleanup.policy": "delete", "segment.ms": "99999"})
+    assert made
+    description = admin.describe_topic(name)
+    assert description is not None
+    assert (description.partitions, description.replication_factor) == (5, 1)
+    assert topics.config(name)["cleanup.policy"] == "compact"
+    assert topics.config(name)["segment.ms"] == "99999"
+    assert not admin.ensure_compacted_topic(name, partitions=5)
+
+
+def test_an_internal_topic_has_three_replicas_on_three_brokers(three_node_broker: EmbeddedBroker):
+    name = unique("internal")
+    with Admin(ClientConfig(bootstrap_servers=tuple(three_node_broker.bootstrap_servers.split(",")))) as admin:
+        assert admin.broker_count() == 3
+        admin.ensure_compacted_topic(name, partitions=1)
+        description = admin.describe_topic(name)
+    assert description is not None
+    assert description.replication_factor == 3
+
+
+def test_an_existing_topic_that_is_not_compacted_is_refused(admin: Admin, topics: Topics):
+    name = topics.create()
+    with pytest.raises(ConfigError, match=rf"{name} exists with cleanup\.policy=delete.*--add-config") as caught:
+        admin.ensure_compacted_topic(name, partitions=1)
+    assert caught.value.name == "cleanup.policy"
+
+
+def test_one_broker_is_counted(admin: Admin):
+    assert admin.broker_count() == 1
+
+
+def test_creating_without_the_right_names_the_topic_and_the_right(secured: SecuredBroker):
+    name = unique("forbidden")
+    with _admin_as(secured, "nobody") as admin, pytest.raises(AuthorizationError) as caught:
+        admin.create_topics(NewTopic(name))
+    assert caught.value.resource == f"topic {name}"
+    assert caught.value.operation.startswith("CREATE")
+    assert name in str(caught.value)
+
+
+def test_creating_works_once_the_right_is_given(secured: SecuredBroker):
+    name = unique("allowed")
+
+    def create() -> bool:
+        try:
+            return admin.create_topics(NewTopic(name))[name]
+        except AuthorizationError:
+            return False
+
+    with _admin_as(secured, "worker") as admin:
+        assert not create()
+        secured.allow("worker", AclOperation.CREATE, ResourceType.TOPIC, name)
+        secured.allow("worker", AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        wait_for(create)
+
+
+def test_describing_without_the_right_to_see_settings_names_it(secured: SecuredBroker):
+    name = Topics(secured.sasl_servers, secured.rdkafka()).create()
+    secured.allow("connector", AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+
+    def refused_operation() -> str:
+        try:
+            admin.describe_topic(name)
+        except AuthorizationError as error:
+            return error.operation
+        return ""
+
+    with _admin_as(secured, "connector") as admin:
+        wait_for(lambda: refused_operation() == "DESCRIBE_CONFIGS")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_each_sasl_mechanism_is_spoken(secured: SecuredBroker, mechanism: str):
+    config = ClientConfig.from_properties(secured.properties("admin", mechanism), where="a test")
+    with Admin(config) as admin:
+        assert admin.broker_count() == 1
+
+
+def test_a_wrong_password_is_told_at_once(secured: SecuredBroker):
+    config = ClientConfig.from_properties(secured.properties("worker", secret="wrong"), where="a test")
+    with Admin(config) as admin, pytest.raises(AuthenticationError, match=r"sasl\.jaas\.config"):
+        admin.broker_count()
+
+
+def test_a_plain_client_on_a_secured_port_is_told_of_the_protocol(secured: SecuredBroker):
+    config = ClientConfig(bootstrap_servers=(secured.tls_servers,), request_timeout_ms=1000)
+    with Admin(config) as admin, pytest.raises(BrokerUnavailableError, match=r"security\.protocol"):
+        admin.broker_count()
+
+
+def test_a_tls_client_on_a_plain_port_is_told_of_the_protocol(secured: SecuredBroker, bootstrap_servers: str):
+    properties = secured.tls_properties() | {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": "1000"}
+    admin = Admin(ClientConfig.from_properties(properties, where="a test"))
+    with pytest.raises(KafkaError, match=r"security\.protocol"):
+        admin.broker_count()
+    admin.close()
+    gc.collect()
+
+
+def test_a_certificate_that_is_not_trusted_is_told_at_once(secured: SecuredBroker):
+    properties = {"bootstrap.servers": secured.tls_servers, "security.protocol": "SSL"}
+    admin = Admin(ClientConfig.from_properties(properties, where="a test"))
+    with pytest.raises(AuthenticationError, match=r"ssl\.truststore\.location"):
+        admin.broker_count()
+    admin.close()
+    gc.collect()
+
+
+def test_an_unreachable_broker_is_named_and_leaves_no_socket_open():
+    admin = Admin(ClientConfig(bootstrap_servers=("127.0.0.1:1",), request_timeout_ms=500))
+    with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1.*bootstrap\.servers"):
+        admin.broker_count()
+    admin.close()
+    # A socket that is left open warns when it is collected, and warnings are errors.
+    gc.collect()
+
+
+def test_a_closed_admin_says_so(bootstrap_servers: str):
+    admin = Admin(ClientConfig(bootstrap_servers=(bootstrap_servers,)))
+    admin.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        admin.broker_count()
+    admin.close()
