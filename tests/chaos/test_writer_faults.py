@@ -1,0 +1,345 @@
+"""Every fault between a producer, its writers and the brokers ends acknowledged, aborted or fenced."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.errors import (
+    BrokerUnavailableError,
+    DeliveryTimeoutError,
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    UnknownOutcomeError,
+)
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.transaction import TransactionState, TransactionVersion
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+from tests.support.writing import (
+    numbered,
+    open_producer,
+    producer_config,
+    records,
+    write_in_transaction,
+    write_values,
+)
+
+# About 40 batches of 16 KiB, so that several are in flight when something happens to one of them.
+_VALUES = numbered(6_000)
+_BATCH_SIZE = 16_384
+
+
+@pytest.fixture
+def producer(fault_proxy: FaultProxy) -> Iterator[TransactionalProducer]:
+    """Reaches the broker through the proxy; gives an answer up after half a second."""
+    config = producer_config(fault_proxy.address, request_timeout_ms=500, batch_size=_BATCH_SIZE)
+    with open_producer(config, unique("task")) as producer:
+        yield producer
+
+
+@pytest.mark.parametrize("skip", [0, 1, 4])
+@pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
+def test_a_batch_whose_answer_is_lost_is_sent_again_and_written_once(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer, *, act: Act, skip: int
+) -> None:
+    producer.begin_transaction()
+    trap = fault_proxy.on_response(ApiKey.PRODUCE, act, skip=skip)
+    write_in_transaction(producer, topic, _VALUES)
+    producer.commit_transaction()
+
+    assert trap.sprung
+    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+
+
+@pytest.mark.parametrize("skip", [0, 3])
+@pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
+def test_a_batch_that_does_not_arrive_is_sent_again_in_order(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer, *, act: Act, skip: int
+) -> None:
+    producer.begin_transaction()
+    # A lost request leaves a gap: the broker refuses what was sent behind it.
+    trap = fault_proxy.on_request(ApiKey.PRODUCE, act, skip=skip)
+    write_in_transaction(producer, topic, _VALUES)
+    producer.commit_transaction()
+
+    assert trap.sprung
+    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+
+
+def test_connections_that_break_again_and_again_lose_and_double_nothing(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer
+) -> None:
+    for transaction in range(3):
+        producer.begin_transaction()
+        for skip in (0, 3, 9, 14, 22):
+            fault_proxy.on_response(ApiKey.PRODUCE, Act.RESET, skip=skip)
+        write_in_transaction(producer, topic, numbered(6_000, start=transaction * 6_000))
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == numbered(18_000)
+
+
+def test_a_cut_network_that_heals_in_time_is_survived(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer
+) -> None:
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, _VALUES[:1_000])
+    fault_proxy.refuse()
+    writer = producer.writer()
+    writing = threading.Thread(target=write_values, args=(writer, topic, _VALUES[1_000:]))
+    writing.start()
+    fault_proxy.heal()
+    writing.join()
+    producer.acknowledge(writer.flush())
+    writer.close()
+    producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+
+
+def test_a_batch_that_is_never_acknowledged_times_out_and_the_transaction_is_aborted(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy
+) -> None:
+    config = producer_config(fault_proxy.address, request_timeout_ms=200, delivery_timeout_ms=500)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"acknowledged"])
+        fault_proxy.to_client = Link.DROP
+        writer = producer.writer()
+        writer.write(topic, 0, records([b"in doubt"]))
+
+        with pytest.raises(DeliveryTimeoutError, match=rf"{topic}-0 .* 500 ms \(delivery\.timeout\.ms\)"):
+            writer.flush()
+        writer.close()
+        fault_proxy.heal()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"sent again"])
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"sent again"]
+
+
+@pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_lost_answer_to_an_end_of_transaction_is_asked_for_again(
+    broker: EmbeddedBroker,
+    topic: str,
+    fault_proxy: FaultProxy,
+    producer: TransactionalProducer,
+    *,
+    act: Act,
+    committed: bool,
+) -> None:
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"first"])
+    trap = fault_proxy.on_response(ApiKey.END_TXN, act)
+    if committed:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+    assert trap.sprung
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"second"])
+    producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == ([b"first"] if committed else []) + [b"second"]
+
+
+def test_a_commit_that_does_not_arrive_is_sent_again(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer
+) -> None:
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"v"])
+    trap = fault_proxy.on_request(ApiKey.END_TXN, Act.RESET)
+    producer.commit_transaction()
+
+    assert trap.sprung
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"v"]
+
+
+@pytest.mark.parametrize("version", TransactionVersion, ids=lambda version: version.name)
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_end_of_transaction_sent_twice_counts_once(
+    request: pytest.FixtureRequest, version: TransactionVersion, committed: bool
+) -> None:
+    broker = request.getfixturevalue("broker" if version is TransactionVersion.V2 else "tv1_broker")
+    topic = Topics(broker.bootstrap_servers).create()
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"first"])
+        owned = producer._identity
+        producer._end(committed=committed)
+        ended = producer._identity
+        producer._identity = owned
+        if committed:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+        assert producer._identity == ended
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"second"])
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == ([b"first"] if committed else []) + [b"second"]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_commit_that_nobody_answers_has_an_unknown_outcome_that_a_new_start_settles(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, arrives: bool
+) -> None:
+    config = producer_config(fault_proxy.address, request_timeout_ms=200, max_block_ms=600)
+    transactional_id = unique("task")
+    with open_producer(config, transactional_id) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"in doubt"])
+        if arrives:
+            fault_proxy.to_client = Link.DROP
+        else:
+            fault_proxy.refuse()
+        with pytest.raises(UnknownOutcomeError, match=transactional_id):
+            producer.commit_transaction()
+        assert producer.state is TransactionState.FAILED
+
+        fault_proxy.heal()
+        producer.init_transactions()
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"next"])
+        producer.commit_transaction()
+
+    found = values(read_topic(broker.bootstrap_servers, topic))
+    assert found == ([b"in doubt"] if arrives else []) + [b"next"]
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR, ApiKey.METADATA])
+@pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
+def test_lost_answers_on_the_way_to_a_transaction_are_asked_for_again(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, api_key: ApiKey, act: Act
+) -> None:
+    trap = fault_proxy.on_response(api_key, act)
+    with open_producer(producer_config(fault_proxy.address, request_timeout_ms=500), unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"v"])
+        producer.commit_transaction()
+
+    assert trap.sprung
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"v"]
+
+
+def test_a_partitioned_zombie_is_fenced_when_it_comes_back(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy
+) -> None:
+    transactional_id = unique("task")
+    with open_producer(producer_config(fault_proxy.address), transactional_id) as zombie:
+        zombie.begin_transaction()
+        write_in_transaction(zombie, topic, [b"lost with the zombie"])
+        writer = zombie.writer()
+        trap = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
+        writer.write(topic, 0, records([b"held back"]))
+        refusals: list[Exception] = []
+        flushing = threading.Thread(target=_flush, args=(writer, refusals))
+        flushing.start()
+        trap.wait()
+        with open_producer(producer_config(broker.bootstrap_servers), transactional_id) as successor:
+            successor.begin_transaction()
+            write_in_transaction(successor, topic, [b"successor"])
+            successor.commit_transaction()
+        trap.release()
+        flushing.join()
+        writer.close()
+
+        (refusal,) = refusals
+        assert isinstance(refusal, InvalidProducerEpochError)
+        assert isinstance(zombie.resolve(refusal), ProducerFencedError)
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"successor"]
+
+
+def _flush(writer: object, refusals: list[Exception]) -> None:
+    try:
+        writer.flush()  # type: ignore[attr-defined]
+    except Exception as error:  # noqa: BLE001 - looked at by the test
+        refusals.append(error)
+
+
+def test_a_writer_that_failed_leaves_no_connection_with_something_in_flight_behind(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy
+) -> None:
+    config = producer_config(fault_proxy.address, request_timeout_ms=30_000)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        writer = producer.writer()
+        trap = fault_proxy.on_response(ApiKey.PRODUCE, Act.HOLD)
+        writer._queue((topic, 0)).gather(records([b"abandoned"]), 1)
+        writer._cut(writer._queue((topic, 0)))
+        writer._progress()
+        trap.wait()
+        writer.close()
+        trap.release()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"v"])
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"v"]
+
+
+def test_a_transaction_survives_a_restart_of_the_broker(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with EmbeddedBroker(tmp_path_factory.mktemp("restarted")) as broker:
+        topic = Topics(broker.bootstrap_servers).create()
+        with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+            producer.begin_transaction()
+            write_in_transaction(producer, topic, _VALUES[:3_000])
+            restarting = threading.Thread(target=broker.nodes[0].restart)
+            restarting.start()
+            wait_for(lambda: not broker.nodes[0].running)
+            write_in_transaction(producer, topic, _VALUES[3_000:])
+            producer.commit_transaction()
+            restarting.join()
+
+        assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+
+
+def test_leaders_and_coordinators_that_move_lose_and_double_nothing(three_node_broker: EmbeddedBroker) -> None:
+    servers = three_node_broker.bootstrap_servers
+    topic = Topics(servers).create(partitions=3, replication=3)
+    restarted = threading.Event()
+
+    def restart_all() -> None:
+        for node in three_node_broker.nodes:
+            node.restart()
+        restarted.set()
+
+    restarting = threading.Thread(target=restart_all)
+    written: list[bytes] = []
+    with open_producer(producer_config(servers, batch_size=_BATCH_SIZE), unique("task")) as producer:
+        restarting.start()
+        while not restarted.is_set():
+            producer.begin_transaction()
+            for partition in range(3):
+                batch = numbered(500, start=len(written))
+                write_in_transaction(producer, topic, batch, partition=partition)
+                written += batch
+            producer.commit_transaction()
+    restarting.join()
+
+    wait_for(lambda: len(read_topic(servers, topic)) >= len(written))
+    assert_exactly_once(values(read_topic(servers, topic)), written)
+
+
+def test_no_broker_at_all_is_said_after_max_block(fault_proxy: FaultProxy) -> None:
+    fault_proxy.refuse()
+    producer = TransactionalProducer(producer_config(fault_proxy.address, max_block_ms=200), unique("task"))
+
+    with pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers"):
+        producer.init_transactions()
+    assert producer.state is TransactionState.FAILED
+    fault_proxy.heal()
+    producer.init_transactions()
+    producer.close()
