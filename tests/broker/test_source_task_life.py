@@ -1,0 +1,335 @@
+"""How a source task starts, waits, ends, fails and mends itself, on a real broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from fencepost import DataError, RetriableError, SourceRecord
+from fencepost.kafka.errors import ProducerFencedError, TransactionExpiredError
+from fencepost.runtime.task_state import ConnectorTaskId, State
+from tests.support.checker import read_offsets, read_topic, values
+from tests.support.processes import wait_for
+from tests.support.sequence_source import seqs
+from tests.support.task_runner import TaskRunner, stop, wait_for_state
+from tests.support.topics import unique
+
+
+@pytest.fixture
+def runner(bootstrap_servers: str) -> Iterator[TaskRunner]:
+    with TaskRunner(bootstrap_servers) as runner:
+        yield runner
+
+
+@pytest.fixture
+def name() -> str:
+    return unique("connector")
+
+
+def _found(bootstrap_servers: str, topic: str, name: str) -> list[int]:
+    return seqs(values(read_topic(bootstrap_servers, topic)), name)
+
+
+def test_t5_a_task_that_starts_paused_does_not_touch_the_source(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    """T5."""
+    task, seen = runner.started(name, topic, {"limit": 100}, paused=True)
+    wait_for_state(task, State.PAUSED)
+    assert (seen.starts, seen.polls) == (0, 0)
+    task.resume()
+    wait_for(lambda: len(seen.committed) == 100)
+    stop(task)
+    assert runner.states.of(task) == [State.PAUSED, State.RUNNING, State.STOPPED]
+    assert _found(bootstrap_servers, topic, name) == list(range(1, 101))
+
+
+@pytest.mark.parametrize("boundary", ["poll", "interval"])
+def test_t6_a_pause_commits_at_once(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, boundary: str):
+    """T6."""
+    task, seen = runner.started(name, topic, {"transaction.boundary": boundary})
+    wait_for(lambda: seen.polls >= 3)
+    task.pause()
+    wait_for_state(task, State.PAUSED)
+    polls = seen.polls
+    assert _found(bootstrap_servers, topic, name) == list(range(1, polls * 100 + 1))
+    stop(task)
+    assert seen.polls == polls
+    assert seen.commits == (polls if boundary == "poll" else 0) + 2, "for the pause, and a final one"
+    assert runner.states.of(task) == [State.RUNNING, State.PAUSED, State.STOPPED]
+
+
+def test_t23_a_task_that_is_stopped_while_it_starts_is_not_polled(runner: TaskRunner, topic: str, name: str):
+    """T23."""
+    task, seen = runner.task(name, topic)
+    starting, go_on = threading.Event(), threading.Event()
+
+    def start_slowly(_: Any) -> None:
+        starting.set()
+        assert go_on.wait(30)
+
+    seen.on_start = start_slowly
+    task.start()
+    assert starting.wait(30)
+    task.stop()
+    go_on.set()
+    assert task.join(30)
+    assert (seen.polls, seen.calls, seen.stops) == (0, [("commit", 0)], 1)
+    assert task.state is State.STOPPED
+
+
+def test_a_waiting_poll_is_ended_by_stop(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str):
+    task, seen = runner.task(name, topic, {"limit": 200})
+    waiting = threading.Event()
+
+    def wait_at_the_end(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+        if not records:
+            waiting.set()
+            assert source_task._stopped.wait(30)
+        return records
+
+    seen.on_poll = wait_at_the_end
+    task.start()
+    assert waiting.wait(30)
+    stop(task)
+    assert seen.stops == 1
+    assert _found(bootstrap_servers, topic, name) == list(range(1, 201))
+
+
+def test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    """T22."""
+    task, seen = runner.task(name, topic, {"transaction.boundary": "interval"})
+
+    def fail_on_the_third(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+        if seen.polls == 3:
+            raise RuntimeError("the source is gone")
+        return records
+
+    seen.on_poll = fail_on_the_third
+    task.start()
+    wait_for_state(task, State.FAILED)
+    assert task.join(30)
+    assert "the source is gone" in str(task.error)
+    assert seen.calls == []
+    assert seen.stops == 1
+    assert len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) == 200
+    assert _found(bootstrap_servers, topic, name) == []
+    # The last stable offset has passed what was aborted: readers are not held up.
+    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
+
+
+def test_t22_an_error_of_poll_after_stop_is_no_failure(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    """T22."""
+    task, seen = runner.task(name, topic, {"transaction.boundary": "interval"})
+    polled = threading.Event()
+
+    def fail_when_stopped(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+        if seen.polls < 2:
+            return records
+        polled.set()
+        assert source_task._stopped.wait(30)
+        raise RuntimeError("the connection was closed")
+
+    seen.on_poll = fail_when_stopped
+    task.start()
+    assert polled.wait(30)
+    stop(task)
+    assert (task.state, task.error, seen.calls) == (State.STOPPED, None, [])
+    assert _found(bootstrap_servers, topic, name) == []
+
+
+def test_a_retriable_error_of_poll_is_followed_by_another_poll(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    task, seen = runner.task(name, topic, {"limit": 200}, stop_at_end=True)
+
+    def fail_first(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+        if seen.polls == 1:
+            source_task.seq = 0
+            raise RetriableError("busy")
+        return records
+
+    seen.on_poll = fail_first
+    task.start()
+    assert task.join(30)
+    assert runner.states.of(task) == [State.RUNNING, State.STOPPED]
+    assert _found(bootstrap_servers, topic, name) == list(range(1, 201))
+
+
+def test_a_task_that_cannot_start_for_a_passing_reason_starts_again(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    task, seen = runner.task(name, topic, {"limit": 100}, stop_at_end=True)
+
+    def fail_first(_: Any) -> None:
+        if seen.starts == 1:
+            raise RetriableError("the database restarts")
+
+    seen.on_start = fail_first
+    task.start()
+    assert task.join(30)
+    assert runner.states.of(task) == [State.RESTARTING, State.RUNNING, State.STOPPED]
+    assert _found(bootstrap_servers, topic, name) == list(range(1, 101))
+
+
+def test_t2_a_task_that_cannot_start_for_a_lasting_reason_fails(runner: TaskRunner, topic: str, name: str):
+    """T2."""
+    task, seen = runner.task(name, topic)
+
+    def fail(_: Any) -> None:
+        raise DataError("the table has no key")
+
+    seen.on_start = fail
+    task.start()
+    wait_for_state(task, State.FAILED)
+    assert task.join(30)
+    assert (seen.polls, seen.calls, seen.stops) == (0, [], 1)
+
+
+class _Checks:
+    """Raises where a test wants it, and keeps what it was asked."""
+
+    def __init__(self, before: Exception | None = None, after: Exception | None = None) -> None:
+        self.before, self.after = before, after
+        self.calls: list[str] = []
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        self.calls.append(f"before {task.task}")
+        if self.before:
+            raise self.before
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        self.calls.append(f"after {task.task}")
+        if self.after:
+            raise self.after
+
+
+@pytest.mark.parametrize(
+    ("checks", "calls"),
+    [
+        (_Checks(before=DataError("fencing failed")), ["before 0"]),
+        (_Checks(after=DataError("newer task configs exist")), ["before 0", "after 0"]),
+    ],
+    ids=["before", "after"],
+)
+def test_t1_to_t4_a_check_that_fails_keeps_the_task_from_starting(
+    runner: TaskRunner, topic: str, name: str, checks: _Checks, calls: list[str]
+):
+    """T1, T2, T3, T4."""
+    task, seen = runner.started(name, topic, checks=checks)
+    wait_for_state(task, State.FAILED)
+    assert checks.calls == calls
+    assert seen.starts == 0
+
+
+def test_a_second_instance_of_a_task_fences_the_first_which_says_so(bootstrap_servers: str, topic: str, name: str):
+    """D4, T18."""
+    group = unique("group")
+    with (
+        TaskRunner(bootstrap_servers, group=group) as first_runner,
+        TaskRunner(bootstrap_servers, group=group) as second_runner,
+    ):
+        first, seen = first_runner.started(name, topic)
+        wait_for(lambda: len(seen.committed) >= 200)
+        second, _ = second_runner.started(name, topic)
+        wait_for_state(first, State.FAILED)
+        assert isinstance(first.error, ProducerFencedError)
+        assert "newer instance" in str(first.error)
+        fenced_at = max(_found(bootstrap_servers, topic, name))
+        wait_for(lambda: max(_found(bootstrap_servers, topic, name)) > fenced_at + 200)
+        stop(second)
+        assert second.state is State.STOPPED
+        found = _found(bootstrap_servers, topic, name)
+        assert found == list(range(1, len(found) + 1))
+        offsets = read_offsets(bootstrap_servers, first_runner.offsets_topic, name)
+        assert offsets == [({"task.id": f"{name}-0"}, {"saved": len(found)})]
+
+
+def test_d4_a_transaction_that_expires_fails_the_task_with_advice(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    """D4, T18."""
+    config = {"transaction.boundary": "interval", "producer.override.transaction.timeout.ms": 1000}
+    task, seen = runner.task(name, topic, config)
+
+    def wait_for_expiry(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+        if seen.polls == 2:
+            # An aborted transaction holds nobody up: its offsets topic's and its own records are settled.
+            wait_for(lambda: _is_settled(bootstrap_servers, topic))
+        return records
+
+    seen.on_poll = wait_for_expiry
+    task.start()
+    wait_for_state(task, State.FAILED)
+    assert isinstance(task.error, TransactionExpiredError)
+    assert "producer.override.transaction.timeout.ms" in str(task.error)
+    assert task.join(30)
+    again, seen = runner.task(name, topic, {"limit": 300}, stop_at_end=True)
+    seen.on_poll = lambda _, records: records
+    again.start()
+    assert again.join(30)
+    assert _found(bootstrap_servers, topic, name) == list(range(1, 301))
+
+
+def _is_settled(bootstrap_servers: str, topic: str) -> bool:
+    """Whether no transaction is open on a topic of one partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    where = TopicPartition(topic, 0)
+    ends = [
+        admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=level)[where].result(30).offset
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    ]
+    return ends[0] == ends[1] > 0
+
+
+def test_t24_a_task_that_is_cancelled_commits_nothing_more(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    """T24, C5."""
+    task, seen = runner.task(name, topic)
+    hanging, go_on = threading.Event(), threading.Event()
+
+    def hang_on_the_second(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+        if seen.polls == 2:
+            hanging.set()
+            assert go_on.wait(30)
+        return records
+
+    seen.on_poll = hang_on_the_second
+    task.start()
+    assert hanging.wait(30)
+    task.cancel()
+    go_on.set()
+    assert task.join(30)
+    assert task.state is State.STOPPED
+    assert seen.polls == 2
+    assert _found(bootstrap_servers, topic, name) == list(range(1, 101))
+
+
+def test_the_worker_gives_up_on_tasks_that_do_not_stop_in_time(bootstrap_servers: str, topic: str, name: str):
+    """C5."""
+    with TaskRunner(bootstrap_servers, {"task.shutdown.graceful.timeout.ms": "100"}) as runner:
+        task, seen = runner.task(name, topic)
+        hanging, go_on = threading.Event(), threading.Event()
+
+        def hang(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+            hanging.set()
+            assert go_on.wait(30)
+            return records
+
+        seen.on_poll = hang
+        task.start()
+        assert hanging.wait(30)
+        assert runner.worker.stop_tasks([task]) == [task]
+        go_on.set()
+        assert task.join(30)
+        assert _found(bootstrap_servers, topic, name) == []
