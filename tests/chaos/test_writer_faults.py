@@ -308,17 +308,21 @@ def test_a_transaction_survives_a_restart_of_the_broker(tmp_path_factory: pytest
 
 def test_leaders_and_coordinators_that_move_lose_and_double_nothing(three_node_broker: EmbeddedBroker) -> None:
     servers = three_node_broker.bootstrap_servers
+    # Every node leads one partition.
     topic = Topics(servers).create(partitions=3, replication=3)
     restarted = threading.Event()
+    written: list[bytes] = []
 
-    def restart_all() -> None:
-        for node in three_node_broker.nodes:
-            node.restart()
+    def kill_and_start(port: int) -> None:
+        (node,) = (node for node in three_node_broker.nodes if port in node.place.ports.values())
+        node.kill()
+        node.start()
         restarted.set()
 
-    restarting = threading.Thread(target=restart_all)
-    written: list[bytes] = []
     with open_producer(producer_config(servers, batch_size=_BATCH_SIZE), unique("task")) as producer:
+        address = producer._coordinator._address
+        assert address is not None
+        restarting = threading.Thread(target=kill_and_start, args=(address[1],))
         restarting.start()
         while not restarted.is_set():
             producer.begin_transaction()
@@ -327,6 +331,7 @@ def test_leaders_and_coordinators_that_move_lose_and_double_nothing(three_node_b
                 write_in_transaction(producer, topic, batch, partition=partition)
                 written += batch
             producer.commit_transaction()
+        assert producer._coordinator._address != address
     restarting.join()
 
     wait_for(lambda: len(read_topic(servers, topic)) >= len(written))
