@@ -244,8 +244,8 @@ def test_a_second_instance_of_a_task_fences_the_first_which_says_so(bootstrap_se
         wait_for_state(first, State.FAILED)
         assert isinstance(first.error, ProducerFencedError)
         assert "newer instance" in str(first.error)
-        fenced_at = max(_found(bootstrap_servers, topic, name))
-        wait_for(lambda: max(_found(bootstrap_servers, topic, name)) > fenced_at + 200)
+        committed = len(seen.committed)
+        wait_for(lambda: len(seen.committed) > committed + 200)
         stop(second)
         assert second.state is State.STOPPED
         found = _found(bootstrap_servers, topic, name)

@@ -9,6 +9,7 @@ import logging
 import threading
 from typing import Final, Protocol
 
+from fencepost.api.errors import FencepostError
 from fencepost.runtime.metrics import TaskMetrics
 from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.task_control import TaskControl
@@ -121,7 +122,10 @@ class WorkerSourceTask:
     def _wait_to_restart(self, error: Exception) -> bool:
         delay = self._restarts.failed(error)
         if delay is None:
-            _log.error("Task %s failed: %s", self.id, error, exc_info=error)
+            # What fencepost raises says what to do; of a connector's own error one wants to know where it came from.
+            _log.error(
+                "Task %s failed: %s", self.id, error, exc_info=None if isinstance(error, FencepostError) else error
+            )
             return False
         _log.warning("Task %s failed and starts again in %.1f s: %s", self.id, delay, error)
         self._set_state(State.RESTARTING, error)
