@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
+from fencepost.kafka.pool import POOL
 from tests.support.fault_proxy import FaultProxy
 from tests.support.security import SecuredBroker, secured_broker
 from tests.support.topics import Topics
@@ -30,6 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder in _FOLDERS:
             if folder in item.path.relative_to(Path(__file__).parent).parts[:-1]:
                 item.add_marker(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_idle_connections() -> Iterator[None]:
+    """Connections that are kept for their next user are sockets left open, at the end, and warnings are errors."""
+    yield
+    POOL.close()
 
 
 # A second listener, which clients find behind a proxy.

@@ -43,14 +43,35 @@ class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ship
             raise
 
 
+class _LastWords:
+    """Hands on what came just before the other side closed, which kafka-python drops: the reason, when SASL fails."""
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        data, error = super()._sock_recv()  # type: ignore[misc]  # of the transport that this is mixed into
+        # The end of the stream is found again at the next reading.
+        return data, None if data else error
+
+
+class _TcpTransport(_LastWords, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python ships no type information
+    pass
+
+
+class _TlsTransport(_LastWords, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python ships no type information
+    pass
+
+
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python ships no type information
     """Connections to the brokers of a cluster."""
 
     def __init__(self, net: Any, **settings: Any) -> None:
         super().__init__(net, **settings | {"proxy_url": f"{_ClosingSocket.SCHEMES[0]}://"})
+        # Beside kafka-python's own record of such failures, which it clears when SASL is refused.
+        self._lasting_failures: dict[Any, Exception] = {}
 
     def get_connection(self, node_id: Any, **options: Any) -> Any:
         """Return the connection to a node. Raises what lasts: refused credentials, failed TLS handshakes."""
+        if node_id in self._lasting_failures:
+            raise self._lasting_failures[node_id]
         known = node_id in self._conns
         connection = super().get_connection(node_id, **options)
         if not known:
@@ -59,11 +80,12 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
 
     def forget_failures(self) -> None:
         """Let the next use try again what failed for good."""
+        self._lasting_failures.clear()
         self._auth_failures.clear()
 
     def _remember(self, node_id: Any, error: Exception) -> None:
         if isinstance(error, (*BAD_CREDENTIALS, TlsError)):
-            self._auth_failures[node_id] = error
+            self._lasting_failures[node_id] = error
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         sock = await create_connection(
@@ -75,8 +97,8 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
             timeout_at=timeout_at,
         )
         if not self.ssl_enabled:
-            return KafkaTCPTransport(self._net, sock, host=node.host)
-        transport = KafkaSSLTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+            return _TcpTransport(self._net, sock, host=node.host)
+        transport = _TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
         try:
             await self.wait_for(self.call_soon(transport.handshake), self.config["socket_connection_setup_timeout_ms"])
         except ssl.SSLError as error:

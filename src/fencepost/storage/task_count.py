@@ -13,6 +13,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 
+from fencepost.api.errors import FencepostError
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.records import Records
@@ -117,6 +118,8 @@ class TaskCounts:
             records = Records(value=pa.array([value], pa.binary()), key=pa.array([key], pa.binary()))
             writer.write(self.topic, _CONFIG_TOPIC_PARTITION, records)
             producer.acknowledge(writer.flush())
+        except FencepostError as error:
+            raise producer.resolve(error) from error
         finally:
             writer.close()
         producer.commit_transaction()

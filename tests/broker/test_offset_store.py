@@ -1,0 +1,277 @@
+"""Offsets and task counts in Kafka: written in transactions, read by ourselves and by independent clients."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.kafka import Admin, ClientConfig
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.topic_reader import TopicReadTimeoutError
+from fencepost.storage.offset_records import OffsetRecords
+from fencepost.storage.offset_store import OffsetStore
+from fencepost.storage.task_count import TaskCounts, leader_transactional_id
+from tests.support.checker import read_offsets, read_topic
+from tests.support.processes import wait_for
+from tests.support.security import SecuredBroker
+from tests.support.topics import Topics, unique
+
+_SECONDS = 30
+
+
+@pytest.fixture
+def config(bootstrap_servers: str) -> ClientConfig:
+    return ClientConfig(bootstrap_servers=(bootstrap_servers,))
+
+
+@pytest.fixture
+def store(config: ClientConfig) -> Iterator[OffsetStore]:
+    """A store over a new offsets topic."""
+    with OffsetStore(config, unique("offsets")) as store, Admin(config) as admin:
+        store.ensure_topic(admin, partitions=5)
+        yield store
+
+
+@pytest.fixture
+def producer(config: ClientConfig) -> Iterator[TransactionalProducer]:
+    producer = TransactionalProducer(ProducerConfig(client=config), unique("task"))
+    producer.init_transactions()
+    yield producer
+    producer.close()
+
+
+def _write(producer: TransactionalProducer, topic: str, offsets: OffsetRecords) -> None:
+    """Write offsets into the open transaction."""
+    writer = producer.writer()
+    for partition, records in offsets.by_partition(writer.partitions(topic)):
+        writer.write(topic, partition, records)
+    producer.acknowledge(writer.flush())
+    writer.close()
+
+
+def _commit(producer: TransactionalProducer, topic: str, offsets: OffsetRecords) -> None:
+    producer.begin_transaction()
+    _write(producer, topic, offsets)
+    producer.commit_transaction()
+
+
+def _java_writes(bootstrap_servers: str, topic: str, key: bytes, value: bytes | None) -> None:
+    """What a Connect worker without exactly-once does; its partitioner hashes keys as ours does."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random"})
+    producer.produce(topic, value, key=key)
+    assert producer.flush(_SECONDS) == 0
+
+
+def test_the_topic_is_made_as_connect_makes_it(config: ClientConfig, topics: Topics):
+    name = unique("offsets")
+    with OffsetStore(config, name) as store, Admin(config) as admin:
+        assert store.ensure_topic(admin, configs={"segment.ms": "123456"})
+        assert not store.ensure_topic(admin)
+    assert topics.partitions(name) == 25
+    assert topics.config(name)["cleanup.policy"] == "compact"
+    assert topics.config(name)["segment.ms"] == "123456"
+
+
+def test_a_topic_that_would_lose_offsets_is_refused(config: ClientConfig, topics: Topics):
+    name = topics.create()
+    with OffsetStore(config, name) as store, Admin(config) as admin, pytest.raises(ConfigError, match=name):
+        store.ensure_topic(admin)
+
+
+def test_committed_offsets_are_read_by_their_connector(store: OffsetStore, producer: TransactionalProducer):
+    offsets = store.records("orders")
+    offsets.put({"file": "a.csv"}, {"position": 4096, "line": 12})
+    offsets.put({"file": "é.csv"}, {"position": 1})
+    _commit(producer, store.topic, offsets)
+    reader = store.reader("orders")
+    assert reader.offset({"file": "a.csv"}) == {"position": 4096, "line": 12}
+    assert reader.offsets([{"file": "b.csv"}, {"file": "é.csv"}]) == [None, {"position": 1}]
+    assert store.reader("others").offset({"file": "a.csv"}) is None
+    assert sorted(store.offsets("orders"), key=str) == [
+        ({"file": "a.csv"}, {"position": 4096, "line": 12}),
+        ({"file": "é.csv"}, {"position": 1}),
+    ]
+
+
+def test_an_independent_client_finds_what_connect_would_write(
+    store: OffsetStore, producer: TransactionalProducer, bootstrap_servers: str
+):
+    offsets = store.records("c1")
+    offsets.put({"task": "0"}, {"n": 3})
+    _commit(producer, store.topic, offsets)
+    (record,) = read_topic(bootstrap_servers, store.topic)
+    assert (record.key, record.value, record.headers) == (b'["c1",{"task":"0"}]', b'{"n":3}', ())
+    assert read_offsets(bootstrap_servers, store.topic, "c1") == [({"task": "0"}, {"n": 3})]
+
+
+def test_offsets_go_to_the_partitions_that_a_java_worker_would_take(
+    store: OffsetStore, producer: TransactionalProducer, bootstrap_servers: str
+):
+    offsets = store.records("c1")
+    for number in range(40):
+        offsets.put({"task": str(number)}, {"n": number})
+    _commit(producer, store.topic, offsets)
+    ours = {record.key: record.partition for record in read_topic(bootstrap_servers, store.topic)}
+    for key in ours:
+        _java_writes(bootstrap_servers, store.topic, key or b"", b'{"n":0}')
+    both = {(record.key, record.partition) for record in read_topic(bootstrap_servers, store.topic)}
+    assert both == set(ours.items())
+    assert len(set(ours.values())) == 5
+
+
+def test_offsets_of_an_aborted_transaction_do_not_count(store: OffsetStore, producer: TransactionalProducer):
+    offsets = store.records("orders")
+    offsets.put({"file": "a"}, {"position": 1})
+    _commit(producer, store.topic, offsets)
+    producer.begin_transaction()
+    offsets.put({"file": "a"}, {"position": 2})
+    _write(producer, store.topic, offsets)
+    producer.abort_transaction()
+    assert store.reader("orders").offset({"file": "a"}) == {"position": 1}
+
+
+def test_a_removed_offset_is_gone(store: OffsetStore, producer: TransactionalProducer):
+    offsets = store.records("orders")
+    offsets.put({"file": "a"}, {"position": 1})
+    _commit(producer, store.topic, offsets)
+    offsets.put({"file": "a"}, None)
+    _commit(producer, store.topic, offsets)
+    assert store.reader("orders").offset({"file": "a"}) is None
+    assert store.offsets("orders") == []
+
+
+def test_what_another_worker_commits_later_is_seen(store: OffsetStore, producer: TransactionalProducer):
+    reader = store.reader("orders")
+    for position in range(5):
+        offsets = store.records("orders")
+        offsets.put({"file": "a"}, {"position": position})
+        _commit(producer, store.topic, offsets)
+        assert reader.offset({"file": "a"}) == {"position": position}
+
+
+def test_a_read_waits_for_a_commit_that_is_under_way(store: OffsetStore, producer: TransactionalProducer):
+    offsets = store.records("orders")
+    offsets.put({"file": "a"}, {"position": 1})
+    producer.begin_transaction()
+    _write(producer, store.topic, offsets)
+    committing = threading.Timer(0.5, producer.commit_transaction)
+    committing.start()
+    assert store.reader("orders").offset({"file": "a"}) == {"position": 1}
+    committing.join()
+
+
+def test_a_transaction_that_stays_open_is_named(store: OffsetStore, producer: TransactionalProducer):
+    offsets = store.records("orders")
+    offsets.put({"file": "a"}, {"position": 1})
+    producer.begin_transaction()
+    _write(producer, store.topic, offsets)
+    with pytest.raises(TopicReadTimeoutError, match=producer.transactional_id):
+        store.reader("orders", timeout_ms=500).offset({"file": "a"})
+    producer.abort_transaction()
+
+
+def test_offsets_that_java_wrote_are_read_and_written_under_its_key(
+    store: OffsetStore, producer: TransactionalProducer, bootstrap_servers: str
+):
+    java_key = b'["jdbc",{"table":"orders","db":"shop"}]'
+    _java_writes(bootstrap_servers, store.topic, java_key, b'{"id": 7, "ratio": 1.0E10, "name": "\\u00e9"}')
+    partition = {"db": "shop", "table": "orders"}
+    assert store.reader("jdbc").offset(partition) == {"id": 7, "ratio": 1e10, "name": "é"}
+    offsets = store.records("jdbc")
+    offsets.put(partition, {"id": 8})
+    _commit(producer, store.topic, offsets)
+    assert [record.key for record in read_topic(bootstrap_servers, store.topic)] == [java_key, java_key]
+    assert store.offsets("jdbc") == [({"table": "orders", "db": "shop"}, {"id": 8})]
+
+
+def test_a_foreign_record_is_left_alone_with_a_warning(
+    store: OffsetStore, bootstrap_servers: str, caplog: pytest.LogCaptureFixture
+):
+    _java_writes(bootstrap_servers, store.topic, b"foreign", b"{}")
+    assert store.offsets("orders") == []
+    assert store.topic in caplog.text
+
+
+def test_offsets_that_cannot_be_stored_are_refused_before_anything_is_written(store: OffsetStore):
+    offsets = store.records("orders")
+    offsets.put({"file": "a"}, {"position": [1]})
+    with pytest.raises(DataError, match="Connector orders: 'position'"):
+        offsets.by_partition(5)
+
+
+def test_several_threads_read_one_store(store: OffsetStore, producer: TransactionalProducer):
+    offsets = store.records("orders")
+    for number in range(100):
+        offsets.put({"file": str(number)}, {"position": number})
+    _commit(producer, store.topic, offsets)
+    found: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(store.reader("orders").offset({"file": "42"}))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_SECONDS)
+    assert found == [{"position": 42}] * 8
+
+
+def test_reading_offsets_takes_the_right_to_read_their_topic(secured: SecuredBroker):
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
+
+    def refused_operation() -> str:
+        try:
+            store.refresh()
+        except AuthorizationError as error:
+            return f"{error.operation} on {error.resource}"
+        return "none"
+
+    with OffsetStore(ClientConfig.from_properties(secured.properties("connector"), where="a test"), topic) as store:
+        assert refused_operation() == f"DESCRIBE on topic {topic}"
+        secured.allow("connector", AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        writer = Producer({"bootstrap.servers": secured.sasl_servers, **secured.rdkafka()})
+        writer.produce(topic, b"{}", key=b'["c",{}]')
+        assert writer.flush(_SECONDS) == 0
+        wait_for(lambda: refused_operation() == f"READ on topic {topic}")
+        secured.allow("connector", AclOperation.READ, ResourceType.TOPIC, topic)
+        wait_for(lambda: refused_operation() == "none")
+
+
+def test_task_counts_are_written_and_read(config: ClientConfig, topic: str, bootstrap_servers: str):
+    leader = TransactionalProducer(ProducerConfig(client=config), leader_transactional_id(unique("group")))
+    leader.init_transactions()
+    with TaskCounts(config, topic) as counts:
+        assert counts.read("c1") is None
+        counts.write(leader, "c1", 3)
+        counts.write(leader, "c2", 1)
+        assert (counts.read("c1"), counts.read("c2"), counts.read("c3")) == (3, 1, None)
+        counts.write(leader, "c1", 5)
+        assert counts.read("c1") == 5
+    leader.close()
+    found = [(record.key, json.loads(record.value or b"")) for record in read_topic(bootstrap_servers, topic)]
+    assert found == [
+        (b"tasks-fencing-c1", {"task-count": 3}),
+        (b"tasks-fencing-c2", {"task-count": 1}),
+        (b"tasks-fencing-c1", {"task-count": 5}),
+    ]
+
+
+def test_a_leader_that_was_replaced_cannot_write_a_task_count(config: ClientConfig, topic: str):
+    name = leader_transactional_id(unique("group"))
+    former, present = (TransactionalProducer(ProducerConfig(client=config), name) for _ in range(2))
+    former.init_transactions()
+    present.init_transactions()
+    with TaskCounts(config, topic) as counts:
+        with pytest.raises(ProducerFencedError):
+            counts.write(former, "c1", 3)
+        counts.write(present, "c1", 2)
+        assert counts.read("c1") == 2
+    former.close()
+    present.close()
