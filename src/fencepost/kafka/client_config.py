@@ -96,7 +96,7 @@ class ClientConfig:
 class ProducerConfig:
     """How a transactional producer and its writers work. Sizes are in bytes, times in milliseconds.
 
-    `batch_size` is the size up to which a partition's records are gathered before they are sent. It defaults to
+    `batch_size` is the most that goes into a batch; records are gathered until there is half of it. It defaults to
     `max_request_size`, not to Java's 16 KiB: columns are encoded at a fixed cost a batch. `buffer_memory` bounds what
     is gathered for all partitions together.
     """

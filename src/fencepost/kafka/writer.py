@@ -33,7 +33,7 @@ from fencepost.kafka.partition_queue import Ack, Batch, PartitionQueue, sequence
 from fencepost.kafka.pool import POOL
 from fencepost.kafka.produce_errors import Verdict, judge, lasting_error
 from fencepost.kafka.produce_request import PartitionResult
-from fencepost.kafka.record_batch import OversizeRecordError, encode, split_by_bytes
+from fencepost.kafka.record_batch import BATCH_OVERHEAD, OversizeRecordError, encode, record_sizes, split_by_bytes
 from fencepost.kafka.records import Records
 from fencepost.kafka.responses import Code
 from fencepost.kafka.transaction import TopicPartition, Transaction, TransactionVersion
@@ -69,12 +69,11 @@ class RecordWriter:
         size = _estimated_bytes(records)
         queue.gather(records, size)
         self._gathered_bytes += size
-        if queue.gathered_bytes >= self._batch_limit(topic):
-            self._cut(queue, keep_remainder=True)
-            self._send_all_queued()
+        if queue.gathered_bytes >= self._batch_limit(topic) / 2:
+            self._cut(queue)
         elif self._gathered_bytes > self._config.buffer_memory:
             self._cut(max(self._queues.values(), key=lambda candidate: candidate.gathered_bytes))
-            self._send_all_queued()
+        self._send_all_queued()
 
     def flush(self) -> list[Ack]:
         """Send what is gathered and wait until all is acknowledged.
@@ -115,29 +114,27 @@ class RecordWriter:
     def _batch_limit(self, topic: str) -> int:
         return min(self._config.batch_size, self._config.max_request_size, self._message_bytes(topic))
 
-    def _cut(self, queue: PartitionQueue, *, keep_remainder: bool = False) -> None:
-        """Make batches of what is gathered and send all but the last; a small remainder may stay gathered."""
-        topic = queue.topic_partition[0]
+    def _cut(self, queue: PartitionQueue) -> None:
+        """Make batches of what is gathered and send all but the last."""
         self._gathered_bytes -= queue.gathered_bytes
-        records = queue.take_gathered()
-        taken = 0
-        for piece in self._pieces(topic, records):
-            taken += len(piece)
-            size = _estimated_bytes(piece)
-            if keep_remainder and taken == len(records) and size < self._batch_limit(topic) / 2:
-                queue.gather(piece, size)
-                self._gathered_bytes += size
-                return
+        for piece in self._pieces(queue.topic_partition[0], queue.take_gathered()):
             # At most one batch waits, so that a large call takes no more memory than a small one.
             self._send_queued_of(queue)
             queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
     def _pieces(self, topic: str, records: Records) -> Iterator[Records]:
-        """Cut records into batches; `batch.size` is not a limit for a single record."""
+        """Cut records into batches of about equal size; `batch.size` is not a limit for a single record.
+
+        A small remainder would cost a batch of its own, or a copy to join it with the records that come next.
+        """
+        sizes = record_sizes(records)
+        limit = self._batch_limit(topic)
+        total, room = int(sizes.sum()), limit - BATCH_OVERHEAD
+        even = total // -(-total // room) + int(sizes.max()) + BATCH_OVERHEAD
         start = 0
         while start < len(records):
             try:
-                for piece in split_by_bytes(records.slice(start, len(records) - start), self._batch_limit(topic)):
+                for piece in split_by_bytes(records.slice(start, len(records) - start), min(limit, even)):
                     yield piece
                     start += len(piece)
             except OversizeRecordError as error:
