@@ -39,6 +39,7 @@ def read_topic(
     """All records of a topic, partition by partition, in the order of their offsets.
 
     At read_committed this reads up to the last stable offset: what an open transaction holds back is not waited for.
+    What is written meanwhile may be missing.
     """
     consumer = Consumer(
         {
@@ -59,19 +60,27 @@ def read_topic(
 
 def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]:
     deadline = time.monotonic() + timeout
-    partitions = set(consumer.list_topics(topic, timeout=timeout).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    partitions = consumer.list_topics(topic, timeout=timeout).topics[topic].partitions
+    # A topic that is being written to has no other end than the one it had when this was called.
+    ends = {
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout)[1]
+        for partition in partitions
+    }
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     records: list[Record] = []
-    while partitions:
-        assert time.monotonic() < deadline, f"partitions {partitions} of {topic} not read to their end in {timeout} s"
+    while ends:
+        assert time.monotonic() < deadline, f"partitions {set(ends)} of {topic} not read to their end in {timeout} s"
         for message in consumer.consume(10_000, timeout=0.1):
             error = message.error()
             if error is None:
                 records.append(_record(message))
             elif error.code() == KafkaError._PARTITION_EOF:
-                partitions.discard(message.partition())
+                ends.pop(message.partition(), None)
             else:
                 raise AssertionError(f"{topic}: {error}")
+        for position in consumer.position([TopicPartition(topic, partition) for partition in ends]):
+            if position.offset >= ends[position.partition]:
+                del ends[position.partition]
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 

@@ -16,7 +16,7 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.errors import KafkaError, ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.client_properties import admin_config, client_properties
 from fencepost.storage.task_count import TaskCounts, fencing_plan, leader_transactional_id, task_transactional_id
@@ -69,7 +69,10 @@ class Generations:
             former = fencing_plan(counts.read(connector.name), tasks)
             if former:
                 self._fence(connector, former)
-            counts.write(leader, connector.name, tasks)
+            try:
+                counts.write(leader, connector.name, tasks)
+            except KafkaError as error:
+                raise leader.resolve(error) from error
 
     def _fence(self, connector: ConnectorConfig, tasks: range) -> None:
         ids = [task_transactional_id(self._worker.group_id, connector.name, task) for task in tasks]

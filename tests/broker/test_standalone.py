@@ -1,0 +1,275 @@
+"""The standalone worker in the test's own process: generations of tasks are fenced, failures stay where they arise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from fencepost import ConfigError, SourceConnector, SourceRecord, SourceTask
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.runtime.worker import Worker
+from fencepost.storage.task_count import leader_transactional_id, task_transactional_id
+from fencepost.worker.errors import ConnectorsFailedError
+from fencepost.worker.generations import Generations
+from fencepost.worker.standalone import StandaloneHerder
+from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
+from tests.support.processes import wait_for
+from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
+from tests.support.topics import Topics, unique
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+class ResizingConnector(SequenceConnector):
+    """Starts with one task, and has as many as `wanted` says when it is asked again."""
+
+    latest: ResizingConnector
+    wanted = 1
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start(config)
+        ResizingConnector.latest = self
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return super().task_configs(max_tasks)[: self.wanted]
+
+
+@pytest.fixture
+def group() -> str:
+    return unique("group")
+
+
+@pytest.fixture
+def config(bootstrap_servers: str, group: str) -> WorkerConfig:
+    return WorkerConfig.from_properties(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "key.converter": STRING,
+            "value.converter": STRING,
+            "offset.storage.topic": f"{group}-offsets",
+            "offset.storage.partitions": "1",
+            "config.storage.topic": f"{group}-configs",
+        },
+        where="test worker",
+    )
+
+
+@contextmanager
+def running(herder: StandaloneHerder) -> Iterator[list[Exception]]:
+    """Run a herder on a thread; stop it at the end. Gives the list that its failure will be in."""
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            herder.run()
+        except Exception as error:  # noqa: BLE001 - handed to the test
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield failures
+    finally:
+        herder.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def herder(config: WorkerConfig, *connectors: Mapping[str, str], once: bool = False) -> StandaloneHerder:
+    return StandaloneHerder(Worker(config), connectors, once=once)
+
+
+def task_counts(config: WorkerConfig) -> list[tuple[bytes | None, bytes | None]]:
+    records = read_topic(config.bootstrap_servers, config.config_storage.name)
+    return [(record.key, record.value) for record in records]
+
+
+class Stranger:
+    """Somebody else who owns a transactional id, with a transaction open."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, transactional_id: str) -> None:
+        settings = {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0}
+        self._producer = Producer(settings)
+        self._producer.init_transactions(30)
+        self._producer.begin_transaction()
+        self._producer.produce(topic, b"of a stranger")
+        self._producer.flush(30)
+
+    def is_fenced(self) -> bool:
+        try:
+            self._producer.commit_transaction(30)
+        except KafkaException:
+            return True
+        return False
+
+
+def test_connectors_run_to_the_ends_of_their_sources_and_go_on_from_there(config: WorkerConfig, topic: str) -> None:
+    first, second = unique("connector"), unique("connector")
+    herder(config, properties(first, topic, {"limit": 250}), once=True).run()
+    herder(
+        config,
+        properties(first, topic, {"limit": 400}),
+        properties(second, topic, {"limit": 10, "tasks.max": 2}),
+        once=True,
+    ).run()
+
+    found = values(read_topic(config.bootstrap_servers, topic))
+    assert_exactly_once(seqs(found, first), range(1, 401))
+    assert_exactly_once(seqs(found, second, 0) + seqs(found, second, 1), [*range(1, 11)] * 2)
+    (offset,) = read_offsets(config.bootstrap_servers, config.offset_storage.name, first)
+    assert offset == ({"task.id": f"{first}-0"}, {"saved": 400})
+
+
+def test_a_second_instance_of_a_connector_fences_the_first_which_says_so(config: WorkerConfig, topic: str) -> None:
+    name = unique("connector")
+    connector = properties(name, topic, {"messages.per.poll": 2})
+    with running(herder(config, connector)) as first:
+        wait_for(lambda: SEEN[name].committed or first, what="the first instance commits")
+        with running(herder(config, connector)) as second:
+            wait_for(lambda: first, what="the first instance ends")
+            committed = len(read_topic(config.bootstrap_servers, topic))
+            wait_for(lambda: len(read_topic(config.bootstrap_servers, topic)) > committed, what="the second goes on")
+        assert not second
+
+    assert isinstance(first[0], ConnectorsFailedError)
+    assert f"Task {name}-0 failed" in str(first[0])
+    assert "fenced" in str(first[0]).lower()
+    found = seqs(values(read_topic(config.bootstrap_servers, topic)), name)
+    assert_exactly_once(found, range(1, max(found) + 1))
+
+
+def test_tasks_change_in_number_with_every_former_one_fenced(config: WorkerConfig, topic: str) -> None:
+    name = unique("connector")
+    connector = properties(name, topic, {"tasks.max": 3}) | {
+        "connector.class": f"{ResizingConnector.__module__}.{ResizingConnector.__name__}"
+    }
+    ResizingConnector.wanted = 1
+    with running(herder(config, connector)) as failures:
+        wait_for(lambda: SEEN[name].starts == 1 or failures, what="a task starts")
+        ResizingConnector.wanted = 3
+        ResizingConnector.latest.context.request_task_reconfiguration()
+        wait_for(lambda: SEEN[name].starts == 1 + 3 or failures, what="3 tasks start")
+        ResizingConnector.wanted = 2
+        ResizingConnector.latest.context.request_task_reconfiguration()
+        wait_for(lambda: SEEN[name].starts == 1 + 3 + 2 or failures, what="2 tasks start")
+    assert not failures
+
+    key = f"tasks-fencing-{name}".encode()
+    assert task_counts(config) == [(key, b'{"task-count":%d}' % count) for count in (1, 3, 2)]
+    found = values(read_topic(config.bootstrap_servers, topic))
+    for task in range(3):
+        done = seqs(found, name, task)
+        assert_exactly_once(done, range(1, max(done, default=0) + 1))
+
+
+@pytest.mark.parametrize(("former", "tasks"), [(3, 5), (5, 1), (1, 2), (2, 2)])
+def test_the_former_generation_is_fenced_before_the_next(
+    config: WorkerConfig, topic: str, group: str, former: int, tasks: int
+) -> None:
+    connector = ConnectorConfig.from_properties(properties(unique("connector"), topic))
+    generations = Generations(config)
+    generations.ensure_topic()
+    generations.advance(connector, former)
+    ids = [task_transactional_id(group, connector.name, task) for task in range(former)]
+    strangers = [Stranger(config.bootstrap_servers, topic, transactional_id) for transactional_id in ids]
+
+    generations.advance(connector, tasks)
+
+    assert all(stranger.is_fenced() for stranger in strangers)
+    assert task_counts(config)[-1][1] == b'{"task-count":%d}' % tasks
+
+
+@pytest.mark.parametrize("former", [None, 1])
+def test_one_task_after_one_or_none_needs_no_fencing(
+    config: WorkerConfig, topic: str, group: str, former: int | None
+) -> None:
+    connector = ConnectorConfig.from_properties(properties(unique("connector"), topic))
+    generations = Generations(config)
+    generations.ensure_topic()
+    if former is not None:
+        generations.advance(connector, former)
+    stranger = Stranger(config.bootstrap_servers, topic, task_transactional_id(group, connector.name, 0))
+
+    generations.advance(connector, 1)
+
+    assert not stranger.is_fenced()
+
+
+def test_moving_on_fences_whoever_else_is_at_it(config: WorkerConfig, topic: str, group: str) -> None:
+    generations = Generations(config)
+    generations.ensure_topic()
+    other = Stranger(config.bootstrap_servers, topic, leader_transactional_id(group))
+
+    generations.advance(ConnectorConfig.from_properties(properties(unique("connector"), topic)), 1)
+
+    assert other.is_fenced()
+
+
+class _OvertakenOnce(TransactionalProducer):
+    """Loses its id to another one after it has taken it over, the first time."""
+
+    overtakes = 1
+
+    def begin_transaction(self) -> Any:
+        if _OvertakenOnce.overtakes:
+            _OvertakenOnce.overtakes -= 1
+            with closing(TransactionalProducer(self.config, self.transactional_id)) as other:
+                other.init_transactions()
+        return super().begin_transaction()
+
+
+def test_one_that_is_overtaken_while_moving_on_begins_again(
+    config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.worker.generations.TransactionalProducer", _OvertakenOnce)
+    monkeypatch.setattr(_OvertakenOnce, "overtakes", 1)
+    generations = Generations(config)
+    generations.ensure_topic()
+
+    generations.advance(ConnectorConfig.from_properties(properties(unique("connector"), topic)), 2)
+
+    assert _OvertakenOnce.overtakes == 0
+    assert [value for _, value in task_counts(config)] == [b'{"task-count":2}']
+
+
+def test_a_failure_leaves_the_others_alone_and_is_told_at_the_end(config: WorkerConfig, topic: str) -> None:
+    failing, sound = unique("failing"), unique("sound")
+
+    def fail(_task: SourceTask, _records: list[SourceRecord]) -> None:
+        raise RuntimeError("the source is gone")
+
+    SEEN[failing].on_poll = fail
+    with pytest.raises(ConnectorsFailedError, match=f"^Task {failing}-0 failed: the source is gone$"):
+        herder(config, properties(failing, topic), properties(sound, topic, {"limit": 300}), once=True).run()
+
+    assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
+
+
+def test_a_worker_ends_when_all_that_it_runs_has_failed(
+    config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_connector: SourceConnector, _config: Mapping[str, str]) -> None:
+        raise ConfigError("there is no such database: check the property database")
+
+    name = unique("connector")
+    monkeypatch.setattr(SequenceConnector, "start", refuse)
+    with pytest.raises(ConnectorsFailedError, match=f"^Connector {name} failed: there is no such database"):
+        herder(config, properties(name, topic)).run()
+
+
+def test_two_connectors_of_one_name_are_refused_before_anything_starts(
+    config: WorkerConfig, topic: str, topics: Topics
+) -> None:
+    name = unique("connector")
+    with pytest.raises(ConfigError, match=f"2 connectors are named {name}"):
+        herder(config, properties(name, topic), properties(name, topic)).run()
+
+    assert topics.partitions(config.config_storage.name) is None
