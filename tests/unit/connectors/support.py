@@ -34,7 +34,7 @@ class Context:
 
     transaction_context = None
 
-    def __init__(self, offsets: CommittedOffsets) -> None:
+    def __init__(self, offsets: Any) -> None:
         self.offset_reader = offsets
 
     def configs(self) -> dict[str, str]:
