@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
@@ -61,6 +61,8 @@ def test_the_payload_in_an_envelope_is_the_same_as_without_one(column: tuple[spa
 
 
 @given(st.lists(st.one_of(st.none(), st.floats()), max_size=20))
+@example([-0.0, 1.0])
+@example([0.5, 1.0, 1e9, 1e10, 1e16, 5e-324])
 def test_every_finite_double_reads_back_as_the_same_double_and_not_as_an_integer(numbers: list[float | None]):
     written = payloads(spark.DoubleType(), pa.array(numbers, pa.float64()))
     for text, number in zip(written, numbers, strict=True):
