@@ -6,6 +6,7 @@ asked for. Wrong usage ends with 2, an interrupt with 130.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import logging
 import sys
@@ -57,8 +58,27 @@ class _LazyGroup(click.Group):
 def cli(ctx: click.Context, *, traceback: bool, log_level: str) -> None:
     """Bring data into Kafka exactly once."""
     ctx.obj = traceback
-    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s (%(name)s)", level=logging.WARNING)
-    logging.getLogger("fencepost").setLevel(log_level.upper())
+    log_to_stderr(log_level, tracebacks=traceback)
+    # Its warnings are about connections that are tried again; what comes of it is ours to tell.
+    logging.getLogger("kafka").setLevel(logging.ERROR)
+
+
+class _OneLineFormatter(logging.Formatter):
+    """Leaves tracebacks out: the message of an error says what happened and what to do."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        brief = copy.copy(record)
+        brief.exc_info = brief.exc_text = None
+        return super().format(brief)
+
+
+def log_to_stderr(level: str, *, tracebacks: bool) -> None:
+    """Log fencepost's messages from a level up, and the warnings of others."""
+    handler = logging.StreamHandler()
+    formatter = logging.Formatter if tracebacks else _OneLineFormatter
+    handler.setFormatter(formatter("%(asctime)s %(levelname)-7s %(message)s (%(name)s)"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("fencepost").setLevel(level.upper())
 
 
 def run(arguments: Sequence[str]) -> int:
