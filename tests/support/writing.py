@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +23,9 @@ def producer_config(bootstrap_servers: str, *, request_timeout_ms: int = 30_000,
 @contextmanager
 def open_producer(config: ProducerConfig, transactional_id: str) -> Iterator[TransactionalProducer]:
     """A producer that owns its transactional id, closed at the end."""
-    producer = TransactionalProducer(config, transactional_id)
-    producer.init_transactions()
-    try:
+    with closing(TransactionalProducer(config, transactional_id)) as producer:
+        producer.init_transactions()
         yield producer
-    finally:
-        producer.close()
 
 
 def numbered(count: int, *, start: int = 0, size: int = 100) -> list[bytes]:
@@ -52,9 +49,8 @@ def write_in_transaction(
     producer: TransactionalProducer, topic: str, values: Sequence[bytes | None], *, partition: int = 0
 ) -> list[Ack]:
     """Write values into the producer's open transaction, and wait until the brokers have them."""
-    writer = producer.writer()
-    write_values(writer, topic, values, partition=partition)
-    acks = writer.flush()
-    writer.close()
+    with closing(producer.writer()) as writer:
+        write_values(writer, topic, values, partition=partition)
+        acks = writer.flush()
     producer.acknowledge(acks)
     return acks

@@ -200,5 +200,11 @@ def _compression(name: str) -> Compression:
 
 
 def _level(compression: Compression, values: Mapping[str, Any]) -> int | None:
-    level = values.get(f"compression.{compression.value}.level")
-    return None if level is None else int(level)
+    name = f"compression.{compression.value}.level"
+    level = values.get(name)
+    if level is None:
+        return None
+    levels = compression.levels
+    if levels is not None and level not in levels:
+        raise ConfigError(f"{name}={level} must be between {levels.start} and {levels.stop - 1}", name=name)
+    return int(level)

@@ -1,0 +1,166 @@
+"""The producer on a broker with TLS, SASL and ACLs: who comes in, what is missing, and what is said about it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.errors import AuthenticationError, AuthorizationError, BrokerUnavailableError
+from fencepost.kafka.oauth import _unsigned
+from fencepost.kafka.producer import TransactionalProducer
+from tests.support.checker import read_topic, values
+from tests.support.processes import wait_for
+from tests.support.security import SecuredBroker
+from tests.support.topics import Topics, unique
+from tests.support.writing import open_producer, write_in_transaction
+
+
+def config(properties: dict[str, str]) -> ProducerConfig:
+    return ProducerConfig.from_properties({"max.block.ms": "5000", **properties}, where="test")
+
+
+def produce(properties: dict[str, str], topic: str, transactional_id: str) -> None:
+    with open_producer(config(properties), transactional_id) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"v"] * 10)
+        producer.commit_transaction()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_each_mechanism_lets_a_producer_in(secured: SecuredBroker, mechanism: str) -> None:
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
+
+    produce(secured.properties("admin", mechanism), topic, unique("task"))
+
+    assert values(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == [b"v"] * 10
+
+
+def test_tls_alone_lets_a_producer_in(secured: SecuredBroker) -> None:
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
+
+    produce(secured.tls_properties(), topic, unique("task"))
+
+    assert len(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == 10
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_wrong_credentials_are_said_in_one_line(secured: SecuredBroker, mechanism: str) -> None:
+    producer = TransactionalProducer(config(secured.properties("admin", mechanism, secret="wrong")), unique("task"))
+
+    with pytest.raises(AuthenticationError, match=rf"{mechanism} .*sasl\.jaas\.config") as raised:
+        producer.init_transactions()
+    assert "\n" not in str(raised.value)
+    assert "wrong" not in str(raised.value)
+
+
+def test_a_certificate_that_is_not_trusted_names_the_truststore(secured: SecuredBroker) -> None:
+    properties = {"bootstrap.servers": secured.tls_servers, "security.protocol": "SSL"}
+
+    with pytest.raises(AuthenticationError, match=r"ssl\.truststore"):
+        TransactionalProducer(config(properties), unique("task")).init_transactions()
+
+
+def test_plaintext_to_a_tls_listener_says_to_check_the_protocol(secured: SecuredBroker) -> None:
+    properties = {"bootstrap.servers": secured.tls_servers, "max.block.ms": "300"}
+
+    with pytest.raises(BrokerUnavailableError, match=r"security\.protocol"):
+        TransactionalProducer(config(properties), unique("task")).init_transactions()
+
+
+def test_a_mechanism_that_the_broker_does_not_offer_names_those_that_it_does(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.kafka.security.SASL_MECHANISMS", ("SCRAM-SHA-1",))
+    properties = secured.properties("admin", "SCRAM-SHA-1")
+
+    with pytest.raises(AuthenticationError, match=r"sasl\.mechanism=SCRAM-SHA-1.* SCRAM-SHA-512"):
+        TransactionalProducer(config(properties), unique("task")).init_transactions()
+
+
+def test_each_missing_right_is_named_and_giving_it_heals(secured: SecuredBroker) -> None:
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
+    transactional_id = unique("task")
+    properties = secured.properties("connector")
+
+    def missing() -> tuple[str, str] | None:
+        try:
+            produce(properties, topic, transactional_id)
+        except AuthorizationError as error:
+            return error.operation, error.resource
+        return None
+
+    grants = [
+        (
+            AclOperation.DESCRIBE,
+            ResourceType.TRANSACTIONAL_ID,
+            transactional_id,
+            f"transactional id {transactional_id}",
+        ),
+        (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id, f"transactional id {transactional_id}"),
+        (AclOperation.DESCRIBE, ResourceType.TOPIC, topic, f"topic {topic}"),
+        (AclOperation.WRITE, ResourceType.TOPIC, topic, f"topic {topic}"),
+    ]
+    for operation, kind, name, resource in grants:
+        expected = (operation.name, resource)
+        wait_for(lambda expected=expected: missing() == expected)  # type: ignore[misc]
+        secured.allow("connector", operation, kind, name)
+    wait_for(lambda: missing() is None)
+
+    assert len(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == 10
+
+
+@contextmanager
+def token_endpoint(status: int) -> Iterator[str]:
+    """An OAuth server that gives an unsigned token for admin to the client `id` with the secret `secret`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"]))
+            known = base64.b64encode(b"id:secret").decode() in self.headers["Authorization"]
+            assert b"grant_type=client_credentials" in form
+            self.send_response(status if known else 401)
+            self.end_headers()
+            self.wfile.write(json.dumps({"access_token": _unsigned("admin")}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/token"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def oauth_properties(secured: SecuredBroker, endpoint: str, secret: str) -> dict[str, str]:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    return secured.properties("admin", "OAUTHBEARER") | {
+        "sasl.jaas.config": f'{module} required clientId="id" clientSecret="{secret}" scope="kafka";',
+        "sasl.oauthbearer.token.endpoint.url": endpoint,
+    }
+
+
+def test_a_token_from_an_endpoint_lets_a_producer_in(secured: SecuredBroker) -> None:
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
+
+    with token_endpoint(200) as endpoint:
+        produce(oauth_properties(secured, endpoint, "secret"), topic, unique("task"))
+
+    assert len(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == 10
+
+
+def test_a_token_endpoint_that_refuses_says_what_to_check(secured: SecuredBroker) -> None:
+    with token_endpoint(200) as endpoint:
+        producer = TransactionalProducer(config(oauth_properties(secured, endpoint, "wrong")), unique("task"))
+        with pytest.raises(AuthenticationError, match="clientSecret"):
+            producer.init_transactions()
