@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.compression import Compression
 from fencepost.kafka.partitioner import partition_for_keys
-from fencepost.kafka.record_batch import Records, encode, normalize, split_by_bytes
+from fencepost.kafka.record_batch import encode, split_by_bytes
+from fencepost.kafka.records import Records, normalize
 from tests.support.checker import read_topic, values
 from tests.support.raw_kafka import RawKafka
 from tests.support.tables import Row, Table, tables
@@ -63,18 +64,20 @@ class _Tape:
     consumer: Consumer
 
     def through(self, batches: dict[int, bytes], count: int) -> dict[int, list[Row]]:
-        errors = {partition: code for partition, (code, _) in self.raw.produce(self.topic, batches).items() if code}
-        assert not errors
+        answers = self.raw.produce(self.topic, batches)
+        assert {code for code, _ in answers.values()} == {0}
         rows: dict[int, list[Row]] = {partition: [] for partition in batches}
         while count:
             messages = self.consumer.consume(count, _WAIT_SECONDS)
             assert messages, f"{count} records of {self.topic} did not come in {_WAIT_SECONDS} s"
             for message in messages:
                 assert message.error() is None
+                if message.offset() < answers[message.partition()][1]:
+                    continue  # of an example that failed half-way
                 headers = tuple((name, value) for name, value in message.headers() or ())
                 row = Row(message.key(), message.value(), message.timestamp()[1], headers)
                 rows[message.partition()].append(row)
-            count -= len(messages)
+                count -= 1
         return rows
 
 
@@ -113,7 +116,8 @@ def test_any_table_is_read_back_by_confluent_kafka(tape: _Tape, cases: list[tupl
 
     rows = tape.through(batches, sum(len(table.rows) for table, _ in cases))
 
-    assert rows == {partition: _expected(table) for partition, (table, _) in enumerate(cases)}
+    for partition, (table, _) in enumerate(cases):
+        assert rows[partition] == _expected(table)
 
 
 @pytest.mark.parametrize("codec", list(Compression))

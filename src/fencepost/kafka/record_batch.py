@@ -32,9 +32,7 @@ from fencepost.api.errors import IllegalStateError
 from fencepost.kafka import pieces, varints
 from fencepost.kafka.compression import Compression, compress
 from fencepost.kafka.errors import KafkaError
-from fencepost.kafka.records import Records, normalize
-
-__all__ = ["BATCH_OVERHEAD", "OversizeRecordError", "Records", "encode", "normalize", "record_sizes", "split_by_bytes"]
+from fencepost.kafka.records import Records
 
 _UNCHECKED = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -107,7 +105,9 @@ def record_sizes(records: Records) -> NDArray[np.int64]:
 
     Exact but for the offset and timestamp deltas, which depend on where a batch begins.
     """
-    offset_delta = varints.signed_varint_length(max(0, len(records) - 1))
+    if not len(records):
+        return np.zeros(0, np.int64)
+    offset_delta = varints.signed_varint_length(len(records) - 1)
     return _sizes(records, _timestamp_delta_bound(records.timestamp) + offset_delta)
 
 
@@ -116,8 +116,6 @@ def split_by_bytes(records: Records, limit: int) -> Iterator[Records]:
 
     Raises OversizeRecordError at the first record that takes more than `limit` bytes even alone.
     """
-    if not len(records):
-        return
     room = limit - BATCH_OVERHEAD
     ends = np.cumsum(record_sizes(records))
     start, sent = 0, 0

@@ -22,7 +22,6 @@ _BINARY_LIKE = (pa.types.is_binary, pa.types.is_string, pa.types.is_fixed_size_b
 _LARGE = (pa.types.is_large_binary, pa.types.is_large_string, pa.types.is_binary_view, pa.types.is_string_view)
 _LISTS = (
     pa.types.is_list,
-    pa.types.is_map,
     pa.types.is_large_list,
     pa.types.is_fixed_size_list,
     pa.types.is_list_view,
@@ -93,9 +92,10 @@ def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: An
 
 def normalize_binary(column: Any, name: str) -> pa.Array:
     """A column of bytes or text as binary or large_binary. `name` is the column's, for the DataError that it raises."""
-    column = _unchunked(column)
+    if isinstance(column, pa.ChunkedArray):
+        return _one_array([normalize_binary(chunk, name) for chunk in column.chunks], pa.binary())
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        return normalize_binary(column.dictionary, name).take(column.indices)
     if not any(fits(column.type) for fits in (*_BINARY_LIKE, *_LARGE)):
         raise DataError(f"The {name} column is of type {column.type}: use a converter that makes bytes or text of it")
     return column.cast(pa.large_binary() if any(fits(column.type) for fits in _LARGE) else pa.binary())
@@ -109,7 +109,8 @@ def byte_offsets(column: pa.Array) -> NDArray[np.signedinteger[Any]]:
 
 
 def _normalize_timestamp(column: Any) -> pa.Array:
-    column = _unchunked(column)
+    if isinstance(column, pa.ChunkedArray):
+        return _one_array([_normalize_timestamp(chunk) for chunk in column.chunks], pa.int64())
     if pa.types.is_timestamp(column.type):
         # Without its zone a timestamp keeps its instant, and rounding needs no zone database.
         instants = column.cast(pa.timestamp(column.type.unit))
@@ -120,52 +121,38 @@ def _normalize_timestamp(column: Any) -> pa.Array:
 
 
 def _normalize_headers(column: Any) -> pa.Array:
-    column = _unchunked(column)
-    if column.type == HEADERS:
-        lists = column
-    elif pa.types.is_null(column.type):
+    if isinstance(column, pa.ChunkedArray):
+        return _one_array([_normalize_headers(chunk) for chunk in column.chunks], HEADERS)
+    if pa.types.is_null(column.type):
         return pa.nulls(len(column), HEADERS)
-    else:
-        lists = _headers_of_another_type(column)
-    entries = lists.flatten()
+    if pa.types.is_map(column.type):
+        column = _list_of_map(column)
+    entry = column.type.value_type if any(fits(column.type) for fits in _LISTS) else None
+    if entry is None or not pa.types.is_struct(entry) or entry.num_fields < 2:
+        raise DataError(f"The headers column is of type {column.type}: use an array of structs with a name and a value")
+    entries = column.flatten()
     if entries.null_count or entries.field(0).null_count:
         raise DataError("The headers column has a header without a name: Kafka has no such headers")
-    return lists
-
-
-def _headers_of_another_type(column: pa.Array) -> pa.Array:
-    kind = column.type
-    entry = kind.value_type if any(fits(kind) for fits in _LISTS) and not pa.types.is_map(kind) else None
-    if pa.types.is_map(kind):
-        counts = pc.subtract(column.offsets[1:], column.offsets[:-1])
-        entries = [column.keys, column.items]
-    elif entry is not None and pa.types.is_struct(entry) and entry.num_fields >= 2:
-        counts = pc.list_value_length(column)
-        flat = column.flatten()
-        if flat.null_count:
-            raise DataError("The headers column has a header without a name: Kafka has no such headers")
-        entries = [flat.field(0), flat.field(1)]
-    else:
-        raise DataError(f"The headers column is of type {kind}: use an array of structs with a name and a value")
-    names = normalize_binary(entries[0], "header name").cast(pa.string())
-    values = normalize_binary(entries[1], "header value").cast(pa.binary())
-    ends = np.cumsum(pc.fill_null(counts, 0).to_numpy(), dtype=np.int32)
+    if column.type == HEADERS:
+        return column
+    names = normalize_binary(entries.field(0), "header name").cast(pa.string())
+    values = normalize_binary(entries.field(1), "header value").cast(pa.binary())
     structs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    ends = np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), dtype=np.int32)
     return pa.ListArray.from_arrays(np.concatenate([np.zeros(1, np.int32), ends]), structs, type=HEADERS)
 
 
-def _unchunked(column: Any) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return _concat(column.chunks, [len(chunk) for chunk in column.chunks]) if column.num_chunks else _empty(column.type)
+def _list_of_map(column: pa.Array) -> pa.Array:
+    """The same lists, which Arrow flattens and counts only when they are not called a map."""
+    entries = pa.StructArray.from_arrays([column.keys, column.items], names=["key", "value"])
+    buffers = column.buffers()[:2]
+    return pa.Array.from_buffers(pa.list_(entries.type), len(column), buffers, offset=column.offset, children=[entries])
 
 
-def _empty(kind: pa.DataType) -> pa.Array:
-    return pa.array([], kind)
+def _one_array(chunks: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    if not chunks:
+        return pa.array([], kind)
+    return _concat(chunks, [len(chunk) for chunk in chunks]) if len(chunks) > 1 else chunks[0]
 
 
 def _concat(columns: Sequence[pa.Array | None], lengths: Sequence[int]) -> pa.Array | None:
