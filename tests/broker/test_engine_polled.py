@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from fencepost.api.errors import DataError
@@ -135,11 +138,11 @@ def test_an_oversize_record_leaves_nothing_visible(bootstrap_servers: str, topic
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_a_cancelled_task_stops_between_two_reads(bootstrap_servers: str, topic: str, tmp_path):
+def test_a_cancelled_task_stops_between_two_reads(bootstrap_servers: str, topic: str):
     cancelled = threading.Event()
 
     class CancellingReader(NumberReader):
-        def batch(self, numbers):
+        def batch(self, numbers: Sequence[int]) -> pa.RecordBatch:
             if numbers[0] >= 2_000:
                 cancelled.set()
             return super().batch(numbers)
@@ -153,7 +156,7 @@ def test_a_cancelled_task_stops_between_two_reads(bootstrap_servers: str, topic:
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_a_reader_that_fails_in_the_worker_fails_with_its_own_error(bootstrap_servers: str, topic: str, tmp_path):
+def test_a_reader_that_fails_in_the_worker_fails_with_its_own_error(bootstrap_servers: str, topic: str, tmp_path: Path):
     reader = TrickyReader("fail", 1_500, str(tmp_path / "once"))
     batch = SourceBatch(reader=reader, splits=splits(3_000, 1), bytes=1)
     with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="line 1500"):

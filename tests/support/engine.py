@@ -93,6 +93,8 @@ class NumberReader:
         return ", ".join(["value STRING", *(kinds[name] for name in self.columns)])
 
     def read(self, split: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        if self.rows == 0:
+            raise DataError("NumberReader cannot read with rows=0")
         for first in range(split[0], split[1], self.rows):
             yield self.batch(range(first, min(first + self.rows, split[1])))
 

@@ -157,7 +157,7 @@ class _BatchWrite:
         )  # fmt: skip
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
-            return stage.write(rows.batches(iter(()), Ownership()), writer, Ownership(), check)
+            return stage.write(rows.read([0]), writer, Ownership(), check)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session = self.engine.session()

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from fencepost.api.plugin import Converter, HeaderConverter
-
-if TYPE_CHECKING:
-    from fencepost.transforms.chain import Step
+from fencepost.transforms.chain import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,9 @@ def writer_count(*, parallelism: int, partitions: int, splits: int | None = None
     return max(1, min(parallelism, partitions, parallelism if splits is None else splits))
 
 
-def contiguous_run(count: int, ownership: Ownership) -> range:
-    """The part of `count` splits that a writer reads: all writers' parts in order are all splits in order."""
-    first = count * ownership.index // ownership.writers
-    return range(first, count * (ownership.index + 1) // ownership.writers)
+def contiguous_run(count: int, run: int, runs: int) -> range:
+    """One of `runs` parts of `count` splits: the parts in order are all splits in order."""
+    return range(count * run // runs, count * (run + 1) // runs)
 
 
 def writer_of(topic: str, partitions: np.ndarray, writers: int) -> np.ndarray:

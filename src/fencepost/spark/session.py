@@ -195,17 +195,22 @@ def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
     os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="fencepost-java-") as home:
-        program = Path(home, "bin", "java")
-        program.parent.mkdir()
-        program.write_text(_JAVA_WITHOUT_VECTOR.format(java=str(java.executable).replace("'", "'\\''")))
-        program.chmod(0o700)
-        os.environ["JAVA_HOME"] = home
+        os.environ["JAVA_HOME"] = make_java_home(java, Path(home))
         try:
             yield
         finally:
             os.environ.pop("JAVA_HOME")
             if before is not None:
                 os.environ["JAVA_HOME"] = before
+
+
+def make_java_home(java: Java, folder: Path) -> str:
+    """Make `folder` a JAVA_HOME with which Spark's launchers start `java`; returns it."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(_JAVA_WITHOUT_VECTOR.format(java=str(java.executable).replace("'", "'\\''")))
+    program.chmod(0o700)
+    return str(folder)
 
 
 def _stop(session: SparkSession) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -48,19 +48,18 @@ class SparkWrite:
         """Read, convert and write splits, in one stage if no row chooses its topic partition."""
         count = len(rows.splits)
         writers = self._writers(types, splits=count)
-        if writers == 1 or not types.targeted:
-            frame = self.session.range(0, writers, numPartitions=writers)
-            return self._write(frame, rows, types, writers)
-        readers = min(self._parallelism, count)
-        frame = self.session.range(0, readers, numPartitions=readers)
-        return self._shuffle(frame, rows, types, writers, readers)
+        fused = writers == 1 or not types.targeted
+        runs = writers if fused else min(self._parallelism, count)
+        frame = self.session.range(0, runs, numPartitions=runs)
+        rows = replace(rows, runs=runs)
+        return self._write(frame, rows, types, writers) if fused else self._shuffle(frame, rows, types, writers)
 
     def frame(self, frame: DataFrame, types: ColumnTypes) -> list[Ack]:
         """Convert and write the rows of a DataFrame."""
         writers = self._writers(types)
         if writers == 1 or not types.targeted:
             return self._write(frame.coalesce(writers), GivenRows(), types, writers)
-        return self._shuffle(frame, GivenRows(), types, writers, 1)
+        return self._shuffle(frame, GivenRows(), types, writers)
 
     @property
     def _parallelism(self) -> int:
@@ -78,11 +77,9 @@ class SparkWrite:
         )
         return _collect(frame.mapInArrow(stage, REPORT_SCHEMA))
 
-    def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int, readers: int) -> list[Ack]:
+    def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
-        stage = ConvertStage(
-            source, types, self.pipeline.without_transforms(), self.config, self.transaction, writers, readers
-        )
+        stage = ConvertStage(source, types, self.pipeline.without_transforms(), self.config, self.transaction, writers)
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
         owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
         return _collect(owned.mapInArrow(WriteTargeted(self.config, self.transaction), REPORT_SCHEMA))
@@ -90,7 +87,7 @@ class SparkWrite:
 
 def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
     """Write a SourceBatch by Spark's executors. Raises what they reported, and PySpark's own errors."""
-    rows = None if batch.reader is None else SplitRows(batch.reader, batch.splits)
+    rows = None if batch.reader is None else SplitRows(batch.reader, batch.splits, max(1, len(batch.splits)))
     if rows is not None and not write.pipeline.transforms:
         return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
     frame = batch.dataframe if rows is None else read_frame(write.session, rows)

@@ -7,24 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost.api.errors import FencepostError
-from fencepost.kafka.records import HEADERS
 from fencepost.spark.conversion import COLUMNS, ROW, ColumnTypes, column_types
 from fencepost.spark.errors import CarriedFailureError
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup
-from fencepost.spark.routing import Ownership
 from fencepost.spark.write_stage import SplitRows
+from fencepost.transforms.chain import apply_chain
 
-_HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _ABSENT: Final = {
-    "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": _HEADERS,
+    "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>",
 }  # fmt: skip
 _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 
@@ -35,8 +33,6 @@ def transform_group(
     """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped."""
     table = pa.Table.from_batches([_all_columns(group)])
     frame = session.createDataFrame(table, schema=_frame_schema(group))
-    from fencepost.transforms.chain import apply_chain
-
     transformed = apply_chain(frame, pipeline.transforms)
     found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
     selected = [F.col(name) for name in ("topic", "partition", "timestamp", "headers", ROW)]
@@ -52,7 +48,7 @@ def transform_group(
         found,
         value=None if schemaless["value"] else found.value,
         key=None if schemaless["key"] else found.key,
-        raw_headers=isinstance(found.header, t.BinaryType),
+        raw_headers=group.types.has_headers,
     )
     table = transformed.select(*selected).toArrow()
     for name in (name for name, is_structured in structured.items() if is_structured):
@@ -68,7 +64,7 @@ def _all_columns(group: RecordGroup) -> pa.RecordBatch:
         "partition": lambda: pa.nulls(count, pa.int32()),
         "key": lambda: pa.nulls(count),
         "timestamp": lambda: pa.nulls(count, pa.int64()),
-        "headers": lambda: pa.nulls(count, HEADERS),
+        "headers": lambda: pa.nulls(count, _TEXT_HEADERS),
     }
     present = group.columns
     columns = {name: present[name] if name in present.schema.names else absent[name]() for name in COLUMNS}
@@ -89,30 +85,23 @@ class ReadStage:
     """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`."""
 
     rows: SplitRows
-    readers: int
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        context = TaskContext.get()
-        if context is None:
-            raise RuntimeError("a read stage runs as a Spark task only")
         try:
-            yield from self.rows.batches(given, Ownership(context.partitionId(), self.readers))
+            yield from self.rows.batches(given)
         except FencepostError as error:
             raise CarriedFailureError(error) from None
 
 
 def read_frame(session: SparkSession, rows: SplitRows) -> DataFrame:
     """A reader's splits as a DataFrame; row order is the order of the splits."""
-    readers = max(1, len(rows.splits))
-    numbers = session.range(0, readers, numPartitions=readers)
-    return numbers.mapInArrow(ReadStage(rows, readers), rows.reader.schema)
+    numbers = session.range(0, rows.runs, numPartitions=rows.runs)
+    return numbers.mapInArrow(ReadStage(rows), rows.reader.schema)
 
 
 def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
     """Apply the transforms to a batch. Columns that the result has none of, or the same in all rows, are left out."""
-    from fencepost.transforms.chain import apply_chain
-
     transformed = apply_chain(_with_all_columns(frame, pipeline), pipeline.transforms)
     constants = constant_columns(transformed, [name for name in COLUMNS if name != "value"])
     absent = [name for name, value in constants.items() if value is None]

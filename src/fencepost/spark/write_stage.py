@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -50,35 +51,39 @@ _TARGETED: Final = pa.schema(
 class Source(Protocol):
     """Where a stage's rows come from: the batches that Spark hands it, or splits that it reads itself."""
 
-    def batches(self, given: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that the writer `ownership` works on."""
+    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, given what Spark hands to this task."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
     """The rows of a DataFrame."""
 
-    def batches(self, given: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what Spark hands over."""
         return given
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRows:
-    """Splits that are read where they are written."""
+    """Splits that are read where they are needed, in `runs` parts of neighbours.
+
+    Spark hands over the numbers of the runs to read, in a column `id`. The number of a task would not do: where Spark
+    joins partitions, one task reads several.
+    """
 
     reader: ArrowReader
     splits: Sequence[Any]
+    runs: int = 1
 
-    def batches(self, given: Iterator[pa.RecordBatch], ownership: Ownership) -> Iterator[pa.RecordBatch]:
-        """Read this writer's run of the splits."""
-        for _ in given:
-            pass  # Spark's rows only number the partitions, but it waits for them to be taken.
-        return read_ahead(self._read(contiguous_run(len(self.splits), ownership)))
+    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the runs whose numbers Spark hands over."""
+        return self.read([run for batch in given for run in batch["id"].to_pylist()])
 
-    def _read(self, run: range) -> Iterator[pa.RecordBatch]:
-        for position in run:
-            yield from self.reader.read(self.splits[position])
+    def read(self, runs: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Read some of the runs, ahead of what is taken."""
+        positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
+        return read_ahead(batch for position in positions for batch in self.reader.read(self.splits[position]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ class WriteStage:
     def _write_partition(self, given: Iterator[pa.RecordBatch], context: TaskContext) -> list[Ack]:
         ownership = Ownership((context.partitionId() + self.start) % self.writers, self.writers)
         with closing(RecordWriter(self.config, self.transaction)) as writer:
-            return self.write(self.source.batches(given, ownership), writer, ownership)
+            return self.write(self.source.batches(given), writer, ownership)
 
     def write(
         self,
@@ -132,18 +137,16 @@ class ConvertStage:
     config: ProducerConfig
     transaction: Transaction
     writers: int
-    readers: int
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
         try:
             context = _context()
-            reading = Ownership(context.partitionId(), self.readers)
             with closing(RecordWriter(self.config, self.transaction)) as metadata:
                 router = Router(
                     metadata.partitions, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId()
                 )
-                for batch in self.source.batches(given, reading):
+                for batch in self.source.batches(given):
                     for converted in convert(batch, self.types, self.pipeline):
                         yield self._targeted(converted, router)
         except FencepostError as error:

@@ -1,0 +1,77 @@
+"""The JVM is there only while it is needed, and never outlives the worker."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.support.processes import Process, wait_for
+
+PATIENCE = 200.0
+"""Seconds. Two JVMs one after the other take ten, but as many minutes on a machine that does other things as well."""
+
+PROGRAM = """
+import os, sys, time
+from fencepost.spark.engine import SparkEngine
+from fencepost.spark.pipeline import Pipeline
+
+import psutil
+
+def jvms():
+    return [p.pid for p in psutil.Process().children(recursive=True) if "java" in p.name()]
+
+engine = SparkEngine({})
+print("before", jvms(), flush=True)
+engine.warm_up()
+numbers = engine.session().range(10, numPartitions=2)
+print("sum", sum(b.num_rows for b in numbers.mapInArrow(lambda batches: batches, "id BIGINT").toArrow().to_batches()))
+print("JAVA_HOME", os.environ.get("JAVA_HOME"))
+print("running", *[p.pid for p in psutil.Process().children(recursive=True)], flush=True)
+if sys.argv[1] == "stop":
+    engine.stop()
+    print("stopped", psutil.Process().children(recursive=True), flush=True)
+    print("again", engine.session().range(10).count(), flush=True)
+time.sleep(600 if sys.argv[1] == "wait" else 0)
+"""
+
+
+def start(tmp_path: Path, what: str) -> Process:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    return Process([sys.executable, str(program), what], tmp_path / f"{what}.log", environment={"JAVA_HOME": ""})
+
+
+def processes_of(output: str) -> list[psutil.Process]:
+    line = next(line for line in output.splitlines() if line.startswith("running "))
+    return [psutil.Process(int(pid)) for pid in line.split()[1:] if psutil.pid_exists(int(pid))]
+
+
+def test_spark_starts_late_stops_wholly_and_starts_again(tmp_path: Path):
+    with start(tmp_path, "stop") as process:
+        assert process.wait(PATIENCE) == 0, process.output
+        lines = process.output.splitlines()
+    assert "before []" in lines
+    assert "stopped []" in lines
+    assert "again 10" in lines
+
+
+def test_neither_jvm_nor_python_workers_outlive_a_killed_worker(tmp_path: Path):
+    with start(tmp_path, "wait") as process:
+        process.wait_for_output("running ", PATIENCE)
+        children = processes_of(process.output)
+        assert len(children) >= 2
+        process.signal(signal.SIGKILL)
+        process.wait()
+        wait_for(lambda: not any(child.is_running() for child in children), what="Spark's processes to end")
+
+
+def test_spark_says_nothing_unless_something_is_wrong(tmp_path: Path):
+    with start(tmp_path, "exit") as process:
+        assert process.wait(PATIENCE) == 0, process.output
+    said = [
+        line for line in process.output.splitlines() if line.split()[0] not in {"before", "sum", "JAVA_HOME", "running"}
+    ]
+    assert said == []

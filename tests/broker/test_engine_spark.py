@@ -1,0 +1,215 @@
+"""Batches that Spark's executors write, on a local session: one transaction, each row once, order kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.errors import DataError
+from fencepost.api.record import SourceBatch
+from fencepost.kafka.errors import KafkaError
+from fencepost.spark.engine import SparkEngine
+from fencepost.spark.errors import BatchCancelledError, SparkJobError
+from tests.support.checker import Record, read_topic
+from tests.support.engine import NumberReader, TrickyReader, json_converter, pipeline, producer, splits, write
+from tests.support.processes import wait_for
+from tests.support.topics import Topics
+
+COUNT = 20_000
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[SparkEngine]:
+    engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
+    yield engine
+    engine.stop()
+
+
+def numbers(records: list[Record]) -> list[int]:
+    return [int(record.value or b"") for record in records]
+
+
+def assert_all_in_order_within_partitions(records: list[Record], count: int = COUNT) -> None:
+    assert sorted(numbers(records)) == list(range(count))
+    for partition in {record.partition for record in records}:
+        own = numbers([record for record in records if record.partition == partition])
+        assert own == sorted(own)
+
+
+def test_splits_are_read_and_written_in_one_stage(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=4)
+    batch = SourceBatch(reader=NumberReader(), splits=splits(COUNT, 5))
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, batch, pipeline(topic))
+    assert_all_in_order_within_partitions(read_topic(bootstrap_servers, topic))
+    assert (result.written, result.topics, result.metadata) == (COUNT, frozenset({topic}), None)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_keyed_splits_keep_the_order_of_each_key(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, partitions: int
+):
+    topic = topics.create(partitions=partitions)
+    batch = SourceBatch(reader=NumberReader(("key",)), splits=splits(COUNT, 4))
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, batch, pipeline(topic))
+    found = read_topic(bootstrap_servers, topic)
+    assert_all_in_order_within_partitions(found)
+    assert all(r.key == f"k{int(r.value or b'') % 7}".encode() for r in found)
+    assert len({(r.key, r.partition) for r in found}) == 7
+
+
+def test_rows_go_to_the_partition_and_topic_that_they_name(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    names = tuple(topics.create(partitions=3) for _ in range(2))
+    batch = SourceBatch(reader=NumberReader(("partition", "topic"), names), splits=splits(COUNT, 4))
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, batch, pipeline())
+    assert result.topics == frozenset(names)
+    for remainder, name in enumerate(names):
+        found = read_topic(bootstrap_servers, name)
+        assert sorted(numbers(found)) == list(range(remainder, COUNT, 2))
+        assert all(r.partition == int(r.value or b"") % 3 for r in found)
+        for partition in range(3):
+            own = numbers([r for r in found if r.partition == partition])
+            assert own == sorted(own)
+
+
+def test_a_dataframe_arrives_with_keys_headers_and_timestamps(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics
+):
+    topic = topics.create(partitions=2)
+    frame = (
+        engine.session()
+        .range(1_000)
+        .select(
+            F.col("id").cast("string").alias("key"),
+            F.struct("id", (F.col("id") % 2 == 0).alias("even")).alias("value"),
+            F.timestamp_millis(F.col("id") + 1_700_000_000_000).alias("timestamp"),
+            F.array(F.struct(F.lit("n").alias("key"), F.col("id").cast("string").alias("value"))).alias("headers"),
+        )
+    )
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic, value=json_converter()))
+    found = {r.key: r for r in read_topic(bootstrap_servers, topic)}
+    assert len(found) == 1_000
+    seven = found[b"7"]
+    assert (seven.value, seven.timestamp) == (b'{"id":7,"even":false}', 1_700_000_000_007)
+    assert seven.headers == (("n", b"7"),)
+
+
+def test_an_unkeyed_dataframe_is_written_without_a_shuffle(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=4)
+    frame = engine.session().range(COUNT).select(F.col("id").cast("string").alias("value"))
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert_all_in_order_within_partitions(read_topic(bootstrap_servers, topic))
+
+
+def test_two_spark_batches_share_a_transaction(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=2)
+    with producer(bootstrap_servers) as owner:
+        owner.begin_transaction()
+        for first in (0, 5_000):
+            batch = SourceBatch(reader=NumberReader(), splits=[(first, first + 2_500), (first + 2_500, first + 5_000)])
+            engine.write(batch, pipeline(topic), owner, task="c-0", cancelled=threading.Event())
+        owner.commit_transaction()
+    assert sorted(numbers(read_topic(bootstrap_servers, topic))) == list(range(10_000))
+
+
+def test_a_reader_without_splits_writes_nothing(engine: SparkEngine, bootstrap_servers: str, topic: str):
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, SourceBatch(reader=NumberReader(), splits=[]), pipeline(topic))
+    assert (result.written, result.topics) == (0, frozenset())
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_data_error_of_an_executor_arrives_as_it_was_raised(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, keyed: bool
+):
+    topic = topics.create(partitions=2)
+    frame = engine.session().range(COUNT).select(
+        F.col("id").cast("string").alias("value"), *([F.col("id").cast("string").alias("key")] if keyed else []),
+        F.when(F.col("id") == COUNT - 10, 9).alias("partition"),
+    )  # fmt: skip
+    with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="partition 9 of topic"):
+        write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_a_reader_that_fails_on_an_executor_fails_with_its_own_error(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    reader = TrickyReader("fail", 1_500, str(tmp_path / "once"))
+    with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="line 1500"):
+        write(engine, owner, SourceBatch(reader=reader, splits=splits(3_000, 2)), pipeline(topic))
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_a_bug_in_a_reader_is_a_spark_job_error_of_one_line(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    reader = TrickyReader("break", 1_500, str(tmp_path / "once"))
+    with (
+        producer(bootstrap_servers) as owner,
+        pytest.raises(SparkJobError, match="RuntimeError: a bug in a reader") as e,
+    ):
+        write(engine, owner, SourceBatch(reader=reader, splits=splits(3_000, 2)), pipeline(topic))
+    assert "\n" not in str(e.value)
+    assert "connector-0" in str(e.value)
+
+
+def test_a_topic_that_does_not_exist_is_named(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    other = topics.create()
+    batch = SourceBatch(reader=NumberReader(("topic",), (other, "no such topic")), splits=splits(10, 2))
+    with producer(bootstrap_servers) as owner, pytest.raises(KafkaError, match="no such topic"):
+        write(engine, owner, batch, pipeline())
+    assert read_topic(bootstrap_servers, other) == []
+
+
+def test_a_frame_without_a_value_column_is_refused(engine: SparkEngine, bootstrap_servers: str, topic: str):
+    frame = engine.session().range(3)
+    with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="no column 'value'"):
+        write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+
+
+def test_a_short_batch_is_not_held_up_by_a_long_one_of_another_task(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    long_topic, short_topic = topics.create(partitions=2), topics.create(partitions=2)
+    marker = tmp_path / "once"
+    cancelled = threading.Event()
+    outcome: list[BaseException] = []
+
+    def write_long(bootstrap: str) -> None:
+        reader = TrickyReader("hang", 100, str(marker))
+        with producer(bootstrap) as owner:
+            owner.begin_transaction()
+            try:
+                batch = SourceBatch(reader=reader, splits=splits(4_000, 4))
+                engine.write(batch, pipeline(long_topic), owner, task="long-0", cancelled=cancelled)
+            except BatchCancelledError as error:
+                outcome.append(error)
+            owner.abort_transaction()
+
+    thread = threading.Thread(target=write_long, args=(bootstrap_servers,))
+    thread.start()
+    wait_for(marker.exists)
+    with producer(bootstrap_servers) as owner:
+        batch = SourceBatch(reader=NumberReader(), splits=splits(COUNT, 4))
+        write(engine, owner, batch, pipeline(short_topic), task="short-0")
+    assert thread.is_alive()
+    cancelled.set()
+    engine.cancel("long-0")
+    thread.join()
+    assert isinstance(outcome[0], BatchCancelledError)
+    assert_all_in_order_within_partitions(read_topic(bootstrap_servers, short_topic))
+    assert read_topic(bootstrap_servers, long_topic) == []
+
+
+def test_batches_of_no_known_topic_are_refused(engine: SparkEngine, bootstrap_servers: str):
+    with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="have no topic"):
+        write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(10, 1)), pipeline())

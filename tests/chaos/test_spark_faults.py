@@ -1,0 +1,56 @@
+"""What Spark does to a batch when its Python worker dies, and that a write is never run a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fencepost.api.record import SourceBatch
+from fencepost.spark.engine import SparkEngine
+from fencepost.spark.errors import SparkJobError, WriteRetriedError
+from tests.support.checker import read_topic
+from tests.support.engine import TrickyReader, pipeline, producer, splits, write
+from tests.support.topics import Topics
+
+COUNT = 40_000
+
+
+@contextmanager
+def running(settings: dict[str, str]) -> Iterator[SparkEngine]:
+    engine = SparkEngine(settings)
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+def batch(tmp_path: Path) -> SourceBatch:
+    """Kills the Python worker that reads the second half, once."""
+    return SourceBatch(reader=TrickyReader("kill", COUNT - 5, str(tmp_path / "killed")), splits=splits(COUNT, 2))
+
+
+def test_a_killed_python_worker_fails_the_batch_and_the_next_attempt_commits_it_once(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    topic = topics.create(partitions=2)
+    with running({}) as engine, producer(bootstrap_servers) as owner:
+        with pytest.raises(SparkJobError, match="Python worker exited unexpectedly"):
+            write(engine, owner, batch(tmp_path), pipeline(topic))
+        assert read_topic(bootstrap_servers, topic) == []
+        write(engine, owner, batch(tmp_path), pipeline(topic))
+    assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
+
+
+def test_a_write_that_spark_runs_again_is_refused(bootstrap_servers: str, topics: Topics, tmp_path: Path):
+    topic = topics.create(partitions=2)
+    with running({"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}) as engine:
+        with producer(bootstrap_servers) as owner:
+            with pytest.raises(WriteRetriedError, match=r"attempt 1\)"):
+                write(engine, owner, batch(tmp_path), pipeline(topic))
+            assert (tmp_path / "killed").exists()
+            assert read_topic(bootstrap_servers, topic) == []
+            write(engine, owner, batch(tmp_path), pipeline(topic))
+    assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))

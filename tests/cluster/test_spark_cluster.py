@@ -1,0 +1,76 @@
+"""One Kafka transaction over the executors of a Spark cluster, and an executor that is killed in the middle of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.api.record import SourceBatch
+from fencepost.spark.engine import SparkEngine
+from fencepost.spark.errors import SparkJobError
+from tests.support.checker import read_topic
+from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write
+from tests.support.processes import wait_for
+from tests.support.spark_cluster import SparkCluster, spark_cluster
+from tests.support.topics import Topics
+
+COUNT = 40_000
+ROOT = str(Path(__file__).parents[2])
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def engine(cluster: SparkCluster) -> Iterator[SparkEngine]:
+    engine = SparkEngine(cluster.settings, import_path=[ROOT])
+    yield engine
+    engine.stop()
+
+
+def test_two_executors_write_one_transaction(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=4)
+    batch = SourceBatch(reader=NumberReader(("key",)), splits=splits(COUNT, 4))
+    with producer(bootstrap_servers) as owner:
+        owner.begin_transaction()
+        result = engine.write(batch, pipeline(topic), owner, task="c-0", cancelled=threading.Event())
+        assert read_topic(bootstrap_servers, topic) == []
+        owner.commit_transaction()
+    found = read_topic(bootstrap_servers, topic)
+    assert result.written == COUNT
+    assert sorted(int(r.value or b"") for r in found) == list(range(COUNT))
+    for partition in range(4):
+        own = [int(r.value or b"") for r in found if r.partition == partition]
+        assert own == sorted(own)
+
+
+def test_an_executor_killed_in_mid_batch_aborts_it_and_the_next_attempt_commits_it_once(
+    cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    topic = topics.create(partitions=2)
+    marker = tmp_path / "hangs"
+    batch = SourceBatch(reader=TrickyReader("hang", COUNT - 5, str(marker)), splits=splits(COUNT, 2))
+
+    def kill_executor() -> None:
+        wait_for(lambda: marker.exists() and marker.read_text())
+        # The other executor's half is in Kafka by then, in the transaction that is going to be aborted.
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) >= COUNT // 2)
+        cluster.executor_of(int(marker.read_text())).kill()
+
+    killer = threading.Thread(target=kill_executor)
+    killer.start()
+    with producer(bootstrap_servers) as owner:
+        with pytest.raises(SparkJobError, match="ExecutorLostFailure"):
+            write(engine, owner, batch, pipeline(topic))
+        killer.join()
+        assert read_topic(bootstrap_servers, topic) == []
+        write(engine, owner, batch, pipeline(topic))
+    found = read_topic(bootstrap_servers, topic)
+    assert sorted(int(r.value or b"") for r in found) == list(range(COUNT))
+    assert len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) > COUNT

@@ -1,0 +1,85 @@
+"""A Spark standalone cluster on loopback: a master and workers of one core each, from pyspark's own launcher."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from fencepost.embedded.java import find_java
+from fencepost.spark.session import make_java_home
+from tests.support.processes import Process, wait_for
+
+_DEPLOY = "org.apache.spark.deploy"
+_PATIENCE = 180.0
+
+
+@dataclass(frozen=True)
+class SparkCluster:
+    """A running cluster. `settings` are those of a session that uses it."""
+
+    master: str
+    workers: list[Process]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "spark.master": self.master,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": "400m",
+            "spark.default.parallelism": str(len(self.workers)),
+            "spark.sql.shuffle.partitions": str(len(self.workers)),
+        }
+
+    def executor_of(self, python_worker: int) -> psutil.Process:
+        """The executor's JVM that a Python worker (its process id) belongs to."""
+        parents = psutil.Process(python_worker).parents()
+        return next(parent for parent in parents if "CoarseGrainedExecutorBackend" in " ".join(parent.cmdline()))
+
+
+@contextmanager
+def spark_cluster(folder: Path, *, workers: int) -> Iterator[SparkCluster]:
+    port = _free_port()
+    environment = {
+        "JAVA_HOME": make_java_home(find_java(), folder / "java"),
+        "SPARK_DAEMON_MEMORY": "128m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_NO_DAEMONIZE": "1",
+    }
+    launcher = os.path.join(os.path.dirname(pyspark.__file__), "bin", "spark-class")  # noqa: PTH118, PTH120 - a str
+    address = ["--host", "127.0.0.1", "--webui-port", str(_free_port())]
+
+    def start(role: str, *arguments: str, log: str) -> Process:
+        command = ["bash", launcher, f"{_DEPLOY}.{role}", *arguments]
+        return Process(command, folder / f"{log}.log", environment=environment)
+
+    with ExitStack() as stack:
+        master = stack.enter_context(start("master.Master", *address, "--port", str(port), log="master"))
+        master.wait_for_output("I have been elected leader", _PATIENCE)
+        url = f"spark://127.0.0.1:{port}"
+        size = ["--cores", "1", "--memory", "600m"]
+        started = [
+            stack.enter_context(
+                start(
+                    "worker.Worker", "--host", "127.0.0.1", "--webui-port", str(_free_port()), *size, url, log=f"w{n}"
+                )
+            )
+            for n in range(workers)
+        ]
+        wait_for(lambda: len(re.findall("Registering worker", master.output)) == workers, _PATIENCE)
+        yield SparkCluster(url, started)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
