@@ -157,6 +157,7 @@ def test_batches_are_filled():
     assert all(size > 980_000 for size in sizes[:-1])
 
 
+@settings(max_examples=40)
 @given(tables(), st.data())
 def test_one_record_too_large_is_named_with_its_size(table: Table, data: st.DataObject):
     row = data.draw(st.integers(0, len(table.rows) - 1))
