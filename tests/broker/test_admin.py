@@ -170,6 +170,25 @@ def test_describing_without_the_right_to_see_settings_names_it(secured: SecuredB
         wait_for(lambda: refused_operation() == "DESCRIBE_CONFIGS")
 
 
+def test_an_internal_topic_that_exists_takes_no_more_than_the_right_to_describe_it(
+    secured: SecuredBroker, caplog: pytest.LogCaptureFixture
+):
+    name = Topics(secured.sasl_servers, secured.rdkafka()).create(config={"cleanup.policy": "compact"})
+
+    def refused_operation() -> str:
+        try:
+            assert not admin.ensure_compacted_topic(name, partitions=1)
+        except AuthorizationError as error:
+            return error.operation
+        return "none"
+
+    with _admin_as(secured, "nobody") as admin:
+        assert refused_operation() == "DESCRIBE"
+        secured.allow("nobody", AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        wait_for(lambda: refused_operation() == "none")
+    assert name in caplog.text
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_each_sasl_mechanism_is_spoken(secured: SecuredBroker, mechanism: str):
     config = ClientConfig.from_properties(secured.properties("admin", mechanism), where="a test")

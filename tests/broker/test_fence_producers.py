@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from fencepost.api.errors import IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka import Admin, ClientConfig, FencingError, FencingTimeoutError
 from fencepost.kafka.errors import AuthorizationError, BrokerRefusedError
@@ -132,6 +134,25 @@ def test_a_connection_that_breaks_while_fencing_is_made_again(fault_proxy: Fault
     with Admin(ClientConfig(bootstrap_servers=(fault_proxy.address,))) as admin:
         admin.fence_producers(names).all()
     trap.wait()
+
+
+def test_closing_ends_a_round_that_waits(fault_proxy: FaultProxy):
+    admin = Admin(ClientConfig(bootstrap_servers=(fault_proxy.address,)))
+    trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
+    ended: list[Exception] = []
+
+    def fence() -> None:
+        try:
+            admin.fence_producers([unique("task")])
+        except IllegalStateError as error:
+            ended.append(error)
+
+    waiting = threading.Thread(target=fence)
+    waiting.start()
+    trap.wait()
+    admin.close()
+    waiting.join(_SECONDS)
+    assert len(ended) == 1
 
 
 def test_an_id_that_the_broker_refuses_fails_alone(admin: Admin):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -25,6 +26,9 @@ COMPACT: Final = "compact"
 BROKER_DEFAULT: Final = -1
 """As a number of partitions or replicas: what the broker's own configuration says."""
 
+_LOG: Final = logging.getLogger(__name__)
+
+_SEE_SETTINGS: Final = "DESCRIBE_CONFIGS"
 _TOPIC_RESOURCE: Final = 2
 _USUAL_REPLICATION_FACTOR: Final = 3
 
@@ -95,14 +99,30 @@ class Admin:
 
         Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic
         settings; `cleanup.policy` is always `compact`. Raises ConfigError if the topic exists with another policy,
-        which would lose state in time, and what `create_topics` raises.
+        which would lose state in time, and what `create_topics` raises; where it exists, DESCRIBE is the only right
+        that is needed.
         """
+        if self._exists_compacted(name):
+            return False
         if replication_factor is None:
             replication_factor = 1 if self.broker_count() == 1 else _USUAL_REPLICATION_FACTOR
         settings = dict(configs or {}) | {CLEANUP_POLICY: COMPACT}
         if self.create_topics(NewTopic(name, partitions, replication_factor, settings))[name]:
             return True
-        description = self.describe_topic(name)
+        # Another worker created it in between.
+        self._exists_compacted(name)
+        return False
+
+    def _exists_compacted(self, name: str) -> bool:
+        """Whether a topic exists. Raises ConfigError if it does and is known not to be compacted."""
+        try:
+            description = self.describe_topic(name)
+        except AuthorizationError as error:
+            if error.operation != _SEE_SETTINGS:
+                raise
+            # Connect's principals need not have this right, and the topic is there.
+            _LOG.warning("Cannot see whether topic %s is compacted, as it must be: %s", name, error)
+            return True
         policy = description.configs.get(CLEANUP_POLICY) if description else COMPACT
         if policy != COMPACT:
             raise ConfigError(
@@ -111,7 +131,7 @@ class Admin:
                 f"{CLEANUP_POLICY}={COMPACT}), or configure another topic",
                 name=CLEANUP_POLICY,
             )
-        return False
+        return description is not None
 
     def fence_producers(
         self, ids: Iterable[str], *, timeout_ms: float = fencing.DEFAULT_TIMEOUT_MS
@@ -168,7 +188,7 @@ class Admin:
         result = response.results[0]
         error = client_errors.for_code(result.error_code)
         if error is client_errors.TopicAuthorizationFailedError:
-            raise AuthorizationError(f"topic {name}", "DESCRIBE_CONFIGS")
+            raise AuthorizationError(f"topic {name}", _SEE_SETTINGS)
         if error is not client_errors.NoError:
             raise refusal(error(result.error_message), f"describing the settings of topic {name}")
         return TopicDescription(

@@ -71,11 +71,6 @@ class ControlClient:
     ) -> None:
         self.close()
 
-    @property
-    def closing(self) -> bool:
-        """Whether `close` was called; what runs for long looks at it between requests."""
-        return self._closing
-
     def run(self, procedure: Callable[..., Awaitable[T]], *args: Any, doing: str) -> T:
         """Run an async procedure that uses this client, on the calling thread, and return what it returns.
 
@@ -102,8 +97,10 @@ class ControlClient:
     async def send(self, request: Any, node_id: int | None = None, *, timeout_ms: float | None = None) -> Any:
         """Send a request to a broker (any broker if None) and return its response, whatever error code it holds.
 
-        `timeout_ms` includes connecting; it is `request.timeout.ms` if None.
+        `timeout_ms` includes connecting; it is `request.timeout.ms` if None. Raises IllegalStateError once the client
+        is closed, which ends procedures that would try again.
         """
+        self._require_open()
         timeout_ms = timeout_ms or self.config.request_timeout_ms
         response = self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
         return await self._manager.wait_for(response, timeout_ms)
@@ -128,6 +125,7 @@ class ControlClient:
 
     async def refresh_brokers(self, timeout_ms: float | None = None) -> None:
         """Learn anew which brokers there are; if nobody answers, what was known stays."""
+        self._require_open()
         refresh = self._manager.call_soon(self._manager.cluster.refresh_metadata)
         with suppress(*TRANSIENT):
             await self._manager.wait_for(refresh, timeout_ms or self.config.request_timeout_ms)
@@ -149,6 +147,10 @@ class ControlClient:
         with self._lock:
             self._manager.close()
             self._net.close()
+
+    def _require_open(self) -> None:
+        if self._closing:
+            raise IllegalStateError(f"The connection to {self._address} was closed")
 
     @property
     def _address(self) -> str:

@@ -37,6 +37,8 @@ _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 _PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
 # Longest wait for a transaction in one request; a commit ends it at once. Bounds how long `close` waits.
 _LONG_POLL_MS: Final = 500
+# At the deadline, an answer that says what is missing is worth more than a time-out.
+_ANSWER_GRACE_MS: Final = 5_000
 
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
@@ -221,7 +223,7 @@ class TopicReader:
         by_leader = defaultdict(list)
         for partition in partitions:
             by_leader[self._leaders[partition]].append(partition)
-        timeout_ms = remaining_ms(deadline, self._client.config.request_timeout_ms) + _LONG_POLL_MS
+        timeout_ms = remaining_ms(deadline, self._client.config.request_timeout_ms) + _ANSWER_GRACE_MS
         return await self._client.gather(
             [
                 partial(self._client.send, request(owned), leader, timeout_ms=timeout_ms)
@@ -240,9 +242,7 @@ class TopicReader:
         raise refusal(error(), f"reading topic {self.topic}")
 
     async def _back_off(self, error: Exception, deadline: Deadline) -> None:
-        """Wait a little and forget the leaders; give up when the deadline has passed or the reader is closed."""
-        if self._client.closing:
-            raise error
+        """Wait a little and forget the leaders; give up when the deadline has passed."""
         if deadline.passed:
             raise BrokerUnavailableError(
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
