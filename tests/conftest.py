@@ -98,7 +98,9 @@ def tv1_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
 @pytest.fixture(scope="session")
 def three_node_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A cluster of three nodes. A test that stops a node starts it again."""
-    broker = EmbeddedBroker(tmp_path_factory.mktemp("three"), nodes=3, properties=FAST_EXPIRY, heap_mb=160)
+    # A node that is killed is missed after 9 s by default.
+    properties = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+    broker = EmbeddedBroker(tmp_path_factory.mktemp("three"), nodes=3, properties=properties, heap_mb=160)
     try:
         yield broker.start()
     finally:
