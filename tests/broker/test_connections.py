@@ -1,0 +1,222 @@
+"""Connections, their reuse, and what is known of a cluster, on a real broker."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.connection import Connection
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import (
+    BrokerRefusedError,
+    BrokerUnavailableError,
+    TopicNotFoundError,
+    UnsupportedBrokerError,
+)
+from fencepost.kafka.metadata import Cluster
+from fencepost.kafka.pool import POOL, ConnectionPool
+from tests.support.fault_proxy import FaultProxy
+from tests.support.topics import Topics, unique
+
+
+def metadata_request() -> MetadataRequest:
+    return MetadataRequest(topics=[])
+
+
+@pytest.fixture
+def config(broker: EmbeddedBroker) -> ClientConfig:
+    return ClientConfig((broker.bootstrap_servers,), client_id=unique("client"))
+
+
+@pytest.fixture
+def address(broker: EmbeddedBroker) -> tuple[str, int]:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    return host, int(port)
+
+
+@pytest.fixture
+def pool() -> Iterator[ConnectionPool]:
+    with closing(ConnectionPool()) as pool:
+        yield pool
+
+
+def test_a_connection_that_is_given_back_is_used_again(
+    pool: ConnectionPool, config: ClientConfig, address: tuple[str, int]
+) -> None:
+    connection = pool.take(config, address)
+    pool.give_back(config, connection)
+
+    assert pool.take(config, address) is connection
+    connection.close()
+
+
+def test_a_connection_with_something_in_flight_is_closed(
+    pool: ConnectionPool, config: ClientConfig, address: tuple[str, int]
+) -> None:
+    connection = pool.take(config, address)
+    connection.send(metadata_request(), at_most=9)
+    pool.give_back(config, connection)
+
+    assert connection.closed
+    other = pool.take(config, address)
+    assert other.call(metadata_request(), at_most=9).brokers
+    other.close()
+
+
+def test_a_connection_that_broke_while_idle_is_not_used_again(pool: ConnectionPool, fault_proxy: FaultProxy) -> None:
+    host, _, port = fault_proxy.address.rpartition(":")
+    config = ClientConfig((fault_proxy.address,))
+    connection = pool.take(config, (host, int(port)))
+    pool.give_back(config, connection)
+    fault_proxy.reset()
+
+    other = pool.take(config, (host, int(port)))
+    assert other is not connection
+    assert other.call(metadata_request(), at_most=9).brokers
+    other.close()
+
+
+def test_other_settings_get_other_connections(
+    pool: ConnectionPool, broker: EmbeddedBroker, address: tuple[str, int]
+) -> None:
+    one, other = (ClientConfig((broker.bootstrap_servers,), client_id=name) for name in ("one", "other"))
+    connection = pool.take(one, address)
+    pool.give_back(one, connection)
+
+    with closing(pool.take(other, address)) as another:
+        assert another is not connection
+
+
+def test_threads_do_not_share_a_connection(
+    pool: ConnectionPool, config: ClientConfig, address: tuple[str, int]
+) -> None:
+    def ask(_: int) -> int:
+        connection = pool.take(config, address)
+        brokers = len(connection.call(metadata_request(), at_most=9).brokers)
+        pool.give_back(config, connection)
+        return brokers
+
+    with ThreadPoolExecutor(6) as executor:
+        assert set(executor.map(ask, range(200))) == {1}
+
+
+def _ask_in_child(config: ClientConfig, address: tuple[str, int], answers: object) -> None:
+    connection = POOL.take(config, address)
+    answers.put((connection.fileno(), len(connection.call(metadata_request(), at_most=9).brokers)))  # type: ignore[attr-defined]
+    connection.close()
+
+
+def test_a_forked_child_does_not_use_its_parent_s_connections(config: ClientConfig, address: tuple[str, int]) -> None:
+    connection = POOL.take(config, address)
+    POOL.give_back(config, connection)
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    # A lock that is held at the moment of the fork must not stop the child.
+    with POOL._lock:
+        child = fork.Process(target=_ask_in_child, args=(config, address, answers))
+        child.start()
+    _, brokers = answers.get()
+    child.join()
+
+    assert brokers == 1
+    assert POOL.take(config, address) is connection
+    assert connection.call(metadata_request(), at_most=9).brokers
+    connection.close()
+
+
+def test_a_request_that_the_broker_does_not_know_is_said(config: ClientConfig, address: tuple[str, int]) -> None:
+    with closing(Connection(address, config)) as connection:
+        connection.versions = {}
+        with pytest.raises(UnsupportedBrokerError, match="MetadataRequest"):
+            connection.call(metadata_request())
+
+
+def test_what_is_known_of_a_topic_is_asked_for_once(
+    broker: EmbeddedBroker, fault_proxy: FaultProxy, topics: Topics
+) -> None:
+    topic = topics.create(partitions=3)
+    cluster = Cluster(ClientConfig((fault_proxy.address,)))
+    deadline = Deadline.after(10_000)
+
+    assert [cluster.partitions(topic, deadline) for _ in range(3)] == [3] * 3
+    assert cluster.leader(topic, 2, deadline) in {
+        ("127.0.0.1", port) for port in broker.nodes[0].place.ports.values()
+    } | {("127.0.0.1", fault_proxy.port)}
+    assert fault_proxy.requests[3] == 1
+    cluster.forget_topic(topic)
+    cluster.partitions(topic, deadline)
+    assert fault_proxy.requests[3] == 2
+
+
+def test_a_topic_is_created_by_asking_for_it_where_the_broker_does_so(config: ClientConfig) -> None:
+    assert Cluster(config).partitions(unique("auto"), Deadline.after(10_000)) == 1
+
+
+def test_a_topic_that_does_not_exist_and_is_not_created_is_said(config: ClientConfig) -> None:
+    with pytest.raises((TopicNotFoundError, BrokerRefusedError), match="not a name"):
+        Cluster(config).partitions("not a name", Deadline.after(10_000))
+
+
+def test_a_partition_that_does_not_exist_is_said(config: ClientConfig, topic: str) -> None:
+    with pytest.raises(BrokerRefusedError, match=f"{topic}-7"):
+        Cluster(config).leader(topic, 7, Deadline.after(10_000))
+
+
+@contextmanager
+def throttling_server(throttle_ms: int) -> Iterator[tuple[tuple[str, int], list[float]]]:
+    """Answers ApiVersions and Metadata as a broker under quota does; notes when each Metadata request came."""
+    arrived: list[float] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        endpoint, _ = listener.accept()
+        with endpoint:
+            while size := endpoint.recv(4):
+                request = endpoint.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
+                api_key, version, correlation_id = struct.unpack_from(">hhi", request)
+                if api_key == MetadataRequest.API_KEY:
+                    arrived.append(time.monotonic())
+                    answer = MetadataResponse(version=version, throttle_time_ms=throttle_ms)
+                else:
+                    key = ApiVersionsResponse.ApiVersion(api_key=MetadataRequest.API_KEY, min_version=0, max_version=9)
+                    answer = ApiVersionsResponse(version=version, api_keys=[key])
+                answer.with_header(correlation_id=correlation_id)
+                endpoint.sendall(answer.encode(header=True, framed=True))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname(), arrived
+    finally:
+        thread.join()
+        listener.close()
+
+
+def test_a_throttled_connection_is_left_alone_for_as_long_as_the_broker_says() -> None:
+    with (
+        throttling_server(200) as (address, arrived),
+        closing(Connection(address, ClientConfig(("unused:1",)))) as connection,
+    ):
+        connection.call(metadata_request(), at_most=9)
+        answered = time.monotonic()
+        connection.call(metadata_request(), at_most=9)
+
+    # A lower bound: a slow machine only makes it longer.
+    assert arrived[1] - answered > 0.15
+
+
+def test_a_broker_that_is_not_there_is_named(config: ClientConfig) -> None:
+    with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1 cannot be reached") as raised:
+        Connection(("127.0.0.1", 1), config)
+    assert raised.value.address == "127.0.0.1:1"

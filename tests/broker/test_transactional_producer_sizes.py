@@ -1,0 +1,146 @@
+"""Batches and records against the limits of topics and producers."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+import pytest
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.compression import Compression
+from fencepost.kafka.errors import RecordTooLargeError
+from tests.support.checker import read_topic, values
+from tests.support.processes import wait_for
+from tests.support.security import SecuredBroker
+from tests.support.topics import Topics, unique
+from tests.support.writing import numbered, open_producer, producer_config, records, write_in_transaction
+
+
+def set_message_bytes(servers: str, topic: str, size: int) -> None:
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    wait_for(lambda: Topics(servers).config(topic)["max.message.bytes"] == str(size))
+
+
+def test_batches_keep_to_the_topic_s_limit(broker: EmbeddedBroker, topics: Topics) -> None:
+    topic = topics.create(config={"max.message.bytes": "5000"})
+    written = numbered(2_000)
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        acks = write_in_transaction(producer, topic, written)
+        producer.commit_transaction()
+
+    assert max(ack.size for ack in acks) <= 5_000
+    assert values(read_topic(broker.bootstrap_servers, topic)) == written
+
+
+def test_a_record_above_the_topic_s_limit_names_topic_size_limit_and_setting(
+    broker: EmbeddedBroker, topics: Topics
+) -> None:
+    topic = topics.create(config={"max.message.bytes": "5000"})
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        with pytest.raises(RecordTooLargeError) as raised:
+            write_in_transaction(producer, topic, [b"fits", b"x" * 6_000])
+        producer.abort_transaction()
+
+    error = raised.value
+    assert (error.topic, error.limit, error.setting) == (topic, 5_000, f"max.message.bytes of topic {topic}")
+    assert 6_000 < error.size < 6_200
+    assert values(read_topic(broker.bootstrap_servers, topic)) == []
+
+
+def test_a_record_above_the_producer_s_limit_names_its_setting(broker: EmbeddedBroker, topic: str) -> None:
+    with open_producer(producer_config(broker.bootstrap_servers, max_request_size=4_000), unique("task")) as producer:
+        producer.begin_transaction()
+        with pytest.raises(RecordTooLargeError, match=r"4000 bytes that producer\.override\.max\.request\.size"):
+            write_in_transaction(producer, topic, [b"x" * 5_000])
+
+
+def test_a_record_above_the_batch_size_is_a_batch_of_its_own(broker: EmbeddedBroker, topic: str) -> None:
+    written = [b"small", b"x" * 5_000, b"small", b"y" * 9_000]
+    with open_producer(producer_config(broker.bootstrap_servers, batch_size=1_000), unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, written)
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == written
+
+
+def test_a_large_record_that_its_codec_makes_small_enough_is_sent(broker: EmbeddedBroker, topics: Topics) -> None:
+    topic = topics.create(config={"max.message.bytes": "5000"})
+    config = producer_config(broker.bootstrap_servers, compression=Compression.GZIP)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"x" * 20_000])
+        with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
+            write_in_transaction(producer, topic, [os.urandom(20_000)])
+        producer.abort_transaction()
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"x" * 20_000])
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"x" * 20_000]
+
+
+@pytest.mark.parametrize("first_of_transaction", [True, False])
+def test_batches_that_become_too_large_meanwhile_are_split(
+    broker: EmbeddedBroker, topics: Topics, first_of_transaction: bool
+) -> None:
+    topic = topics.create(config={"max.message.bytes": "50000"})
+    written = numbered(3_000)
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        # The limit is known from here on, until the broker says otherwise.
+        write_in_transaction(producer, topic, [b"first"])
+        if first_of_transaction:
+            producer.commit_transaction()
+            producer.begin_transaction()
+        set_message_bytes(broker.bootstrap_servers, topic, 6_000)
+        write_in_transaction(producer, topic, written)
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"first", *written]
+
+
+def test_without_the_right_to_describe_the_topic_its_batches_are_split(secured: SecuredBroker) -> None:
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create(config={"max.message.bytes": "20000"})
+    transactional_id = unique("task")
+    for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
+        secured.allow("worker", operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        secured.allow("worker", operation, ResourceType.TOPIC, topic)
+    config = ProducerConfig.from_properties(secured.properties("worker"), where="test")
+    written = numbered(1_000)
+    with open_producer(config, transactional_id) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, written)
+        producer.commit_transaction()
+
+    assert values(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == written
+
+
+def test_what_is_gathered_for_many_partitions_is_bounded(broker: EmbeddedBroker, topics: Topics) -> None:
+    topic = topics.create(partitions=20)
+    config = producer_config(broker.bootstrap_servers, buffer_memory=100_000)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        with closing(producer.writer()) as writer:
+            for start in range(0, 20_000, 100):
+                writer.write(topic, start // 100 % 20, records(numbered(100, start=start)))
+                assert writer._gathered_bytes <= 100_000
+            producer.acknowledge(writer.flush())
+        producer.commit_transaction()
+
+    assert sorted(map(bytes, values(read_topic(broker.bootstrap_servers, topic)))) == numbered(20_000)  # type: ignore[arg-type]
