@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -98,12 +98,3 @@ class RecordMetadata:
 
 PollResult = Sequence[SourceRecord] | SourceBatch | None
 """What `SourceTask.poll` may return. None and an empty sequence mean that there is nothing new."""
-
-
-def last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
-    """The last offset of each source partition among `records`, in order of first appearance."""
-    latest: dict[tuple[tuple[str, Any], ...], tuple[SourcePartition, SourceOffset]] = {}
-    for record in records:
-        key = tuple((name, repr(value)) for name, value in record.source_partition.items())
-        latest[key] = (record.source_partition, record.source_offset)
-    return list(latest.values())

@@ -192,6 +192,7 @@ class WorkerConfig:
         definitions = worker_config_def(mode)
         try:
             values = definitions.parse(properties)
+            support = _exactly_once_source_support(values, mode)
             policy = OverridePolicy.of(
                 values["connector.client.config.override.policy"], values["connector.client.config.override.allowlist"]
             )
@@ -203,7 +204,7 @@ class WorkerConfig:
             where=where,
             group_id=values["group.id"].strip(),
             bootstrap_servers=values["bootstrap.servers"],
-            exactly_once_source_support=ExactlyOnceSourceSupport(values["exactly.once.source.support"].lower()),
+            exactly_once_source_support=support,
             offset_storage=_internal_topic("offset", values, properties),
             config_storage=_internal_topic("config", values, properties),
             status_storage=_internal_topic("status", values, properties),
@@ -223,6 +224,17 @@ class WorkerConfig:
     def spark_settings(self) -> dict[str, str]:
         """Return the settings for the Spark session: all properties that begin with `spark.`."""
         return {name: value for name, value in self.properties.items() if name.startswith("spark.")}
+
+
+def _exactly_once_source_support(values: Mapping[str, Any], mode: WorkerMode) -> ExactlyOnceSourceSupport:
+    name = "exactly.once.source.support"
+    support = ExactlyOnceSourceSupport(values[name].lower())
+    if mode is WorkerMode.STANDALONE and support is not ExactlyOnceSourceSupport.ENABLED:
+        raise ConfigError(
+            f"A standalone worker always delivers exactly once: remove the property {name}, or set it to enabled",
+            name=name,
+        )
+    return support
 
 
 def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[str, str]) -> InternalTopic:

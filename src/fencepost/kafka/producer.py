@@ -31,6 +31,7 @@ from fencepost.kafka.metadata import Cluster
 from fencepost.kafka.partition_queue import Ack, sequence_after
 from fencepost.kafka.responses import Code
 from fencepost.kafka.transaction import (
+    NO_PRODUCER_ID,
     TRANSITIONS,
     ProducerIdentity,
     TopicPartition,
@@ -162,6 +163,22 @@ class TransactionalProducer:
         self._move_to(TransactionState.FENCED if isinstance(reason, ProducerFencedError) else TransactionState.FAILED)
         reason.__cause__ = error
         return reason
+
+    def abandon(self) -> None:
+        """Take the transactional id from the thread that uses this producer, which may hang: what it has open aborts.
+
+        May be called from any thread. What the other thread still sends is refused. A newer owner is left alone, and
+        so is everything if no coordinator answers quickly. Never raises.
+        """
+        identity = self._identity
+        if identity.producer_id == NO_PRODUCER_ID:
+            return
+        coordinator = TransactionCoordinator(Cluster.of(self._config.client), self._transactional_id)
+        with suppress(FencepostError):
+            coordinator.init_producer_id(
+                identity, timeout_ms=self._config.transaction_timeout_ms, deadline=Deadline.after(_CLOSING_MS)
+            )
+        coordinator.close()
 
     def close(self) -> None:
         """Abort what is open, quickly, and let go of the connection. Never raises."""

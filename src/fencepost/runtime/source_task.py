@@ -82,10 +82,15 @@ class WorkerSourceTask:
             threading.Thread(target=run.stop_task, name=f"stop-{self.id}", daemon=True).start()
 
     def cancel(self) -> None:
-        """Give the task up: whatever it still does, it does not commit. For one that did not stop in time."""
+        """Give the task up, for one that did not stop in time: what it has open is aborted, and it writes no more.
+
+        Takes some milliseconds, and a few seconds at most where the brokers do not answer.
+        """
         self._control.cancel()
         self.stop()
         self._parts.write_path.engine.cancel(str(self.id))
+        if self._run is not None and self._thread.is_alive():
+            self._run.abandon()
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the task has ended, for `timeout` seconds at most, and return whether it has."""

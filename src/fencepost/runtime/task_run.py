@@ -63,7 +63,7 @@ class TaskParts:
 
 
 class TaskRun:
-    """Runs a task once. `stop_task` is for other threads."""
+    """Runs a task once. `stop_task` and `abandon` are for other threads."""
 
     def __init__(
         self,
@@ -84,11 +84,17 @@ class TaskRun:
         self._on_commit = on_commit
         self._stop_at_end = stop_at_end
         self._started: TaskInstance | None = None
+        self._producer: TransactionalProducer | None = None
 
     def stop_task(self) -> None:
         """Call the task's stop(), so that a waiting poll returns. Does nothing before its start() returned."""
         if self._started is not None:
             self._started.stop()
+
+    def abandon(self) -> None:
+        """Abort what the task has open, and have refused what it still sends."""
+        if self._producer is not None:
+            self._producer.abandon()
 
     def run(self) -> bool:
         """Start the task and poll it until it should stop. Return True if it is to run again. Raises what fails."""
@@ -100,7 +106,7 @@ class TaskRun:
         self._parts.checks.before_ownership(self._id)
         if self._control.stopping:
             return False
-        producer = self._parts.new_producer()
+        self._producer = producer = self._parts.new_producer()
         try:
             producer.init_transactions()
             self._parts.checks.after_ownership(self._id)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.api.errors import ConfigError, FencepostError
-from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord, last_offsets
+from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import Batch
@@ -182,9 +182,22 @@ class TaskTransaction:
             return
         self._metrics.wrote(len(batch), result.written)
         if result.metadata is None or result.written == len(batch):
-            self._offsets.update(last_offsets(batch))
+            self._offsets.update(_last_offsets(batch))
         else:
             kept = (record for record, sent in zip(batch, result.metadata, strict=True) if sent is not None)
-            self._offsets.update(last_offsets(kept))
+            self._offsets.update(_last_offsets(kept))
         if self._keeps_records:
             self._settled.extend(zip(batch, result.metadata or (), strict=True))
+
+
+def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
+    """Return the last offset for each source partition object, those that came last at the end.
+
+    Sources usually use one object for all records of a partition, so little is left to compare by content.
+    """
+    latest: dict[int, SourceRecord] = {}
+    for record in records:
+        identity = id(record.source_partition)
+        latest.pop(identity, None)
+        latest[identity] = record
+    return [(record.source_partition, record.source_offset) for record in latest.values()]

@@ -38,7 +38,7 @@ def test_a_distributed_worker_must_name_its_group_and_topics_and_is_exactly_once
 
 @pytest.mark.parametrize("spelling", ["preparing", "PREPARING", "Preparing"])
 def test_the_worker_switch_is_read_in_any_case(spelling: str):
-    config = _worker({"exactly.once.source.support": spelling})
+    config = _worker(GROUP | {"exactly.once.source.support": spelling}, WorkerMode.DISTRIBUTED)
     assert config.exactly_once_source_support is ExactlyOnceSourceSupport.PREPARING
 
 
@@ -49,6 +49,7 @@ def test_the_worker_switch_is_read_in_any_case(spelling: str):
         ("offset.flush.interval.ms", "-1"),
         ("offset.flush.interval.ms", "a minute"),
         ("exactly.once.source.support", "yes"),
+        ("exactly.once.source.support", "disabled"),
         ("offset.storage.partitions", "0"),
         ("offset.storage.replication.factor", "0"),
         ("connector.client.config.override.policy", "Some"),
