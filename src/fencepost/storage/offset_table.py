@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.api.record import SourcePartition
-from fencepost.storage.offsets import decode_key, decode_value, encode_key, identity_of
+from fencepost.storage.offsets import OffsetKey, decode_key, decode_value, encode_key, identity_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,20 @@ class OffsetTable:
 
     def __init__(self) -> None:
         self._connectors: dict[str, dict[str, StoredOffset]] = {}
+        # A topic that is not compacted yet has many records of each key.
+        self._named: dict[bytes, OffsetKey] = {}
         self._lock = threading.Lock()
 
     def apply(self, key: bytes | None, value: bytes | None, timestamp: int) -> bool:
         """Take note of a record of the topic. False if its key is not one of an offset record."""
-        named = decode_key(key)
-        if named is None or key is None:
+        if key is None:
+            return False
+        named = self._named.get(key) or decode_key(key)
+        if named is None:
             return False
         record = StoredOffset(key, value, timestamp, named.partition)
         with self._lock:
+            self._named[key] = named
             known = self._connectors.setdefault(named.connector, {})
             before = known.get(named.identity)
             if before is None or before.key == key or before.timestamp <= timestamp:

@@ -30,19 +30,18 @@ _PLAIN_BELOW: Final = 1e7
 
 @dataclass(frozen=True, slots=True)
 class OffsetKey:
-    """What the key of an offset record names."""
+    """What the key of an offset record names. `identity` is `identity_of` the source partition."""
 
     connector: str
     partition: dict[str, Any]
-
-    @property
-    def identity(self) -> str:
-        """The same text for equal maps, whatever the order of their names. 1, 1.0, true and "1" differ, as in JSON."""
-        return identity_of(self.partition)
+    identity: str
 
 
 def identity_of(partition: SourcePartition) -> str:
-    """Return a text that is the same for equal source partitions, whatever the order of their names."""
+    """Return a text that is the same for equal source partitions, whatever the order of their names.
+
+    1, 1.0, true and "1" differ, as they do in JSON.
+    """
     return json.dumps(partition, sort_keys=True)
 
 
@@ -67,7 +66,7 @@ def decode_key(key: bytes | None) -> OffsetKey | None:
         return None
     match decoded:
         case [str() as connector, dict() as partition]:
-            return OffsetKey(connector, partition)
+            return OffsetKey(connector, partition, identity_of(partition))
     return None
 
 
