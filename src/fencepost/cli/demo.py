@@ -53,8 +53,8 @@ format=csv
 header=true
 null.value=NA
 schema={schema}
-# Small batches, so that there are many transactions to interrupt.
-batch.bytes=500000
+# Several transactions, each of which spans a Spark job.
+batch.bytes=4500000
 exactly.once.support=required
 topic.creation.default.partitions=2
 topic.creation.default.replication.factor=1
@@ -157,9 +157,9 @@ def _watch(
 ) -> bool:
     """Show what becomes visible; return True when the worker ended by itself, False when it was to be killed."""
     while worker.poll() is None:
-        counter.advance(timeout_s=0.1)
+        counter.advance(timeout_s=0.02)
         show(counter, kills)
-        if threshold is not None and counter.records >= threshold:
+        if threshold is not None and counter.records >= threshold and counter.in_transaction():
             worker.send_signal(signal.SIGKILL)
             return False
     while counter.advance(timeout_s=1.0):

@@ -40,12 +40,12 @@ class Findings:
         return self.lost == 0 and self.duplicates == 0 and self.found == self.expected
 
 
-def _consumer(bootstrap: str, *topics: str) -> Consumer:
+def _consumer(bootstrap: str, *topics: str, isolation: str = "read_committed") -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "fencepost-demo-check",
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
@@ -82,6 +82,7 @@ class TopicCounter:
         self._topics = (topic, offsets_topic)
         self._topic = topic
         self._consumer = _consumer(bootstrap)
+        self._uncommitted = _consumer(bootstrap, isolation="read_uncommitted")
         self._assigned = False
 
     def advance(self, *, timeout_s: float) -> bool:
@@ -101,11 +102,24 @@ class TopicCounter:
                 self.transactions += 1
         return bool(messages)
 
+    def in_transaction(self) -> bool:
+        """Whether records lie in the topic that no transaction has committed yet."""
+        return any(
+            self._end(self._uncommitted, partition) > self._end(self._consumer, partition)
+            for partition in self._consumer.assignment()
+            if partition.topic == self._topic
+        )
+
+    @staticmethod
+    def _end(consumer: Consumer, partition: TopicPartition) -> int:
+        return int(consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), timeout=10)[1])
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._consumer.close()
+        self._uncommitted.close()
 
 
 def check(bootstrap: str, topic: str, offsets_topic: str, flights: Path, *, kills: int, seconds: float) -> Findings:

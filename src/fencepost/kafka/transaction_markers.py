@@ -23,6 +23,9 @@ _FETCH_BYTES: Final = 16 * 1024 * 1024
 # Version 13 names topics by id; nothing else in it is needed.
 _FETCH_VERSION: Final = 12
 
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+
 
 class TransactionMarker(NamedTuple):
     """The end of one transaction in one partition."""
@@ -45,19 +48,15 @@ def read_transaction_markers(config: ClientConfig, topic: str) -> list[Transacti
 
     Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
     """
-    with ControlClient(config) as client:
-        return client.run(partial(_read, client, topic), doing=f"reading the transaction markers of topic {topic}")
-
-
-async def _read(client: ControlClient, topic: str) -> list[TransactionMarker]:
-    leaders = await topic_leaders(client, topic, Deadline.after(_TIMEOUT_MS))
     markers: list[TransactionMarker] = []
-    for partition, leader in leaders.items():
-        position = await _offset(client, topic, partition, leader, timestamp=-2)
-        end = await _offset(client, topic, partition, leader, timestamp=-1)
-        while position < end:
-            data = await _fetch(client, topic, partition, leader, position)
-            position = _collect(topic, partition, data, markers) or end
+    with ControlClient(config) as client:
+        ask = partial(client.run, doing=f"reading the transaction markers of topic {topic}")
+        for partition, leader in ask(topic_leaders, client, topic, Deadline.after(_TIMEOUT_MS)).items():
+            position = ask(_offset, client, topic, partition, leader, _EARLIEST)
+            end = ask(_offset, client, topic, partition, leader, _LATEST)
+            while position < end:
+                data = ask(_fetch, client, topic, partition, leader, position)
+                position = _collect(topic, partition, data, markers) or end
     return markers
 
 
@@ -76,7 +75,7 @@ def _collect(topic: str, partition: int, data: bytes | None, markers: list[Trans
     return next_offset
 
 
-async def _offset(client: ControlClient, topic: str, partition: int, leader: int, *, timestamp: int) -> int:
+async def _offset(client: ControlClient, topic: str, partition: int, leader: int, timestamp: int) -> int:
     row = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
     )
