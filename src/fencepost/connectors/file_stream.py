@@ -12,6 +12,7 @@ that a connector can be moved over from a Java worker and back. What differs, an
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -37,6 +38,8 @@ from fencepost.connectors.growing_file import (
 )
 from fencepost.connectors.line_reader import LineReader
 from fencepost.connectors.scan import FileRange, scan_records
+
+_LOG = logging.getLogger(__name__)
 
 FILE = "file"
 TOPIC = "topic"
@@ -144,6 +147,13 @@ class FileStreamSourceTask(SourceTask):
         if self._file.size() is None:
             raise DataError(
                 f"The file {self._file.path} does not exist, so there is no end to read to: create it first"
+            )
+        if self._file.exhausted and not self._file.finished:
+            _LOG.warning(
+                "The file %s ends in a line without a line end, from byte %d on, which is not read: whether the line "
+                "is whole cannot be known",
+                self._file.path,
+                self._file.position,
             )
         return self._file.exhausted
 

@@ -128,11 +128,12 @@ def test_stop_wakes_a_poll_that_waits(path: Path) -> None:
     assert results == [None]
 
 
-def test_the_end_is_reached_when_only_a_part_of_a_line_is_left(path: Path) -> None:
+def test_the_end_is_reached_when_only_a_part_of_a_line_is_left(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_bytes(b"one\ntwo")
     task = start(FileStreamSourceTask(), config(path))
     assert not task.at_end()
     assert read_to_end(task) == ["one"]
+    assert "ends in a line without a line end, from byte 4 on" in caplog.text
 
 
 def test_a_missing_file_has_no_end_to_read_to(path: Path) -> None:
