@@ -122,18 +122,24 @@ class TransactionCoordinator:
         Sending it again after a lost answer is safe: a transaction that ended in the same way is answered as if it
         ended by this request.
         """
-        request = EndTxnRequest(
-            transactional_id=self._transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            committed=committed,
-        )
+        request = self._end_request(identity, committed=committed)
         at_most = _END_TXN_V2 if version is TransactionVersion.V2 else _END_TXN_V1
         answer = self._call(request, deadline, at_most=at_most, code_of=_top_level, sent=_reach_after_end_txn_sent)
         self._raise_for(answer.error_code, "EndTxn")
         if version is TransactionVersion.V1:
             return identity
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    def check_epoch(self, identity: ProducerIdentity, deadline: Deadline) -> None:
+        """Raise InvalidProducerEpochError if the identity is not the transactional id's any more (version 1).
+
+        It is an abort, which is refused for a dead epoch whatever the state, ends what a stray writer may have left
+        open, and changes nothing else.
+        """
+        request = self._end_request(identity, committed=False)
+        code = _top_level(self._call(request, deadline, at_most=_END_TXN_V1, code_of=_top_level))
+        if code != Code.INVALID_TXN_STATE:
+            self._raise_for(code, "EndTxn")
 
     def describe(self, deadline: Deadline) -> CoordinatorView:
         """Return what the coordinator holds. Raises UnsupportedBrokerError before Kafka 3.0."""
@@ -150,6 +156,14 @@ class TransactionCoordinator:
             self._connection = None
 
     # ---------------------------------------------------------------------------------------------------------
+
+    def _end_request(self, identity: ProducerIdentity, *, committed: bool) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=committed,
+        )
 
     def _call(
         self,

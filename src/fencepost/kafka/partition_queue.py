@@ -4,7 +4,8 @@ A batch is QUEUED until it is sent, IN_FLIGHT until it is answered, then ACKED o
 number, which the broker uses to recognize it. Two rules keep a partition's records in order and its transaction whole:
 
 - A transaction's first batch of a partition is sent alone. Under transaction version 2 it adds the partition to the
-  transaction, which may have to be tried more than once.
+  transaction, which may have to be tried more than once. Under both, a broker that knows nothing of a producer takes
+  any sequence number: a batch that overtook a lost first one would be accepted in its place.
 - After a failure nothing is sent until everything in flight is answered; then all that is not acknowledged is sent
   again, in order.
 """
@@ -85,13 +86,15 @@ class Batch:
 class PartitionQueue:
     """The batches of one partition that are not acknowledged, and the records that are gathered for the next one.
 
-    `joined` says that the partition is part of the transaction.
+    `added` says that AddPartitionsToTxn was answered (transaction version 1), `joined` that the leader has a batch of
+    this transaction.
     """
 
     topic_partition: TopicPartition
     next_sequence: int
     joined: bool
     backoff: Backoff
+    added: bool = False
     gathered: list[Records] = field(default_factory=list)
     gathered_bytes: int = 0
     batches: deque[Batch] = field(default_factory=deque)
@@ -104,7 +107,8 @@ class PartitionQueue:
     def starting(cls, topic_partition: TopicPartition, sequence: int | None, most_ms: float) -> PartitionQueue:
         """A queue of a partition that is in the transaction with its next `sequence`, or not yet (None)."""
         backoff = Backoff(_FIRST_JOINING_PAUSE_MS, most_ms)
-        return cls(topic_partition, sequence or 0, joined=sequence is not None, backoff=backoff)
+        known = sequence is not None
+        return cls(topic_partition, sequence or 0, joined=known, backoff=backoff, added=known)
 
     # -- gathering ----------------------------------------------------------------------------------------------
 

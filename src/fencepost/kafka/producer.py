@@ -31,7 +31,6 @@ from fencepost.kafka.metadata import Cluster
 from fencepost.kafka.partition_queue import Ack, sequence_after
 from fencepost.kafka.responses import Code
 from fencepost.kafka.transaction import (
-    NO_PRODUCER_ID,
     TRANSITIONS,
     ProducerIdentity,
     TopicPartition,
@@ -165,19 +164,17 @@ class TransactionalProducer:
         return reason
 
     def abandon(self) -> None:
-        """Take the transactional id from the thread that uses this producer, which may hang: what it has open aborts.
+        """Abort what is open, from any thread, because the one that uses this producer hangs.
 
-        May be called from any thread. What the other thread still sends is refused. A newer owner is left alone, and
-        so is everything if no coordinator answers quickly. Never raises.
+        What that one still sends is refused under transaction version 2, and under version 1 aborted when the next
+        owner comes. A newer owner is left alone: EndTxn is refused to a stale epoch in every state, unlike
+        InitProducerId, which with an open transaction ignores the epoch and fences the rightful owner. Never raises,
+        and gives up if no coordinator answers quickly.
         """
         identity = self._identity
-        if identity.producer_id == NO_PRODUCER_ID:
-            return
         coordinator = TransactionCoordinator(Cluster.of(self._config.client), self._transactional_id)
         with suppress(FencepostError):
-            coordinator.init_producer_id(
-                identity, timeout_ms=self._config.transaction_timeout_ms, deadline=Deadline.after(_CLOSING_MS)
-            )
+            coordinator.end_transaction(identity, self._version, committed=False, deadline=Deadline.after(_CLOSING_MS))
         coordinator.close()
 
     def close(self) -> None:
@@ -202,7 +199,10 @@ class TransactionalProducer:
         )
 
     def _bump_epoch(self) -> None:
+        # InitProducerId looks at the epoch only where no transaction is open: a zombie's would abort the transaction
+        # of its successor. So the epoch is checked first.
         try:
+            self._coordinator.check_epoch(self._identity, Deadline.after(self._config.max_block_ms))
             self._identity, self._version = self._init_producer_id(self._identity)
         except InvalidProducerEpochError as error:
             # No transaction is open that could have expired.

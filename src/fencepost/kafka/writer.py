@@ -186,7 +186,7 @@ class RecordWriter:
     def _send_queued(self) -> bool:
         now = time.monotonic()
         by_leader: dict[Address, list[Batch]] = {}
-        self._join_queued(now)
+        self._add_partitions(now)
         for queue in self._queues.values():
             batch = queue.sendable(now) if queue.batches else None
             if batch is None:
@@ -199,17 +199,17 @@ class RecordWriter:
             self._send(self._connections[address], batches)
         return bool(by_leader)
 
-    def _join_queued(self, now: float) -> None:
+    def _add_partitions(self, now: float) -> None:
         """Under transaction version 1, add the partitions that are about to be written to the transaction."""
         if self._transaction.version is not TransactionVersion.V1:
             return
-        joining = [queue for queue in self._queues.values() if not queue.joined and queue.sendable(now)]
-        if joining:
-            partitions = [queue.topic_partition for queue in joining]
+        adding = [queue for queue in self._queues.values() if not queue.added and queue.sendable(now)]
+        if adding:
+            partitions = [queue.topic_partition for queue in adding]
             deadline = Deadline.after(self._config.delivery_timeout_ms)
             self._coordinator.add_partitions(self._transaction.identity, partitions, deadline)
-            for queue in joining:
-                queue.joined = True
+            for queue in adding:
+                queue.added = True
 
     def _leader_connection(self, queue: PartitionQueue, batch: Batch) -> Connection | None:
         topic, partition = queue.topic_partition
