@@ -1,0 +1,107 @@
+"""What depends on how the brokers protect a transaction: tasks under both transaction versions."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from fencepost import SourceRecord
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.transaction import TransactionVersion
+from fencepost.runtime.task_state import State
+from tests.support.checker import read_offsets, read_topic, values
+from tests.support.processes import wait_for
+from tests.support.sequence_source import seqs
+from tests.support.task_runner import TaskRunner, stop, wait_for_state
+from tests.support.topics import Topics, unique
+
+
+@pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
+def any_broker(request: pytest.FixtureRequest) -> EmbeddedBroker:
+    """A broker of each transaction version."""
+    name = "broker" if request.param is TransactionVersion.V2 else "tv1_broker"
+    broker: EmbeddedBroker = request.getfixturevalue(name)
+    return broker
+
+
+def test_commits_and_aborts_follow_each_other_exactly_once(any_broker: EmbeddedBroker):
+    """D1, T10: every third batch is aborted."""
+    servers, name = any_broker.bootstrap_servers, unique("connector")
+    topic = Topics(servers).create(partitions=2)
+    with TaskRunner(servers) as runner:
+        config = {"transaction.boundary": "connector", "limit": 3000}
+        task, seen = runner.task(name, topic, config, stop_at_end=True)
+
+        def ask(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+            context = source_task.context.transaction_context
+            (context.commit_transaction if seen.polls % 3 else context.abort_transaction)()
+            return records
+
+        seen.on_poll = ask
+        task.start()
+        assert task.join(60)
+        assert task.state is State.STOPPED
+        expected = [seq for seq in range(1, 3001) if (seq - 1) // 100 % 3 != 2]
+        assert sorted(seqs(values(read_topic(servers, topic)), name)) == expected
+        assert read_offsets(servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 3000})]
+
+
+def test_a_task_that_is_given_up_after_its_successor_started_leaves_that_alone(any_broker: EmbeddedBroker):
+    """C5, D4: the first instance hangs with an open transaction while the second takes over."""
+    servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
+    topic = Topics(servers).create()
+    with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
+        first, seen = first_runner.task(name, topic, {"transaction.boundary": "interval"})
+        hanging, go_on = threading.Event(), threading.Event()
+
+        def hang_the_first(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+            if seen.starts == 1 and seen.polls == 2:
+                hanging.set()
+                assert go_on.wait(60)
+            return records
+
+        seen.on_poll = hang_the_first
+        first.start()
+        assert hanging.wait(30)
+        second, _ = second_runner.started(name, topic)
+        wait_for(lambda: len(seen.committed) > 200)
+        first.cancel()
+        go_on.set()
+        assert first.join(30)
+        committed = len(seen.committed)
+        wait_for(lambda: len(seen.committed) > committed + 200)
+        stop(second)
+        assert second.state is State.STOPPED
+    found = seqs(values(read_topic(servers, topic)), name)
+    assert found == list(range(1, len(found) + 1))
+
+
+def test_a_zombie_that_wakes_up_writes_nothing_and_says_that_it_was_fenced(any_broker: EmbeddedBroker):
+    """F3, D4: as above, but the first instance goes on instead of being given up."""
+    servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
+    topic = Topics(servers).create()
+    with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
+        first, seen = first_runner.task(name, topic, {"transaction.boundary": "interval"})
+        hanging, go_on = threading.Event(), threading.Event()
+
+        def hang_the_first(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+            if seen.starts == 1 and seen.polls == 2:
+                hanging.set()
+                assert go_on.wait(60)
+            return records
+
+        seen.on_poll = hang_the_first
+        first.start()
+        assert hanging.wait(30)
+        second, _ = second_runner.started(name, topic)
+        wait_for(lambda: len(seen.committed) > 200)
+        go_on.set()
+        wait_for_state(first, State.FAILED)
+        assert isinstance(first.error, ProducerFencedError)
+        stop(second)
+        assert second.state is State.STOPPED
+    found = seqs(values(read_topic(servers, topic)), name)
+    assert found == list(range(1, len(found) + 1))

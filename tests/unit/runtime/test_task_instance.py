@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from fencepost import SourceTask
+from fencepost.runtime.task_control import TaskControl
+from fencepost.runtime.task_instance import TaskInstance
+from fencepost.runtime.task_state import ConnectorTaskId
+
+
+class _Task(SourceTask):
+    def __init__(self) -> None:
+        self.stops = 0
+        self.may_stop = threading.Event()
+
+    def start(self, config: Any) -> None:
+        raise AssertionError(config)
+
+    def poll(self) -> None:
+        raise AssertionError
+
+    def stop(self) -> None:
+        assert self.may_stop.wait(30)
+        self.stops += 1
+
+
+class _Counting(_Task):
+    def commit_record(self, record: Any, metadata: Any) -> None:
+        raise AssertionError((record, metadata))
+
+
+def test_records_are_kept_only_for_a_task_that_wants_to_hear_of_them():
+    assert not TaskInstance(ConnectorTaskId("c", 0), _Task()).keeps_records
+    assert TaskInstance(ConnectorTaskId("c", 0), _Counting()).keeps_records
+
+
+def test_a_task_is_stopped_once_and_everyone_waits_until_it_is():
+    task = _Task()
+    instance = TaskInstance(ConnectorTaskId("c", 0), task)
+    seen: list[int] = []
+
+    def stop() -> None:
+        instance.stop()
+        seen.append(task.stops)
+
+    threads = [threading.Thread(target=stop) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert seen == []
+    task.may_stop.set()
+    for thread in threads:
+        thread.join()
+    assert seen == [1, 1, 1]
+
+
+def test_whoever_waits_for_a_paused_task_hears_of_its_end():
+    control = TaskControl(paused=True)
+    waiting = threading.Thread(target=control.wait_until_resumed)
+    waiting.start()
+    control.stop()
+    waiting.join(30)
+    assert not waiting.is_alive()
+    control.wait(3600)
+    assert control.stopping
+    assert control.paused

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fencepost import ConfigError
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.worker import Worker
+from tests.support.sequence_source import properties
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    config = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    }
+    worker = Worker(WorkerConfig.from_properties(config, where="worker.properties"))
+    yield worker
+    worker.stop()
+
+
+def _blamed(worker: Worker, config: dict[str, str]) -> list[str]:
+    return [value.name for value in worker.validate(config) if value.errors]
+
+
+def test_a_valid_configuration_is_checked_without_brokers(worker: Worker):
+    config = worker.checked(properties("c", "t", {"transforms": "f", "transforms.f.type": "Filter"}))
+    assert config.name == "c"
+
+
+@pytest.mark.parametrize(
+    ("change", "blamed"),
+    [
+        ({"connector.class": ""}, "connector.class"),
+        ({"connector.class": "NoSuchConnector"}, "connector.class"),
+        ({"value.converter": "NoSuchConverter"}, "value.converter"),
+        (
+            {"value.converter": "JsonConverter", "value.converter.schemas.enable": "maybe"},
+            "value.converter.schemas.enable",
+        ),
+        ({"header.converter": "NoSuchConverter"}, "header.converter"),
+        ({"transforms": "x", "transforms.x.type": "NoSuchTransform"}, "transforms.x.type"),
+        ({"transforms": "x", "transforms.x.type": "RegexRouter"}, "transforms.x.regex"),
+        ({"topic.creation.default.partitions": "none"}, "topic.creation.default.partitions"),
+        ({"limit": "many"}, "limit"),
+        ({"transaction.boundary": "never"}, "transaction.boundary"),
+    ],
+)
+def test_what_is_wrong_is_found_on_its_property(worker: Worker, change: dict[str, str], blamed: str):
+    assert _blamed(worker, properties("c", "t") | change) == [blamed]
+
+
+def test_all_that_is_wrong_is_said_at_once(worker: Worker):
+    config = properties("c", "t", {"limit": "many", "tasks.max": "0"})
+    with pytest.raises(ConfigError, match=r"connector c is invalid: .*tasks\.max.*; .*limit"):
+        worker.checked(config)
