@@ -14,7 +14,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	$(BIN)/python -m fencepost.embedded.java || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jvm]'
+	$(BIN)/python -m fencepost.embedded.java 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jvm]'
 	touch $(STAMP)
 
 demo: install

@@ -38,9 +38,10 @@ def broker(port: int, data_dir: Path, nodes: int) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         asked_to_stop.set()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
     with EmbeddedBroker(data_dir, port=port, nodes=nodes) as running:
+        # Before this, while jars may be fetched for a minute, both end the command at once.
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
         click.echo(
             f"Kafka listens on {running.bootstrap_servers}. Its log: {running.nodes[0].log_file}. Ctrl-C stops it."
         )
