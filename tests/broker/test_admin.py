@@ -112,10 +112,10 @@ def test_an_internal_topic_is_compacted_with_one_replica_on_one_broker(admin: Ad
 def test_an_internal_topic_has_three_replicas_on_three_brokers(three_node_broker: EmbeddedBroker):
     name = unique("internal")
     with Admin(ClientConfig(bootstrap_servers=tuple(three_node_broker.bootstrap_servers.split(",")))) as admin:
-        assert admin.broker_count() == 3
+        wait_for(lambda: admin.broker_count() == 3)
         admin.ensure_compacted_topic(name, partitions=1)
-        description = admin.describe_topic(name)
-    assert description is not None
+        # The broker that is asked may learn of the topic a little later than the one that created it.
+        description = wait_for(lambda: admin.describe_topic(name))
     assert description.replication_factor == 3
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import kafka.errors as client_errors
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from fencepost.api.errors import ConfigError
 from fencepost.kafka import fencing
@@ -166,13 +167,26 @@ class Admin:
     async def _creation_rows(self, topics: tuple[NewTopic, ...], deadline: Deadline) -> list[Any]:
         """The answer's rows in the order of the topics, asked for again while the controller moves or throttles."""
         while True:
-            request = _creation_request(topics, deadline)
-            response = await self._client.send(request)
-            rows = {row.name: row for row in response.topics}
-            errors = [client_errors.for_code(row.error_code) for row in rows.values()]
-            if deadline.passed or not any(issubclass(error, TRANSIENT) for error in errors):
-                return [rows[topic.name] for topic in topics]
+            try:
+                response = await self._client.send(
+                    _creation_request(topics, deadline),
+                    await self._controller(),
+                    timeout_ms=remaining_ms(deadline, self._client.config.request_timeout_ms),
+                )
+                rows = {row.name: row for row in response.topics}
+                errors = [client_errors.for_code(row.error_code) for row in rows.values()]
+                if deadline.passed or not any(issubclass(error, TRANSIENT) for error in errors):
+                    return [rows[topic.name] for topic in topics]
+            except TRANSIENT:
+                if deadline.passed:
+                    raise
             await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
+
+    async def _controller(self) -> int | None:
+        """The broker that creates topics, where only one does (in clusters with ZooKeeper)."""
+        response = await self._client.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        controller: int = response.controller_id
+        return controller if controller in self._client.broker_ids() else None
 
     async def _describe(self, name: str) -> TopicDescription | None:
         row = await topic_row(self._client, name)
@@ -187,6 +201,9 @@ class Admin:
         response = await self._client.send(DescribeConfigsRequest(resources=[resource]))
         result = response.results[0]
         error = client_errors.for_code(result.error_code)
+        if error is client_errors.UnknownTopicOrPartitionError:
+            # Deleted meanwhile, or created so lately that this broker does not know of it.
+            return None
         if error is client_errors.TopicAuthorizationFailedError:
             raise AuthorizationError(f"topic {name}", _SEE_SETTINGS)
         if error is not client_errors.NoError:
