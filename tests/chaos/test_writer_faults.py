@@ -338,6 +338,19 @@ def test_leaders_and_coordinators_that_move_lose_and_double_nothing(three_node_b
     assert_exactly_once(values(read_topic(servers, topic)), written)
 
 
+def test_closing_a_producer_does_not_wait_for_a_broker_that_is_silent(topic: str, fault_proxy: FaultProxy) -> None:
+    # The request's own time-out is longer than this test may take.
+    producer = TransactionalProducer(producer_config(fault_proxy.address, request_timeout_ms=600_000), unique("task"))
+    producer.init_transactions()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"open"])
+    fault_proxy.to_client = Link.DROP
+
+    producer.close()
+
+    assert producer.state is TransactionState.CLOSED
+
+
 def test_no_broker_at_all_is_said_after_max_block(fault_proxy: FaultProxy) -> None:
     fault_proxy.refuse()
     producer = TransactionalProducer(producer_config(fault_proxy.address, max_block_ms=200), unique("task"))

@@ -157,17 +157,19 @@ class Connection:
         pending = _Pending(correlation_id, response_class(request), version, 0.0, tag)
         self._send([struct.pack(">i", size) + header, *parts], pending)
 
-    def receive(self) -> tuple[Any, Any]:
+    def receive(self, deadline: Deadline | None = None) -> tuple[Any, Any]:
         """Wait for the oldest request's answer; return the request's tag and the answer.
 
         Raises BrokerUnavailableError when the connection is lost or the answer does not come within
-        `request.timeout.ms` of sending.
+        `request.timeout.ms` of sending, or before the deadline.
         """
         pending = self._pending[0]
+        due_at = self.answer_due_at if deadline is None else min(self.answer_due_at, deadline.at)
         try:
-            frame = self._receive_frame(self.answer_due_at)
+            frame = self._receive_frame(due_at)
         except TimeoutError:
-            raise self._lost(f"no answer within {self._config.request_timeout_ms} ms") from None
+            waited_ms = int((time.monotonic() - pending.sent_at) * 1000)
+            raise self._lost(f"no answer within {waited_ms} ms") from None
         except OSError as error:
             raise self._lost(str(error)) from error
         if struct.unpack_from(">i", frame)[0] != pending.correlation_id:

@@ -181,7 +181,7 @@ class TransactionCoordinator:
                 connection = self._connect(deadline)
                 connection.send(request, at_most=at_most)
                 sent()
-                answer = connection.receive()[1]
+                answer = connection.receive(deadline)[1]
                 code = code_of(answer)
                 if code not in passing:
                     return answer
