@@ -11,8 +11,9 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from fencepost import DataError, RetriableError, SourceRecord
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.errors import ProducerFencedError, TransactionExpiredError
-from fencepost.runtime.task_state import ConnectorTaskId, State
+from fencepost.runtime.task_state import State
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import seqs

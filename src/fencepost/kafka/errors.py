@@ -13,6 +13,7 @@
     ├── TransactionExpiredError     the transaction ran longer than transaction.timeout.ms
     ├── TransactionAbortableError   the transaction must be aborted; the same records may be sent in a new one
     │   └── DeliveryTimeoutError    a batch was not acknowledged within delivery.timeout.ms
+    ├── GroupProtocolError          a worker of the group sent what cannot be read
     ├── UnknownOutcomeError         nobody knows whether the commit took place until the committed offsets are read
     └── BrokerRefusedError          any other error that a broker answers
 
@@ -176,6 +177,18 @@ class UnknownOutcomeError(KafkaError):
         )
         self.transactional_id = transactional_id
         self.last_problem = last_problem
+
+
+class GroupProtocolError(KafkaError):
+    """A worker of the group sent what is not of Connect's group protocol. `what` it was meant to be, `problem` in it."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(
+            f"The group of workers has a member that sends what cannot be read as {what}: {problem}. Check that only "
+            "Connect workers use this group.id"
+        )
+        self.what = what
+        self.problem = problem
 
 
 class BrokerRefusedError(KafkaError):

@@ -6,9 +6,9 @@ from typing import Final
 
 from fencepost.config.client_overrides import ClientKind, overrides
 from fencepost.config.connector_config import ConnectorConfig, TransactionBoundary
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.runtime.task_state import ConnectorTaskId
 
 _TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
 _USUAL_TRANSACTION_TIMEOUT_MS: Final = 60_000

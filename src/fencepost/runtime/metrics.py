@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fencepost.runtime.task_state import ConnectorTaskId, State
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.task_state import State
 from fencepost.runtime.windowed import Windowed
 
 _MS: Final = 1000.0

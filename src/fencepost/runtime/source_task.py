@@ -10,11 +10,12 @@ import threading
 from typing import Final, Protocol
 
 from fencepost.api.errors import FencepostError
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.metrics import TaskMetrics
 from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_run import TaskParts, TaskRun
-from fencepost.runtime.task_state import ConnectorTaskId, State, check_transition
+from fencepost.runtime.task_state import State, check_transition
 
 _log: Final = logging.getLogger(__name__)
 

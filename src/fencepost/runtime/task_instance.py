@@ -10,7 +10,7 @@ from typing import Final
 from fencepost.api.context import SourceTaskContext
 from fencepost.api.record import PollResult, RecordMetadata, SourceRecord
 from fencepost.api.source import SourceTask
-from fencepost.runtime.task_state import ConnectorTaskId
+from fencepost.config.ids import ConnectorTaskId
 
 _log: Final = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fencepost.api.source import SourceTask
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import TransactionBoundaryManager
 from fencepost.runtime.metrics import TaskMetrics
@@ -24,7 +25,7 @@ from fencepost.runtime.poll_loop import PollLoop
 from fencepost.runtime.task_context import WorkerSourceTaskContext
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
-from fencepost.runtime.task_state import ConnectorTaskId, State
+from fencepost.runtime.task_state import State
 from fencepost.runtime.task_transaction import TaskTransaction, WritePath
 from fencepost.storage.offset_store import OffsetStore
 

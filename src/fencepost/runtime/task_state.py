@@ -19,7 +19,6 @@ FAILED and STOPPED are final: a restart makes another task. A connector has the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -54,18 +53,3 @@ def check_transition(what: str, before: State, after: State) -> None:
     """Raise IllegalStateError that names `what` unless `after` may follow `before`."""
     if after not in TRANSITIONS[before]:
         raise IllegalStateError(f"{what} is {before} and cannot become {after}")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ConnectorTaskId:
-    """Names a task: its connector, and its number from 0."""
-
-    connector: str
-    task: int
-
-    def __str__(self) -> str:
-        return f"{self.connector}-{self.task}"
-
-    def transactional_id(self, group_id: str) -> str:
-        """Return the transactional id that the task owns (KIP-618)."""
-        return f"{group_id}-{self.connector}-{self.task}"

@@ -15,11 +15,11 @@ from typing import Final
 
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import Batch
 from fencepost.runtime.metrics import TaskMetrics
-from fencepost.runtime.task_state import ConnectorTaskId
 from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import SparkEngine, WriteResult
 from fencepost.spark.pipeline import Pipeline

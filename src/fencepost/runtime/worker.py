@@ -15,6 +15,7 @@ from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.worker_config import WorkerConfig
@@ -28,7 +29,6 @@ from fencepost.runtime.pipeline_builder import build_pipeline, pipeline_errors
 from fencepost.runtime.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.source_task import TaskListener, WorkerSourceTask
 from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
-from fencepost.runtime.task_state import ConnectorTaskId
 from fencepost.runtime.task_transaction import WritePath
 from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import SparkEngine

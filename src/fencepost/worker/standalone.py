@@ -21,9 +21,10 @@ from typing import Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.source_connector import WorkerConnector
 from fencepost.runtime.source_task import WorkerSourceTask
-from fencepost.runtime.task_state import ConnectorTaskId, State
+from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import Worker
 from fencepost.worker.errors import ConnectorsFailedError
 from fencepost.worker.generations import Generations

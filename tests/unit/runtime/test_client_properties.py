@@ -4,10 +4,10 @@ import pytest
 
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.compression import Compression
 from fencepost.runtime.client_properties import admin_config, client_properties, producer_config
-from fencepost.runtime.task_state import ConnectorTaskId
 
 TASK = ConnectorTaskId("c", 0)
 

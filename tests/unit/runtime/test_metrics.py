@@ -7,8 +7,9 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.metrics import TaskMetrics, WorkerMetrics
-from fencepost.runtime.task_state import ConnectorTaskId, State
+from fencepost.runtime.task_state import State
 from fencepost.runtime.windowed import Windowed
 
 

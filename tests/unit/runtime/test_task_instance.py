@@ -4,9 +4,9 @@ import threading
 from typing import Any
 
 from fencepost import SourceTask
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
-from fencepost.runtime.task_state import ConnectorTaskId
 
 
 class _Task(SourceTask):

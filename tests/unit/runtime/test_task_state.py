@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from fencepost import IllegalStateError
-from fencepost.runtime.task_state import TRANSITIONS, ConnectorTaskId, State, check_transition
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.task_state import TRANSITIONS, State, check_transition
 
 
 def test_every_state_has_its_transitions():

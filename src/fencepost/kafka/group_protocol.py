@@ -1,0 +1,258 @@
+"""What Connect's workers tell each other through the group coordinator: the embedded protocol of group type `connect`.
+
+Version 0 is eager rebalancing, version 1 is KIP-415 (incremental cooperative rebalancing), version 2 is KIP-507, which
+only says that requests between workers are signed. All integers are big-endian:
+
+    STRING           int16 length, UTF-8            BYTES   int32 length (-1 is null)       [x]   int32 count (-1 is none)
+    Metadata 0       int16 version | STRING url | int64 configOffset
+    Metadata 1, 2    as 0, then BYTES allocation, an Assignment: what the member runs; null if it runs nothing
+    Assignment 0     int16 version | int16 error | STRING leader member id | STRING leader url | int64 configOffset
+                     | [STRING connector, [int32 task]], where task -1 is the connector itself
+    Assignment 1, 2  as 0, then [STRING connector, [int32 task]] revoked | int32 delay in ms
+
+What follows these fields is ignored, so that a later version may add to them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.kafka.errors import GroupProtocolError
+
+PROTOCOL_TYPE: Final = "connect"
+
+_CONNECTOR_ITSELF: Final = -1
+_NULL: Final = -1
+
+
+class ConnectProtocol(StrEnum):
+    """The protocols of a group of workers, under the names that they have in JoinGroup."""
+
+    EAGER = "default"
+    COMPATIBLE = "compatible"
+    SESSIONED = "sessioned"
+
+    @property
+    def version(self) -> int:
+        """The version in the header of metadata and assignments."""
+        return _VERSIONS[self]
+
+    @property
+    def offered(self) -> tuple[ConnectProtocol, ...]:
+        """What a worker with this `connect.protocol` offers to the group, the best first."""
+        return tuple(protocol for protocol in reversed(ConnectProtocol) if protocol.version <= self.version)
+
+    @classmethod
+    def of_setting(cls, connect_protocol: str) -> ConnectProtocol:
+        """Return the protocol that `connect.protocol` names, where eager is called `eager`. Raises ValueError."""
+        return cls.EAGER if connect_protocol == "eager" else cls[connect_protocol.upper()]
+
+
+_VERSIONS: Final = {ConnectProtocol.EAGER: 0, ConnectProtocol.COMPATIBLE: 1, ConnectProtocol.SESSIONED: 2}
+
+
+class AssignmentError(IntEnum):
+    """Why an assignment holds nothing."""
+
+    NONE = 0
+    CONFIG_MISMATCH = 1
+    """The leader has not read as far in the config topic as a member: all read to its end and join again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What the leader gives to a member, or what a member runs.
+
+    As the leader sends it in `compatible` and `sessioned` it is a change: `revoked_*` are to be stopped, `connectors`
+    and `tasks` are to be started, all else goes on. In `default` it is all that the member is to run. `config_offset`
+    is how far the config topic must have been read before anything is started. After `delay_ms`, if not 0, members
+    join again, because the leader holds back the work of a lost member until then.
+    """
+
+    error: int = AssignmentError.NONE
+    leader: str = ""
+    leader_url: str = ""
+    config_offset: int = -1
+    connectors: tuple[str, ...] = ()
+    tasks: tuple[ConnectorTaskId, ...] = ()
+    revoked_connectors: tuple[str, ...] = ()
+    revoked_tasks: tuple[ConnectorTaskId, ...] = ()
+    delay_ms: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the leader could not assign anything."""
+        return self.error != AssignmentError.NONE
+
+    @property
+    def revokes(self) -> bool:
+        """Whether something is to be stopped."""
+        return bool(self.revoked_connectors or self.revoked_tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerMetadata:
+    """What a member tells the leader as it joins.
+
+    `config_offset` is the offset of the last data record of the config topic that it read, plus 1: not the position,
+    which transaction markers move too. `assignment` is what it runs, None if nothing.
+    """
+
+    url: str
+    config_offset: int
+    assignment: Assignment | None = None
+
+
+def encode_metadata(metadata: WorkerMetadata, protocol: ConnectProtocol) -> bytes:
+    """Return the metadata of a member for one of the protocols that it offers."""
+    encoded = _int16(protocol.version) + _string(metadata.url) + _int64(metadata.config_offset)
+    if protocol is ConnectProtocol.EAGER:
+        return encoded
+    if metadata.assignment is None:
+        return encoded + _int32(_NULL)
+    allocation = encode_assignment(metadata.assignment, protocol)
+    return encoded + _int32(len(allocation)) + allocation
+
+
+def decode_metadata(data: bytes) -> WorkerMetadata:
+    """Read the metadata of a member. Raises GroupProtocolError."""
+    reader = _Reader(data, "metadata of a worker")
+    version = reader.version()
+    url, config_offset = reader.string(), reader.int64()
+    allocation = reader.nullable_bytes() if version > 0 else None
+    assignment = decode_assignment(allocation) if allocation else None
+    return WorkerMetadata(url=url, config_offset=config_offset, assignment=assignment)
+
+
+def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> bytes:
+    """Return the assignment of a member; in `default` without revocations and delay."""
+    encoded = (
+        _int16(protocol.version)
+        + _int16(assignment.error)
+        + _string(assignment.leader)
+        + _string(assignment.leader_url)
+        + _int64(assignment.config_offset)
+        + _work(assignment.connectors, assignment.tasks)
+    )
+    if protocol is ConnectProtocol.EAGER:
+        return encoded
+    return encoded + _work(assignment.revoked_connectors, assignment.revoked_tasks) + _int32(assignment.delay_ms)
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """Read the assignment of a member. Raises GroupProtocolError."""
+    reader = _Reader(data, "an assignment")
+    version = reader.version()
+    error, leader, leader_url, config_offset = reader.int16(), reader.string(), reader.string(), reader.int64()
+    connectors, tasks = reader.work()
+    revoked_connectors, revoked_tasks = reader.work() if version > 0 else ((), ())
+    return Assignment(
+        error=error,
+        leader=leader,
+        leader_url=leader_url,
+        config_offset=config_offset,
+        connectors=connectors,
+        tasks=tasks,
+        revoked_connectors=revoked_connectors,
+        revoked_tasks=revoked_tasks,
+        delay_ms=reader.int32() if version > 0 else 0,
+    )
+
+
+def _int16(number: int) -> bytes:
+    return struct.pack(">h", number)
+
+
+def _int32(number: int) -> bytes:
+    return struct.pack(">i", number)
+
+
+def _int64(number: int) -> bytes:
+    return struct.pack(">q", number)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _int16(len(encoded)) + encoded
+
+
+def _work(connectors: Iterable[str], tasks: Iterable[ConnectorTaskId]) -> bytes:
+    numbers = _by_connector(connectors, tasks)
+    entries = (
+        _string(connector) + _int32(len(of_connector)) + b"".join(map(_int32, of_connector))
+        for connector, of_connector in numbers.items()
+    )
+    return _int32(len(numbers)) + b"".join(entries)
+
+
+def _by_connector(connectors: Iterable[str], tasks: Iterable[ConnectorTaskId]) -> Mapping[str, list[int]]:
+    numbers: dict[str, list[int]] = {connector: [_CONNECTOR_ITSELF] for connector in connectors}
+    for task in tasks:
+        numbers.setdefault(task.connector, []).append(task.task)
+    return numbers
+
+
+class _Reader:
+    """Reads one field after the other."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._at = 0
+        self._what = what
+
+    def version(self) -> int:
+        version = self.int16()
+        if version < 0:
+            raise GroupProtocolError(self._what, f"its version is {version}")
+        return version
+
+    def int16(self) -> int:
+        return self._number(">h")
+
+    def int32(self) -> int:
+        return self._number(">i")
+
+    def int64(self) -> int:
+        return self._number(">q")
+
+    def string(self) -> str:
+        try:
+            return self._take(self.int16()).decode()
+        except UnicodeDecodeError as error:
+            raise GroupProtocolError(self._what, f"text that is not UTF-8 before byte {self._at}") from error
+
+    def nullable_bytes(self) -> bytes | None:
+        length = self.int32()
+        return None if length == _NULL else self._take(length)
+
+    def work(self) -> tuple[tuple[str, ...], tuple[ConnectorTaskId, ...]]:
+        connectors: list[str] = []
+        tasks: list[ConnectorTaskId] = []
+        for _ in range(self._count()):
+            connector = self.string()
+            for number in [self.int32() for _ in range(self._count())]:
+                if number == _CONNECTOR_ITSELF:
+                    connectors.append(connector)
+                else:
+                    tasks.append(ConnectorTaskId(connector, number))
+        return tuple(connectors), tuple(tasks)
+
+    def _count(self) -> int:
+        return max(0, self.int32())
+
+    def _number(self, form: str) -> int:
+        number: int = struct.unpack(form, self._take(struct.calcsize(form)))[0]
+        return number
+
+    def _take(self, length: int) -> bytes:
+        end = self._at + length
+        if length < 0 or end > len(self._data):
+            raise GroupProtocolError(self._what, f"{length} bytes are announced at byte {self._at} and do not follow")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
