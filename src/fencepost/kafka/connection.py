@@ -22,6 +22,7 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from fencepost import __version__
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError, UnsupportedBrokerError
@@ -265,7 +266,7 @@ class Connection:
     def _handshake(self) -> None:
         # Version 0 is understood by every broker, version 3 tells which features are finalized.
         self.versions = {ApiVersionsRequest.API_KEY: (0, 3)}
-        request = ApiVersionsRequest(client_software_name="fencepost", client_software_version="0")
+        request = ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
         answer = self.call(request)
         if answer.error_code == _UNSUPPORTED_VERSION:
             answer = self.call(ApiVersionsRequest(), at_most=0)
