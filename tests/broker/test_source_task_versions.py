@@ -105,3 +105,39 @@ def test_a_zombie_that_wakes_up_writes_nothing_and_says_that_it_was_fenced(any_b
         assert second.state is State.STOPPED
     found = seqs(values(read_topic(servers, topic)), name)
     assert found == list(range(1, len(found) + 1))
+
+
+def test_a_zombie_that_begins_a_transaction_leaves_that_of_its_successor_alone(any_broker: EmbeddedBroker):
+    """F3: on a broker of version 1 a transaction begins with InitProducerId, which can fence a newer owner."""
+    servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
+    topic = Topics(servers).create()
+    with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
+        first, seen = first_runner.task(name, topic)
+        hanging, wake_up, written, go_on = (threading.Event() for _ in range(4))
+
+        def hang(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+            if seen.starts == 1 and seen.polls == 2:
+                hanging.set()
+                assert wake_up.wait(60)
+            elif (
+                seen.starts == 2 and hanging.is_set() and len(records) == 7 and records[0].source_offset["saved"] > 107
+            ):
+                written.set()
+                assert go_on.wait(60)
+            return records
+
+        seen.on_poll = hang
+        first.start()
+        assert hanging.wait(30)
+        second, _ = second_runner.started(
+            name, topic, {"messages.per.poll": 7, "limit": 7000, "transaction.boundary": "interval"}
+        )
+        assert written.wait(30)
+        wake_up.set()
+        wait_for_state(first, State.FAILED)
+        assert isinstance(first.error, ProducerFencedError)
+        go_on.set()
+        wait_for(lambda: seen.last_seq == 7000)
+        stop(second)
+        assert second.state is State.STOPPED, second.error
+    assert seqs(values(read_topic(servers, topic)), name) == list(range(1, 7001))

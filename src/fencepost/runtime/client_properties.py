@@ -10,6 +10,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 
+BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
 _TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
 _USUAL_TRANSACTION_TIMEOUT_MS: Final = 60_000
 _LONGEST_TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -28,10 +29,15 @@ def client_properties(worker: WorkerConfig, connector: ConnectorConfig | None, k
 def admin_config(worker: WorkerConfig, connector: ConnectorConfig | None) -> ClientConfig:
     """Return how to administer the cluster that a connector writes to, or the worker's. Raises ConfigError."""
     properties = client_properties(worker, connector, ClientKind.ADMIN)
-    if connector is not None and "admin.override.bootstrap.servers" not in connector.properties:
-        written_to = client_properties(worker, connector, ClientKind.PRODUCER)["bootstrap.servers"]
-        properties["bootstrap.servers"] = written_to
+    if connector is not None and f"admin.override.{BOOTSTRAP_SERVERS}" not in connector.properties:
+        properties[BOOTSTRAP_SERVERS] = brokers_written_to(worker, connector)
     return ClientConfig.from_properties(properties, where=_where(worker, connector))
+
+
+def brokers_written_to(worker: WorkerConfig, connector: ConnectorConfig) -> str:
+    """Return the `bootstrap.servers` of a connector's producers, where its source offsets are as well."""
+    by_worker = worker.properties.get(f"producer.{BOOTSTRAP_SERVERS}", worker.bootstrap_servers)
+    return connector.properties.get(f"producer.override.{BOOTSTRAP_SERVERS}", by_worker)
 
 
 def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:

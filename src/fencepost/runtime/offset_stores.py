@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import ClientKind
@@ -11,10 +10,13 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
-from fencepost.runtime.client_properties import admin_config, client_properties
+from fencepost.runtime.client_properties import (
+    BOOTSTRAP_SERVERS,
+    admin_config,
+    brokers_written_to,
+    client_properties,
+)
 from fencepost.storage.offset_store import OffsetStore
-
-_BOOTSTRAP: Final = "bootstrap.servers"
 
 
 class OffsetStores:
@@ -55,15 +57,17 @@ class OffsetStores:
         properties = client_properties(self._worker, connector, ClientKind.CONSUMER)
         if connector is None:
             return ClientConfig.from_properties(properties, where=self._worker.where)
-        written_to = client_properties(self._worker, connector, ClientKind.PRODUCER)[_BOOTSTRAP]
-        chosen = connector.properties.get(f"consumer.override.{_BOOTSTRAP}", written_to)
+        written_to = brokers_written_to(self._worker, connector)
+        chosen = connector.properties.get(f"consumer.override.{BOOTSTRAP_SERVERS}", written_to)
         if chosen != written_to:
             raise ConfigError(
                 f"Connector {connector.name} writes to the cluster at {written_to}, and its source offsets with it, "
-                f"but consumer.override.{_BOOTSTRAP} is {chosen}: give both the same brokers",
-                name=f"consumer.override.{_BOOTSTRAP}",
+                f"but consumer.override.{BOOTSTRAP_SERVERS} is {chosen}: give both the same brokers",
+                name=f"consumer.override.{BOOTSTRAP_SERVERS}",
             )
-        return ClientConfig.from_properties(properties | {_BOOTSTRAP: written_to}, where=f"connector {connector.name}")
+        return ClientConfig.from_properties(
+            properties | {BOOTSTRAP_SERVERS: written_to}, where=f"connector {connector.name}"
+        )
 
     def _create(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
         settings = self._worker.offset_storage
