@@ -12,6 +12,7 @@ RecordTooLargeError, AuthorizationError, TopicNotFoundError. After that the tran
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +34,7 @@ from fencepost.kafka.partition_queue import Ack, Batch, PartitionQueue, sequence
 from fencepost.kafka.pool import POOL
 from fencepost.kafka.produce_errors import Verdict, judge, lasting_error
 from fencepost.kafka.produce_request import PartitionResult
-from fencepost.kafka.record_batch import BATCH_OVERHEAD, OversizeRecordError, encode, record_sizes, split_by_bytes
+from fencepost.kafka.record_batch import OversizeRecordError, encode, split_by_bytes
 from fencepost.kafka.records import Records
 from fencepost.kafka.responses import Code
 from fencepost.kafka.transaction import TopicPartition, Transaction, TransactionVersion
@@ -123,18 +124,21 @@ class RecordWriter:
             queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
     def _pieces(self, topic: str, records: Records) -> Iterator[Records]:
-        """Cut records into batches of about equal size; `batch.size` is not a limit for a single record.
+        """Cut records into batches of about equal size.
 
         A small remainder would cost a batch of its own, or a copy to join it with the records that come next.
         """
-        sizes = record_sizes(records)
-        limit = self._batch_limit(topic)
-        total, room = int(sizes.sum()), limit - BATCH_OVERHEAD
-        even = total // -(-total // room) + int(sizes.max()) + BATCH_OVERHEAD
+        batches = math.ceil(_estimated_bytes(records) / self._batch_limit(topic))
+        step = math.ceil(len(records) / batches)
+        for start in range(0, len(records), step):
+            yield from self._bounded(topic, records.slice(start, min(step, len(records) - start)))
+
+    def _bounded(self, topic: str, records: Records) -> Iterator[Records]:
+        """Cut records where they exceed the limit of a batch; `batch.size` is not a limit for a single record."""
         start = 0
         while start < len(records):
             try:
-                for piece in split_by_bytes(records.slice(start, len(records) - start), min(limit, even)):
+                for piece in split_by_bytes(records.slice(start, len(records) - start), self._batch_limit(topic)):
                     yield piece
                     start += len(piece)
             except OversizeRecordError as error:
