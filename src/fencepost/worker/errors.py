@@ -1,4 +1,18 @@
-"""What a worker as a whole may end with."""
+"""What a worker may end with, and what its herder may answer to a request.
+
+FencepostError
+├── ConnectorsFailedError
+└── HerderError                  a request was not carried out, and left nothing changed unless it says so
+    ├── BadRequestError          400  what was asked makes no sense, or not in the state that the connector is in
+    ├── ForbiddenError           403  an internal request whose signature is wrong
+    ├── NotFoundError            404
+    ├── ConflictError            409
+    │   ├── AlreadyExistsError
+    │   └── RebalanceNeededError     asked again soon, it can be carried out
+    ├── NotLeaderError                only the leader can do it; the REST layer takes it there
+    ├── RequestFailedError       500  a broker, a connector's code or the leadership failed
+    └── ServiceUnavailableError  503  the worker is starting, or cut off from its group
+"""
 
 from __future__ import annotations
 
@@ -7,3 +21,58 @@ from fencepost.api.errors import FencepostError
 
 class ConnectorsFailedError(FencepostError):
     """Connectors or tasks failed, and nothing is left that this worker could do."""
+
+
+class HerderError(FencepostError):
+    """A request was not carried out; never raised itself."""
+
+
+class BadRequestError(HerderError):
+    """What was asked makes no sense, or not in the state that the connector is in."""
+
+
+class ForbiddenError(HerderError):
+    """An internal request was signed, but not with the session key of the group."""
+
+
+class NotFoundError(HerderError):
+    """There is no connector, task, plugin or logger of this name."""
+
+
+class ConflictError(HerderError):
+    """What was asked contradicts what is there."""
+
+
+class AlreadyExistsError(ConflictError):
+    """A connector of this name exists."""
+
+
+class RebalanceNeededError(ConflictError):
+    """The group must share out its work first. Clients ask again after a pause."""
+
+
+class RequestTargetError(HerderError):
+    """Another worker can do this; never raised itself.
+
+    `forward_url` is the address of that worker, None if nobody knows it at the moment.
+    """
+
+    def __init__(self, message: str, *, forward_url: str | None) -> None:
+        super().__init__(message)
+        self.forward_url = forward_url
+
+
+class NotLeaderError(RequestTargetError):
+    """Only the leader of the group can do this."""
+
+
+class NotAssignedError(RequestTargetError):
+    """Only the worker that runs the connector or task can do this."""
+
+
+class RequestFailedError(HerderError):
+    """It could not be done, for a reason that is not the request's: the brokers, a connector's code, lost leadership."""
+
+
+class ServiceUnavailableError(HerderError):
+    """The worker cannot do it yet, or cannot any longer: it is starting, stopping or cut off from its group."""
