@@ -46,11 +46,11 @@ def test_a_killed_python_worker_fails_the_batch_and_the_next_attempt_commits_it_
 
 def test_a_write_that_spark_runs_again_is_refused(bootstrap_servers: str, topics: Topics, tmp_path: Path):
     topic = topics.create(partitions=2)
-    with running({"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}) as engine:
-        with producer(bootstrap_servers) as owner:
-            with pytest.raises(WriteRetriedError, match=r"attempt 1\)"):
-                write(engine, owner, batch(tmp_path), pipeline(topic))
-            assert (tmp_path / "killed").exists()
-            assert read_topic(bootstrap_servers, topic) == []
+    settings = {"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}
+    with running(settings) as engine, producer(bootstrap_servers) as owner:
+        with pytest.raises(WriteRetriedError, match=r"attempt 1\)"):
             write(engine, owner, batch(tmp_path), pipeline(topic))
+        assert (tmp_path / "killed").exists()
+        assert read_topic(bootstrap_servers, topic) == []
+        write(engine, owner, batch(tmp_path), pipeline(topic))
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))

@@ -34,7 +34,7 @@ class SparkCluster:
             "spark.master": self.master,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.memory": "400m",
+            "spark.executor.memory": "480m",
             "spark.default.parallelism": str(len(self.workers)),
             "spark.sql.shuffle.partitions": str(len(self.workers)),
         }
@@ -66,7 +66,7 @@ def spark_cluster(folder: Path, *, workers: int) -> Iterator[SparkCluster]:
         master = stack.enter_context(start("master.Master", *address, "--port", str(port), log="master"))
         master.wait_for_output("I have been elected leader", _PATIENCE)
         url = f"spark://127.0.0.1:{port}"
-        size = ["--cores", "1", "--memory", "600m"]
+        size = ["--cores", "1", "--memory", "1g"]
         started = [
             stack.enter_context(
                 start(

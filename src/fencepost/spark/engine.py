@@ -13,7 +13,7 @@ executors write, a shuffle between converters and Kafka brings each record to th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -92,10 +92,12 @@ class SparkEngine:
         *,
         task: str,
         cancelled: Cancelled,
+        before_write: Callable[[Set[str]], None] = lambda _: None,
     ) -> WriteResult:
         """Write a batch into `producer`'s open transaction, and return when the brokers have all of it.
 
-        `task` names the task in Spark's pools and in messages. The transaction is left open. Raises a FencepostError
+        `task` names the task in Spark's pools and in messages. `before_write` is told the topics that polled records
+        go to, after the transforms, and may raise to keep them from being written. The transaction is left open. Raises a FencepostError
         (DataError, KafkaError, SparkJobError), after which the transaction must be aborted.
         """
         check_cancelled(task, cancelled)
@@ -104,7 +106,7 @@ class SparkEngine:
         if isinstance(batch, SourceBatch):
             acks = writing.source_batch(batch)
         else:
-            acks, metadata = writing.records(batch)
+            acks, metadata = writing.records(batch, before_write)
         producer.acknowledge(acks)
         return WriteResult(
             written=sum(ack.count for ack in acks),
@@ -130,7 +132,9 @@ class _BatchWrite:
     cancelled: Cancelled
     number: int
 
-    def records(self, records: Sequence[SourceRecord]) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
+    def records(
+        self, records: Sequence[SourceRecord], before_write: Callable[[Set[str]], None]
+    ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
         """Write polled records from the worker."""
         structured = bool(self.pipeline.transforms)
         converted: list[Converted] = []
@@ -138,6 +142,7 @@ class _BatchWrite:
             batches, types = self._transformed(group) if structured else ([group.columns], group.types)
             for batch in batches:
                 converted += convert(batch, types, self.pipeline, group.topic)
+        before_write({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
             router = Router(
                 writer.partitions, Ownership(), run_bytes=self.producer.config.batch_size, start=self.number

@@ -180,6 +180,7 @@ class LazySession:
             try:
                 return builder.getOrCreate()
             except Exception as error:
+                _end_jvm()
                 raise SparkStartError(
                     f"Spark did not start with master {self._settings['spark.master']}: {one_line_cause(error)}. "
                     "Check the spark.* settings and the messages of the JVM above"
@@ -216,6 +217,10 @@ def make_java_home(java: Java, folder: Path) -> str:
 def _stop(session: SparkSession) -> None:
     """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
     session.stop()
+    _end_jvm()
+
+
+def _end_jvm() -> None:
     gateway = SparkContext._gateway  # noqa: SLF001 - pyspark has no public way to end its JVM
     if gateway is None:
         return
