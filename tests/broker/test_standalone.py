@@ -14,14 +14,16 @@ from fencepost import ConfigError, SourceConnector, SourceRecord, SourceTask
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.producer import TransactionalProducer
+from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import Worker
 from fencepost.storage.task_count import leader_transactional_id, task_transactional_id
-from fencepost.worker.errors import ConnectorsFailedError
+from fencepost.worker.errors import ConnectorsFailedError, OvertakenError
 from fencepost.worker.generations import Generations
 from fencepost.worker.standalone import StandaloneHerder
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
+from tests.support.task_runner import States, wait_for_state
 from tests.support.topics import Topics, unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -211,6 +213,33 @@ def test_moving_on_fences_whoever_else_is_at_it(config: WorkerConfig, topic: str
     generations.advance(ConnectorConfig.from_properties(properties(unique("connector"), topic)), 1)
 
     assert other.is_fenced()
+
+
+def test_tasks_of_a_generation_that_was_overtaken_do_not_start(config: WorkerConfig, topic: str) -> None:
+    worker, states = Worker(config), States()
+    connector = worker.checked(properties(unique("connector"), topic))
+    generations = Generations(config)
+    generations.ensure_topic()
+    held_up = generations.advance(connector, 1)
+    newer = generations.advance(connector, 1)
+    worker.start()
+    running_task = worker.new_task(connector, 0, {**connector.properties, "task.id": "0"}, states, checks=newer)
+    late_task = worker.new_task(connector, 0, {**connector.properties, "task.id": "0"}, states, checks=held_up)
+    try:
+        running_task.start()
+        wait_for(lambda: SEEN[connector.name].committed, what="the newer task commits")
+        late_task.start()
+        wait_for_state(late_task, State.FAILED)
+        committed = len(SEEN[connector.name].committed)
+        wait_for(lambda: len(SEEN[connector.name].committed) > committed, what="the newer task goes on")
+    finally:
+        worker.stop_tasks([running_task, late_task])
+        worker.stop()
+
+    assert isinstance(late_task.error, OvertakenError)
+    assert SEEN[connector.name].starts == 1
+    with pytest.raises(OvertakenError):
+        held_up.after_ownership(late_task.id)
 
 
 class _OvertakenOnce(TransactionalProducer):

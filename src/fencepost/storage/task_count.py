@@ -85,6 +85,7 @@ class TaskCounts:
         self.topic = topic
         self._reader = TopicReader(config, topic)
         self._counts: dict[str, int | None] = {}
+        self._offsets: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -103,10 +104,19 @@ class TaskCounts:
             decoded = decode_task_count(record.key, record.value)
             if decoded is not None:
                 self._counts[decoded[0]] = decoded[1]
+                self._offsets[decoded[0]] = record.offset
         return self._counts.get(connector)
 
-    def write(self, producer: TransactionalProducer, connector: str, count: int) -> None:
-        """Write a connector's count in a transaction of its own.
+    def latest_offset(self, connector: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int | None:
+        """Return the offset of the latest task count record that is committed for a connector, None without one.
+
+        Raises what `TopicReader.read_to_end` does.
+        """
+        self.read(connector, timeout_ms)
+        return self._offsets.get(connector)
+
+    def write(self, producer: TransactionalProducer, connector: str, count: int) -> int:
+        """Write a connector's count in a transaction of its own; return the record's offset, -1 if that is not known.
 
         `producer` is initialized under `leader_transactional_id`, which keeps all others from writing. Raises
         ProducerFencedError if another one took that over, and what committing raises.
@@ -117,12 +127,14 @@ class TaskCounts:
         try:
             records = Records(value=pa.array([value], pa.binary()), key=pa.array([key], pa.binary()))
             writer.write(self.topic, _CONFIG_TOPIC_PARTITION, records)
-            producer.acknowledge(writer.flush())
+            acks = writer.flush()
+            producer.acknowledge(acks)
         except FencepostError as error:
             raise producer.resolve(error) from error
         finally:
             writer.close()
         producer.commit_transaction()
+        return acks[0].base_offset
 
     def close(self) -> None:
         """Let go of the connections."""

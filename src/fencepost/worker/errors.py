@@ -2,6 +2,7 @@
 
 FencepostError
 ├── ConnectorsFailedError
+├── OvertakenError               another worker has started newer tasks of the connector
 └── HerderError                  a request was not carried out, and left nothing changed unless it says so
     ├── BadRequestError          400  what was asked makes no sense, or not in the state that the connector is in
     ├── ForbiddenError           403  an internal request whose signature is wrong
@@ -21,6 +22,21 @@ from fencepost.api.errors import FencepostError
 
 class ConnectorsFailedError(FencepostError):
     """Connectors or tasks failed, and nothing is left that this worker could do."""
+
+
+class OvertakenError(FencepostError):
+    """Another worker has started a newer generation of the connector's tasks; this one must not run any of its own."""
+
+    def __init__(self, connector: str, group_id: str) -> None:
+        super().__init__(
+            f"Another worker of group {group_id} has started connector {connector} meanwhile, and this one leaves it "
+            "alone. If both should run it at once, give them different group.id"
+        )
+        self.connector = connector
+        self.group_id = group_id
+
+    def __reduce__(self) -> tuple[type[OvertakenError], tuple[str, str]]:
+        return OvertakenError, (self.connector, self.group_id)
 
 
 class HerderError(FencepostError):

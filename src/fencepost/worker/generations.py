@@ -13,17 +13,46 @@ from typing import Final
 
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.errors import KafkaError, ProducerFencedError
+from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.client_properties import admin_config, client_properties
 from fencepost.storage.task_count import TaskCounts, fencing_plan, leader_transactional_id, task_transactional_id
+from fencepost.worker.errors import OvertakenError
 
 _log: Final = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
+# The broker does not say where it has a record that was sent to it twice.
+_UNKNOWN_OFFSET: Final = -1
+
+
+class Generation:
+    """The right of a connector's tasks to run, for as long as nobody has started newer ones.
+
+    Its checks stand around the moment in which a task takes over its transactional id. The one before it keeps a task
+    that starts again in place from fencing its successor; the one after it keeps a worker that was held up between
+    the fencing and its tasks' start from running them beside those of another.
+    """
+
+    def __init__(self, worker: WorkerConfig, connector: str, offset: int) -> None:
+        """`offset` is that of the task count record that began this generation."""
+        self._worker = worker
+        self._connector = connector
+        self._offset = offset
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Raise OvertakenError if there is a newer generation."""
+        with _task_counts(self._worker) as counts:
+            if counts.latest_offset(task.connector) != self._offset:
+                raise OvertakenError(self._connector, self._worker.group_id)
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Raise OvertakenError if there is a newer generation."""
+        self.before_ownership(task)
 
 
 class Generations:
@@ -43,36 +72,32 @@ class Generations:
                 configs=storage.settings,
             )
 
-    def advance(self, connector: ConnectorConfig, tasks: int) -> None:
-        """Fence the connector's former tasks, and take note that `tasks` will run. Then these may start.
+    def advance(self, connector: ConnectorConfig, tasks: int) -> Generation:
+        """Fence the connector's former tasks, and take note that `tasks` will run. These start with what is returned.
 
-        Raises AuthorizationError or FencingError if the former tasks cannot be fenced, and what reading and writing
-        the config topic raises.
+        Raises AuthorizationError or FencingError if the former tasks cannot be fenced, OvertakenError if others come
+        in between again and again, and what reading and writing the config topic raises.
         """
-        for attempt in range(1, _ATTEMPTS + 1):
+        for _ in range(_ATTEMPTS):
             try:
-                self._advance_once(connector, tasks)
+                offset = self._advance_once(connector, tasks)
             except ProducerFencedError:
-                if attempt == _ATTEMPTS:
-                    raise
                 _log.info("Another worker of group %s wrote to the config topic meanwhile", self._worker.group_id)
             else:
-                return
+                if offset != _UNKNOWN_OFFSET:
+                    return Generation(self._worker, connector.name, offset)
+        raise OvertakenError(connector.name, self._worker.group_id)
 
-    def _advance_once(self, connector: ConnectorConfig, tasks: int) -> None:
-        where = self._worker.where
-        reading = ClientConfig.from_properties(self._properties(ClientKind.CONSUMER), where=where)
-        writing = ProducerConfig.from_properties(self._properties(ClientKind.PRODUCER), where=where)
-        leader = TransactionalProducer(writing, leader_transactional_id(self._worker.group_id))
-        with closing(leader), TaskCounts(reading, self._worker.config_storage.name) as counts:
+    def _advance_once(self, connector: ConnectorConfig, tasks: int) -> int:
+        properties = client_properties(self._worker, None, ClientKind.PRODUCER)
+        config = ProducerConfig.from_properties(properties, where=self._worker.where)
+        leader = TransactionalProducer(config, leader_transactional_id(self._worker.group_id))
+        with closing(leader), _task_counts(self._worker) as counts:
             leader.init_transactions()
             former = fencing_plan(counts.read(connector.name), tasks)
             if former:
                 self._fence(connector, former)
-            try:
-                counts.write(leader, connector.name, tasks)
-            except KafkaError as error:
-                raise leader.resolve(error) from error
+            return counts.write(leader, connector.name, tasks)
 
     def _fence(self, connector: ConnectorConfig, tasks: range) -> None:
         ids = [task_transactional_id(self._worker.group_id, connector.name, task) for task in tasks]
@@ -80,5 +105,7 @@ class Generations:
         with Admin(admin_config(self._worker, connector)) as admin:
             admin.fence_producers(ids).all()
 
-    def _properties(self, kind: ClientKind) -> dict[str, str]:
-        return client_properties(self._worker, None, kind)
+
+def _task_counts(worker: WorkerConfig) -> TaskCounts:
+    properties = client_properties(worker, None, ClientKind.CONSUMER)
+    return TaskCounts(ClientConfig.from_properties(properties, where=worker.where), worker.config_storage.name)

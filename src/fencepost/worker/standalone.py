@@ -131,8 +131,11 @@ class StandaloneHerder:
                 return
             self._worker.stop_tasks(running.tasks)
             running.tasks, running.task_configs = [], task_configs
-            self._generations.advance(running.config, len(task_configs))
-            running.tasks = [self._new_task(running, number) for number in range(len(task_configs))]
+            generation = self._generations.advance(running.config, len(task_configs))
+            running.tasks = [
+                self._worker.new_task(running.config, number, config, self, checks=generation, stop_at_end=self._once)
+                for number, config in enumerate(task_configs)
+            ]
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the others run on
             _log.error("Connector %s has no tasks: %s", name, error, exc_info=error)
             running.failure = error
@@ -141,9 +144,6 @@ class StandaloneHerder:
         _log.info("Connector %s runs with %d task(s)", name, len(running.tasks))
         for task in running.tasks:
             task.start()
-
-    def _new_task(self, running: _Running, number: int) -> WorkerSourceTask:
-        return self._worker.new_task(running.config, number, running.task_configs[number], self, stop_at_end=self._once)
 
     def _watch(self) -> bool:
         """Follow events until there is nothing left to watch. True if asked to stop before that."""
