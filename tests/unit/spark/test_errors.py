@@ -1,0 +1,44 @@
+"""Errors of Spark are told in one line, and errors of fencepost come through Spark as they were raised."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.kafka.errors import RecordTooLargeError
+from fencepost.spark.errors import CarriedFailureError, carried_failure, one_line_cause
+
+PYTHON = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/app/reader.py", line 27, in read
+    raise ValueError("not a number: x")
+ValueError: not a number: x
+"""
+LOST = """An error occurred while calling o158.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 4.0 failed 1 times, most recent \
+failure: Lost task 1.0 in stage 4.0 (TID 9) (127.0.0.1 executor 0): ExecutorLostFailure (executor 0 exited caused by \
+one of the running tasks) Reason: Command exited with code 137
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2908)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (PYTHON, "ValueError: not a number: x"),
+        (LOST, "ExecutorLostFailure (executor 0 exited caused by one of the running tasks) Reason: Command exited"),
+        ("[UNRESOLVED_COLUMN] no column `x`;\n'Project ['x]", "[UNRESOLVED_COLUMN] no column `x`;"),
+        ("", "Exception"),
+    ],
+)
+def test_a_spark_error_is_told_in_one_line(text: str, cause: str):
+    told = one_line_cause(Exception(text))
+    assert told.startswith(cause)
+    assert "\n" not in told
+
+
+def test_a_failure_is_found_again_in_the_text_that_spark_makes_of_it():
+    sent = RecordTooLargeError("orders", 5, 4, "max.request.size")
+    found = carried_failure(Exception(f"Job aborted:\n\tat java\n{CarriedFailureError(sent)}\n\tat java"))
+    assert isinstance(found, RecordTooLargeError)
+    assert (found.topic, found.size, str(found)) == ("orders", 5, str(sent))
+    assert carried_failure(Exception(PYTHON)) is None

@@ -1,0 +1,150 @@
+"""Polled records are grouped by topic and type, and come back in their order with their metadata."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.record import RecordMetadata, SourceRecord
+from fencepost.converters.simple_header_converter import SimpleHeaderConverter
+from fencepost.kafka.records import Records
+from fencepost.kafka.writer import Ack
+from fencepost.spark.conversion import ROW, Converted
+from fencepost.spark.polled import group_records, json_text, signature
+from fencepost.spark.worker_write import PolledMetadata, in_record_order
+
+HEADERS = SimpleHeaderConverter()
+HEADERS.configure({})
+
+
+def record(value: object = None, topic: str = "t", **more: object) -> SourceRecord:
+    return SourceRecord({}, {}, topic, value, **more)  # type: ignore[arg-type]
+
+
+def test_records_of_one_kind_are_one_group():
+    (group,) = group_records([record({"a": n}, key="k") for n in range(3)], HEADERS)
+    assert group.columns["value"].type == pa.json_()
+    assert group.columns["value"].storage.to_pylist() == ['{"a":0}', '{"a":1}', '{"a":2}']
+    assert group.columns["key"].type == pa.string()
+    assert (group.types.value, group.types.has_key, group.types.has_partition) == (None, True, False)
+
+
+def test_topics_schemas_and_kinds_part_groups_and_rows_tell_where_they_were():
+    records = [record(1), record("a"), record(2), record(3, topic="u"), record(4, value_schema="INT"), record(None)]
+    groups = group_records(records, HEADERS)
+    assert [(g.topic, g.columns[ROW].to_pylist()) for g in groups] == [
+        ("t", [0, 2]), ("t", [1]), ("u", [3]), ("t", [4]), ("t", [5]),
+    ]  # fmt: skip
+
+
+def test_equal_schemas_are_one_schema():
+    struct = "STRUCT<id: INT>"
+    records = [
+        record({"id": 1}, value_schema="id INT"), record({"id": 2}, value_schema="id " + "INT"),
+        record({"id": 3}, value_schema=t.StructType([t.StructField("id", t.IntegerType())])),
+        record({"id": 4}, value_schema=struct),
+    ]  # fmt: skip
+    (group,) = group_records(records, HEADERS)
+    assert group.types.value == t.StructType([t.StructField("id", t.IntegerType())])
+
+
+def test_values_take_the_types_of_their_schema():
+    value = {
+        "at": dt.datetime(2024, 1, 2, tzinfo=dt.UTC), "price": decimal.Decimal("1.50"), "tags": {"a": 1},
+        "day": dt.date(2024, 1, 2), "blob": b"x", "list": [1.5, None],
+    }  # fmt: skip
+    schema = "at TIMESTAMP, price DECIMAL(5,2), tags MAP<STRING, INT>, day DATE, blob BINARY, list ARRAY<DOUBLE>"
+    (group,) = group_records([record(value, value_schema=schema), record(None, value_schema=schema)], HEADERS)
+    first = group.columns["value"][0].as_py()
+    assert first["at"] == value["at"]
+    assert first["price"] == value["price"]
+    assert first["tags"] == [("a", 1)]
+    assert group.columns["value"][1].as_py() is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [("INT", "x"), ("id INT", {"id": "x"}), ("STRING", 5), ("TINYINT", 1_000), ("id INT", 5), ("DECIMAL(3,1)", "x")],
+)
+def test_a_misfit_is_named_with_its_position(schema: str, value: object):
+    good: object = None
+    with pytest.raises(DataError, match=r"Record 1 of a polled batch, for topic t, does not fit value_schema"):
+        group_records([record(good, value_schema=schema), record(value, value_schema=schema)], HEADERS)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [("INT", 1.5), ("id INT", {"id": 1.5}), ("ARRAY<BIGINT>", [1, 2.5]), ("MAP<STRING, SMALLINT>", {"a": 0.5}),
+     ("a STRUCT<b: INT>", {"a": {"b": 0.5}}), ("a INT, b INT", (1, 2.5))],
+)  # fmt: skip
+def test_fractions_are_not_cut_off_in_silence(schema: str, value: object):
+    with pytest.raises(DataError, match="round it"):
+        group_records([record(value, value_schema=schema)], HEADERS)
+
+
+def test_a_schema_that_cannot_be_read_is_shown():
+    with pytest.raises(ConfigError, match="NOSUCHTYPE"):
+        group_records([record(1, value_schema="id NOSUCHTYPE")], HEADERS)
+
+
+def test_headers_of_many_kinds_stay_with_their_records():
+    records = [record("a", headers=[("n", 1), ("s", "x")]), record("b"), record("c", headers=[("z", None), ("n", 2)])]
+    (group,) = group_records(records, HEADERS)
+    assert group.columns["headers"].to_pylist() == [
+        [{"key": "n", "value": b"1"}, {"key": "s", "value": b"x"}],
+        [],
+        [{"key": "z", "value": None}, {"key": "n", "value": b"2"}],
+    ]
+
+
+def test_schemaless_json_has_bytes_as_base64_and_refuses_what_it_cannot_hold():
+    assert json.loads(json_text({"b": b"\x00\x01", "t": (1, None)}, "") or "") == {"b": "AAE=", "t": [1, None]}
+    for value in ({"x": float("nan")}, {"x": object()}, [decimal.Decimal(1)]):
+        with pytest.raises(DataError, match="value_schema"):
+            json_text(value, "The value")
+
+
+def test_structured_groups_have_the_same_fields_at_all_depths():
+    assert signature({"a": {"x": 1}}) != signature({"a": {"y": 1}})
+    assert signature({"a": [{"x": 1}, {"x": 2}]}) == signature({"a": [{"x": 3}]})
+    groups = group_records([record({"a": {"x": 1}}), record({"a": {"y": 1}})], HEADERS, structured=True)
+    assert [g.columns["value"].to_pylist() for g in groups] == [[{"a": {"x": 1}}], [{"a": {"y": 1}}]]
+
+
+def part(rows: list[int], topic: str = "t", partition: int | None = None) -> Converted:
+    values = pa.array([str(row).encode() for row in rows], pa.binary())
+    partitions = None if partition is None else pa.array([partition] * len(rows), pa.int32())
+    return Converted(topic, Records(values), partitions, pa.array(rows, pa.int64()))
+
+
+def test_groups_of_a_topic_are_joined_in_record_order():
+    joined, other = in_record_order([part([0, 3]), part([1], "u"), part([2, 4], partition=7)])
+    assert joined.records.value.to_pylist() == [b"0", b"2", b"3", b"4"]
+    assert joined.partition is not None
+    assert joined.partition.to_pylist() == [None, 7, None, 7]
+    assert joined.rows is not None
+    assert joined.rows.to_pylist() == [0, 2, 3, 4]
+    assert other.topic == "u"
+
+
+def test_metadata_follow_the_acknowledgements_of_each_partition():
+    metadata = PolledMetadata(6)
+    acks = [Ack("t", 1, 0, 2, 40, 100, 9_000), Ack("t", 1, 2, 1, 50, 60, 9_001)]
+    metadata.place(("t", 1), np.array([4, 0, 2]), acks, np.array([-1, 77, -1]))
+    metadata.place(("t", 0), np.array([1]), [Ack("t", 0, 0, 1, -1, 10, 9_002)], np.array([-1]))
+    assert list(metadata) == [
+        RecordMetadata("t", 1, 41, 77),
+        RecordMetadata("t", 0, -1, 9_002),
+        RecordMetadata("t", 1, 50, 9_001),
+        None,
+        RecordMetadata("t", 1, 40, 9_000),
+        None,
+    ]
+    assert metadata[-2:] == [RecordMetadata("t", 1, 40, 9_000), None]

@@ -1,0 +1,44 @@
+"""A session's settings: the user's over the defaults, except those that would let Spark write a batch twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.api.errors import ConfigError
+from fencepost.spark.session import check_settings, session_settings
+
+
+def test_a_local_session_stays_on_loopback_and_has_slots_to_spare():
+    settings = session_settings({}, cores=2)
+    assert settings["spark.master"] == "local[16]"
+    assert settings["spark.default.parallelism"] == "2"
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.task.maxFailures"] == "1"
+
+
+def test_the_users_settings_win_and_others_are_left_out():
+    given = {"spark.master": "spark://h:7077", "spark.driver.memory": "2g", "topic": "t", "bootstrap.servers": "b:9092"}
+    settings = session_settings(given, cores=2)
+    assert settings["spark.driver.memory"] == "2g"
+    assert "topic" not in settings
+    assert "spark.driver.bindAddress" not in settings
+    assert "spark.default.parallelism" not in settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("spark.speculation", "true"), ("spark.stage.maxConsecutiveAttempts", "4")]
+)
+def test_settings_that_would_write_twice_are_refused(name: str, value: str):
+    with pytest.raises(ConfigError, match=f"{name}={value} cannot be used") as caught:
+        session_settings({name: value})
+    assert caught.value.name == name
+
+
+def test_a_session_of_the_users_own_must_not_speculate_either():
+    with pytest.raises(ConfigError, match="speculation"):
+        check_settings({"spark.speculation": "TRUE"})
+
+
+def test_connectors_folders_come_before_the_users_import_path():
+    settings = session_settings({"spark.executorEnv.PYTHONPATH": "/mine"}, import_path=["/plugins/a", "/plugins/b"])
+    assert settings["spark.executorEnv.PYTHONPATH"] == "/plugins/a:/plugins/b:/mine"
