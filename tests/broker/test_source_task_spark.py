@@ -95,7 +95,7 @@ def test_d5_a_transform_that_routes_records_to_the_own_offsets_topic_fails_the_t
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     """D5."""
-    before = len(read_topic(bootstrap_servers, runner.offsets_topic))
+    before = read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted")
     config = {
         "transforms": "route",
         "transforms.route.type": "RegexRouter",
@@ -106,7 +106,29 @@ def test_d5_a_transform_that_routes_records_to_the_own_offsets_topic_fails_the_t
     wait_for_state(task, State.FAILED)
     assert "its own source offsets" in str(task.error)
     assert task.join(30)
-    assert len(read_topic(bootstrap_servers, runner.offsets_topic)) == before
+    after = read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted")
+    assert after == before, "the check comes before the send"
+
+
+def test_a_topic_that_a_transform_names_is_created_as_the_connector_says(
+    runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
+):
+    routed = unique("routed")
+    config = {
+        "limit": 10,
+        "transforms": "route",
+        "transforms.route.type": "RegexRouter",
+        "transforms.route.regex": ".*",
+        "transforms.route.replacement": routed,
+        "topic.creation.default.partitions": 3,
+        "topic.creation.default.replication.factor": 1,
+    }
+    before_the_transform = unique("topic")
+    task, _ = runner.started(name, before_the_transform, config, stop_at_end=True)
+    assert task.join(120)
+    assert task.state is State.STOPPED, task.error
+    assert sorted(seqs(values(read_topic(bootstrap_servers, routed)), name)) == list(range(1, 11))
+    assert (topics.partitions(routed), topics.partitions(before_the_transform)) == (3, None)
 
 
 class KilledOnceConnector(SourceConnector):

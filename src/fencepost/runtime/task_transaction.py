@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,16 +79,22 @@ class TaskTransaction:
         Raises ConfigError for a record that is meant for the task's own offsets topic, and what the engine raises.
         The transaction is then still open: abort it.
         """
-        topics = self._named_topics(batch)
-        self._refuse_offsets_topic(topics)
-        self._path.topic_creator.ensure(topics)
+        default_topic = self._path.pipeline.default_topic
+        if isinstance(batch, SourceBatch) and default_topic is not None:
+            self._prepare_topics({default_topic})
         self._begin()
         try:
             result = self._path.engine.write(
-                batch, self._path.pipeline, self._producer, task=str(self._task), cancelled=self._cancelled
+                batch,
+                self._path.pipeline,
+                self._producer,
+                task=str(self._task),
+                cancelled=self._cancelled,
+                before_write=self._prepare_topics,
             )
         except FencepostError as error:
             raise self._producer.resolve(error) from error
+        # A SourceBatch's own column of topics, or a transform of it, is seen only now; the abort hides what it did.
         self._refuse_offsets_topic(result.topics)
         self._take(batch, result)
 
@@ -159,12 +165,9 @@ class TaskTransaction:
             writer.close()
         self._offsets.clear()
 
-    def _named_topics(self, batch: Batch) -> set[str]:
-        """The topics that are known before the transforms and the batch's own columns decide."""
-        if not isinstance(batch, SourceBatch):
-            return {record.topic for record in batch}
-        default = self._path.pipeline.default_topic
-        return set() if default is None else {default}
+    def _prepare_topics(self, topics: Collection[str]) -> None:
+        self._refuse_offsets_topic(topics)
+        self._path.topic_creator.ensure(topics)
 
     def _refuse_offsets_topic(self, topics: Iterable[str]) -> None:
         if self._path.offsets_topic in topics:

@@ -15,6 +15,8 @@ _log: Final = logging.getLogger(__name__)
 class TopicCreator:
     """Creates each topic before its first write. Without a TopicCreation it leaves that to the brokers.
 
+    Topics that only the rows of a SourceBatch name are left to them as well: Spark reads those where it writes them.
+
     `new_admin` connects with the connector's credentials; it is called only when there is a topic to create.
     """
 

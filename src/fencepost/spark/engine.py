@@ -13,7 +13,7 @@ executors write, a shuffle between converters and Kafka brings each record to th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -92,7 +92,7 @@ class SparkEngine:
         *,
         task: str,
         cancelled: Cancelled,
-        before_write: Callable[[Set[str]], None] = lambda _: None,
+        before_write: Callable[[Collection[str]], None] = lambda _: None,
     ) -> WriteResult:
         """Write a batch into `producer`'s open transaction, and return when the brokers have all of it.
 
@@ -133,7 +133,7 @@ class _BatchWrite:
     number: int
 
     def records(
-        self, records: Sequence[SourceRecord], before_write: Callable[[Set[str]], None]
+        self, records: Sequence[SourceRecord], before_write: Callable[[Collection[str]], None]
     ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
         """Write polled records from the worker."""
         structured = bool(self.pipeline.transforms)
