@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch
+from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.errors import KafkaError
 from fencepost.spark.engine import SparkEngine
 from fencepost.spark.errors import BatchCancelledError, SparkJobError
@@ -213,3 +214,12 @@ def test_a_short_batch_is_not_held_up_by_a_long_one_of_another_task(
 def test_batches_of_no_known_topic_are_refused(engine: SparkEngine, bootstrap_servers: str):
     with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="have no topic"):
         write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(10, 1)), pipeline())
+
+
+def test_executors_share_a_transaction_of_version_1_too(engine: SparkEngine, tv1_broker: EmbeddedBroker):
+    topic = Topics(tv1_broker.bootstrap_servers).create(partitions=4)
+    with producer(tv1_broker.bootstrap_servers) as owner:
+        for _ in range(2):
+            write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(COUNT, 4)), pipeline(topic))
+    found = numbers(read_topic(tv1_broker.bootstrap_servers, topic))
+    assert sorted(found) == sorted([*range(COUNT), *range(COUNT)])
