@@ -1,0 +1,121 @@
+"""The suite can fail: each guard of the guarantee is taken out of a copy of the package, and a test turns red.
+
+`python -m tests.chaos.test_mutations` lists the guards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "fencepost"
+_TIMEOUT_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A piece of code that exactly-once stands on, what is left without it, and a test that must notice."""
+
+    name: str
+    file: str
+    code: str
+    without: str
+    test: str
+
+
+GUARDS = (
+    Guard(
+        "the epoch check of written records",
+        "kafka/produce_errors.py",
+        "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):",
+        "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER) or code in EPOCH_IS_DEAD:",
+        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_ended_transaction_is_refused",
+    ),
+    Guard(
+        "the epoch check of a commit",
+        "kafka/coordinator.py",
+        "        if code == Code.NONE:\n            return\n        raise self._error(code, request)",
+        "        return",
+        "tests/broker/test_transactional_producer.py::test_a_newer_instance_fences_the_older",
+    ),
+    Guard(
+        "the epoch that is bumped before a transaction",
+        "kafka/producer.py",
+        "        if self._bump_before_begin:\n            self._bump_epoch()\n",
+        "",
+        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_aborted_transaction_is_refused_in_the_next",
+    ),
+    Guard(
+        "the offset records of a transaction",
+        "runtime/task_transaction.py",
+        "            self._write_offsets()",
+        "            self._offsets.clear()",
+        "tests/broker/test_source_task.py::test_d3_a_task_goes_on_where_the_last_commit_was",
+    ),
+    Guard(
+        "the abort of a transaction that failed",
+        "runtime/poll_loop.py",
+        "            self._abort_quietly()",
+        "            self._transaction.commit()",
+        "tests/broker/test_source_task_life.py::test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible",
+    ),
+    Guard(
+        "the abort that a connector asks for",
+        "runtime/poll_loop.py",
+        "            self._transaction.abort()",
+        "            pass",
+        "tests/broker/test_source_task.py::test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
+    ),
+    Guard(
+        "the refusal of a write that Spark runs again",
+        "spark/write_stage.py",
+        "if context.attemptNumber() > 0:",
+        "if False:",
+        "tests/chaos/test_spark_faults.py::test_a_write_that_spark_runs_again_is_refused",
+    ),
+)
+
+
+def _run(test: str, source: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    # The outer run's workers and seed are not the inner run's.
+    environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", test]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+    )
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_without_a_guard_the_suite_turns_red(guard: Guard, tmp_path: Path):
+    copy = tmp_path / "fencepost"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    mutated = copy / guard.file
+    code = mutated.read_text()
+    assert code.count(guard.code) == 1, f"the guard stands {code.count(guard.code)} times in {guard.file}"
+    mutated.write_text(code.replace(guard.code, guard.without))
+
+    run = _run(guard.test, tmp_path)
+
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED, f"nobody misses {guard.name}:\n{run.stdout[-3000:]}"
+    assert str(mutated.parent) in run.stdout or " failed" in run.stdout
+
+
+def test_a_copy_with_all_guards_stays_green(tmp_path: Path):
+    shutil.copytree(PACKAGE, tmp_path / "fencepost", ignore=shutil.ignore_patterns("__pycache__"))
+
+    run = _run("tests/broker/test_transactional_producer.py", tmp_path)
+
+    assert run.returncode == pytest.ExitCode.OK, run.stdout[-3000:]
+
+
+if __name__ == "__main__":
+    for guard in GUARDS:
+        print(f"{guard.name:60} {guard.file:32} {guard.test}")  # noqa: T201 - a script that prints
