@@ -219,10 +219,7 @@ class TransactionalProducer:
         except InvalidProducerEpochError as error:
             if committed or error.code_name != Code.INVALID_TXN_STATE.name:
                 raise self.resolve(error) from error
-            # No partition was added, so nothing is aborted and the epoch stays: a writer that is late would write
-            # into the next transaction.
-            self._bump_epoch()
-            return
+            # There is nothing to abort: no partition was added to the transaction. Only version 1 says so.
         except TransactionAbortableError:
             self._move_to(TransactionState.IN_TRANSACTION if committed else TransactionState.FAILED)
             raise
