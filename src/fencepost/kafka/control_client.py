@@ -86,7 +86,7 @@ class ControlClient:
                 if self._closing:
                     raise IllegalStateError(f"The connection to {self._address} was closed while {doing}") from error
                 self._manager.forget_failures()
-                raise self._translated(error, doing) from error
+                raise translated(error, doing, address=self._address) from error
         return result
 
     async def _bootstrapped(self, procedure: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
@@ -156,26 +156,28 @@ class ControlClient:
     def _address(self) -> str:
         return ",".join(self.config.bootstrap_servers)
 
-    def _translated(self, error: client_errors.KafkaError, doing: str) -> KafkaError:
-        if isinstance(error, BAD_CREDENTIALS):
-            return AuthenticationError(
-                f"The broker at {self._address} does not accept the credentials while {doing}: {error}. "
-                "Check sasl.mechanism and sasl.jaas.config"
-            )
-        if isinstance(error, TlsError):
-            return AuthenticationError(
-                f"No secure connection to {self._address} while {doing}: {error}. Check ssl.truststore.location, "
-                "ssl.keystore.location, and that security.protocol is the one of that port"
-            )
-        if isinstance(error, _UNREACHABLE):
-            return BrokerUnavailableError(
-                f"No answer from the brokers at {self._address} while {doing}: {error}. Check that they run, "
-                "bootstrap.servers, and that security.protocol is the one of that port",
-                address=self._address,
-            )
-        if isinstance(error, client_errors.IncompatibleBrokerVersion):
-            return UnsupportedBrokerError(f"The broker at {self._address} is too old for {doing}: {error}")
-        return refusal(error, doing)
+
+def translated(error: client_errors.KafkaError, doing: str, *, address: str) -> KafkaError:
+    """Return the typed form of what kafka-python raises. `address` names the cluster in messages."""
+    if isinstance(error, BAD_CREDENTIALS):
+        return AuthenticationError(
+            f"The broker at {address} does not accept the credentials while {doing}: {error}. "
+            "Check sasl.mechanism and sasl.jaas.config"
+        )
+    if isinstance(error, TlsError):
+        return AuthenticationError(
+            f"No secure connection to {address} while {doing}: {error}. Check ssl.truststore.location, "
+            "ssl.keystore.location, and that security.protocol is the one of that port"
+        )
+    if isinstance(error, _UNREACHABLE):
+        return BrokerUnavailableError(
+            f"No answer from the brokers at {address} while {doing}: {error}. Check that they run, "
+            "bootstrap.servers, and that security.protocol is the one of that port",
+            address=address,
+        )
+    if isinstance(error, client_errors.IncompatibleBrokerVersion):
+        return UnsupportedBrokerError(f"The broker at {address} is too old for {doing}: {error}")
+    return refusal(error, doing)
 
 
 def refusal(error: client_errors.KafkaError, doing: str) -> KafkaError:

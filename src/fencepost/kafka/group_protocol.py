@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Final
 
@@ -94,6 +94,26 @@ class Assignment:
         """Whether something is to be stopped."""
         return bool(self.revoked_connectors or self.revoked_tasks)
 
+    def revoking_of(self, held: Assignment | None) -> Assignment:
+        """Return this change without revocations of what a member that runs `held` does not run.
+
+        The coordinator answers a member that joins again with nothing new by the assignment that it has already.
+        """
+        connectors, tasks = (set(held.connectors), set(held.tasks)) if held is not None else (set(), set())
+        return replace(
+            self,
+            revoked_connectors=tuple(name for name in self.revoked_connectors if name in connectors),
+            revoked_tasks=tuple(task for task in self.revoked_tasks if task in tasks),
+        )
+
+    def added_to(self, held: Assignment | None) -> Assignment:
+        """Return all that a member runs after this change that ran `held` before."""
+        if held is None:
+            return self
+        connectors = {*held.connectors, *self.connectors} - {*self.revoked_connectors}
+        tasks = {*held.tasks, *self.tasks} - {*self.revoked_tasks}
+        return replace(self, connectors=tuple(sorted(connectors)), tasks=tuple(sorted(tasks)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerMetadata:
@@ -106,6 +126,24 @@ class WorkerMetadata:
     url: str
     config_offset: int
     assignment: Assignment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """What a member assigns from that the coordinator made the leader: all members' metadata by member id.
+
+    `held` is what this member ran until here, None if nothing. Its `leader` tells who led the round before.
+    """
+
+    leader: str
+    protocol: ConnectProtocol
+    members: Mapping[str, WorkerMetadata]
+    held: Assignment | None
+
+    @property
+    def led_before(self) -> bool:
+        """Whether this member led the round before as well."""
+        return self.held is not None and self.held.leader == self.leader
 
 
 def encode_metadata(metadata: WorkerMetadata, protocol: ConnectProtocol) -> bytes:

@@ -1,0 +1,153 @@
+"""kafka-python's group coordinator client, as a member of a group of Connect workers.
+
+kafka.coordinator is internal to kafka-python; only this module and group_member know it. What is relied on here is held
+by tests/broker/test_group_member.py. Everything runs on the thread that drives kafka-python's event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from kafka.coordinator.base import BaseCoordinator
+from kafka.coordinator.heartbeat import Heartbeat
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
+
+from fencepost.kafka.control_connections import ConnectionManager
+from fencepost.kafka.group_protocol import PROTOCOL_TYPE
+
+_NEVER: Final = float("-inf")
+
+
+class Rebalancing(Protocol):
+    """What a member does in the course of a rebalance."""
+
+    def protocols(self) -> Iterable[tuple[str, bytes]]:
+        """Return the protocols to offer, the best first, with this member's metadata in each."""
+
+    async def before_joining(self) -> None:
+        """Stop what must not run while the group is joined. Heartbeats go on meanwhile."""
+
+    async def before_request(self) -> None:
+        """Called before each JoinGroup request, also when one is repeated."""
+
+    def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Return each member's assignment for each member's metadata, as the leader."""
+
+    async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
+        """Take the assignment of a new generation. Heartbeats go on meanwhile."""
+
+    def expelled(self) -> None:
+        """The coordinator does not count this worker as a member."""
+
+    def wake(self) -> None:
+        """Something changed that the member must look at."""
+
+
+class _ConfirmedHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no type information
+    """Also knows when the last heartbeat that was answered had been sent: the coordinator counts from then at least."""
+
+    confirmed = _NEVER
+
+    def received_heartbeat(self) -> None:
+        super().received_heartbeat()
+        self.confirmed = self.last_send
+
+
+class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python ships no type information
+    """One member's side of the group protocol. Times are in seconds of the monotonic clock."""
+
+    def __init__(self, manager: ConnectionManager, rebalancing: Rebalancing, **settings: Any) -> None:
+        super().__init__(KafkaNetClient(net=manager._net, manager=manager), **settings)  # noqa: SLF001 - as its base does
+        self.heartbeat = _ConfirmedHeartbeat(**self.config)
+        self._rebalancing = rebalancing
+        self._joined_at = _NEVER
+        self._join_sent_at: float | None = None
+
+    @property
+    def heard_at(self) -> float:
+        """When the coordinator last counted this member as alive, as far as it is known here."""
+        return max(self._joined_at, self.heartbeat.confirmed)
+
+    @property
+    def expires_at(self) -> float:
+        """When the coordinator may have expelled this member, unless it is heard meanwhile.
+
+        While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not run out.
+        """
+        session_ends = self.heard_at + self.config["session_timeout_ms"] / 1000
+        if self._join_sent_at is None:
+            return session_ends
+        return max(session_ends, self._join_sent_at + self.config["max_poll_interval_ms"] / 1000)
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator gave, '' before."""
+        name: str = self._generation.member_id
+        return name
+
+    def drop(self, reason: str) -> None:
+        """Hang up on a coordinator that does not answer; join again once one is found."""
+        node = self.coordinator_id
+        self.coordinator_dead(reason)
+        if node is not None:
+            self._manager.close(node)
+        # The id is kept: a coordinator that still has it takes the member for the same.
+        self.reset_generation(self.member_id)
+
+    def still_alive(self) -> None:
+        """Say that this member is not stuck: if nobody does for the rebalance time-out, it leaves the group."""
+        self.heartbeat.poll()
+
+    def stop_heartbeats(self) -> None:
+        """End the heartbeats for good."""
+        self._close_heartbeat()
+
+    # -- what BaseCoordinator asks of its subclasses ------------------------------------------------------------
+
+    def protocol_type(self) -> str:
+        """Return the type of the group: one of Connect workers."""
+        return PROTOCOL_TYPE
+
+    def group_protocols(self) -> list[tuple[str, bytes]]:
+        """Return what to send with JoinGroup."""
+        return list(self._rebalancing.protocols())
+
+    async def _on_join_prepare_async(self, *_: Any, **__: Any) -> None:
+        await self._rebalancing.before_joining()
+
+    def _perform_assignment(self, leader_id: str, protocol: str, members: list[Any]) -> dict[str, bytes]:
+        metadata = {member.member_id: bytes(member.metadata) for member in members}
+        return dict(self._rebalancing.assign(leader_id, protocol, metadata))
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
+        self._joined_at = time.monotonic()
+        await self._rebalancing.joined(generation, member_id, protocol, bytes(member_assignment_bytes))
+
+    # -- where BaseCoordinator is listened to -------------------------------------------------------------------
+
+    async def _do_join_and_sync_async(self) -> bytes:
+        await self._rebalancing.before_request()
+        self._join_sent_at = time.monotonic()
+        try:
+            assignment: bytes = await super()._do_join_and_sync_async()
+        finally:
+            self._join_sent_at = None
+        self._joined_at = time.monotonic()
+        return assignment
+
+    def request_rejoin(self) -> None:
+        """Join again as soon as may be: the group rebalances, or this member asks for it."""
+        super().request_rejoin()
+        self._rebalancing.wake()
+
+    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        """Forget the generation, and without a `member_id` the membership."""
+        super().reset_generation(member_id)
+        if member_id == UNKNOWN_MEMBER_ID:
+            self._rebalancing.expelled()
+        self._rebalancing.wake()

@@ -1,0 +1,91 @@
+"""What a membership in a group of workers is described with, and who is told of it.
+
+A member goes through these states:
+
+             start                 joined                       revoked: stopped, then joined again at once
+    (new) ─────────> CONNECTING ──────────> MEMBER <──────────────────────────────────────────┐
+                        ^    │ ^              │  └──> on_revoked ──> on_assigned ─────────────┘
+                 rejoin │    │ │ on_lost      │
+                        │    │ └──────────────┤ silent for a session, or expelled
+                      LEFT <─┴── leave ───────┤
+                                              │
+                     FAILED <── on_lost, on_failed: nothing that passes
+                     CLOSED <── close, from anywhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.kafka.group_protocol import Assignment, ConnectProtocol
+
+
+class MemberState(StrEnum):
+    """Where a member stands; see the module's diagram."""
+
+    CONNECTING = "CONNECTING"
+    MEMBER = "MEMBER"
+    LEFT = "LEFT"
+    FAILED = "FAILED"
+    CLOSED = "CLOSED"
+
+
+TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
+    MemberState.CONNECTING: frozenset(MemberState),
+    MemberState.MEMBER: frozenset(MemberState),
+    MemberState.LEFT: frozenset({MemberState.LEFT, MemberState.CONNECTING, MemberState.CLOSED}),
+    MemberState.FAILED: frozenset({MemberState.CLOSED}),
+    MemberState.CLOSED: frozenset({MemberState.CLOSED}),
+}
+"""The states that may follow each state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """What a member joins with. `url` is where other workers reach this one; times are in milliseconds."""
+
+    group_id: str
+    url: str
+    protocol: ConnectProtocol = ConnectProtocol.SESSIONED
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    rebalance_timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A generation that this worker is a member of.
+
+    `assignment` is all that this worker is to run from here on, with what was just revoked beside it. If it `failed`,
+    read the config topic to its end and `rejoin`; what ran goes on meanwhile, except in `default`.
+    """
+
+    generation: int
+    member_id: str
+    protocol: ConnectProtocol
+    assignment: Assignment
+
+    @property
+    def leader(self) -> bool:
+        """Whether this worker leads the group."""
+        return self.assignment.leader == self.member_id
+
+
+class GroupListener(Protocol):
+    """Told what to run, on the asyncio loop, one call after the other except for what `close` does not wait for."""
+
+    async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
+        """Stop these and return once they stand still: others may start them then."""
+
+    def on_assigned(self, membership: Membership) -> None:
+        """Run what the assignment says, as soon as the config topic is read up to its offset."""
+
+    async def on_lost(self, reason: str) -> None:
+        """Stop everything, for others may have it; return once all stands still. This worker does not lead."""
+
+    def on_failed(self, error: Exception) -> None:
+        """The membership is over and does not come back; `close` it. Nothing runs any more."""

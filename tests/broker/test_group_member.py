@@ -1,0 +1,240 @@
+"""Members of a group of workers on a real coordinator; also what is relied on in kafka-python's coordinator client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+from confluent_kafka import Consumer
+
+from fencepost.kafka.errors import BrokerRefusedError
+from fencepost.kafka.group_membership import MemberState
+from fencepost.kafka.group_protocol import ConnectProtocol
+from fencepost.worker.assignor_leader import ConfiguredWork
+from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.group import Cluster, until
+from tests.support.topics import unique
+
+WORK = {"a": 3, "b": 2}
+
+
+@asynccontextmanager
+async def a_cluster(*, max_delay_ms: int = 0, work: dict[str, int] | None = None) -> AsyncIterator[Cluster]:
+    cluster = Cluster(unique("workers"), work or WORK, max_delay_ms=max_delay_ms)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+    assert cluster.run_twice == []
+
+
+@pytest.mark.parametrize("protocol", ConnectProtocol)
+def test_workers_that_come_and_go_share_the_work(bootstrap_servers: str, protocol: ConnectProtocol):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            first = cluster.worker("first", bootstrap_servers, protocol=protocol)
+            await cluster.settled(first)
+            second = cluster.worker("second", bootstrap_servers, protocol=protocol)
+            third = cluster.worker("third", bootstrap_servers, protocol=protocol)
+            await cluster.settled(first, second, third)
+            assert [worker.leads for worker in cluster.workers] == [True, False, False]
+            assert {worker.memberships[-1].protocol for worker in cluster.workers} == {protocol}
+            first.runs = frozenset()
+            await first.member.close()
+            await cluster.settled(second, third)
+            assert second.leads != third.leads
+            assert first.member.state is MemberState.CLOSED
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_is_cut_off_stops_by_itself_and_gets_its_work_back(
+    bootstrap_servers: str, fault_proxy: FaultProxy
+):
+    async def scenario() -> None:
+        async with a_cluster(max_delay_ms=120_000) as cluster:
+            stays = cluster.worker("stays", bootstrap_servers)
+            await cluster.settled(stays)
+            cut = cluster.worker("cut", fault_proxy.address)
+            await cluster.settled(stays, cut)
+            before = stays.runs, cut.runs
+            fault_proxy.to_broker = Link.DROP
+            await until(lambda: bool(cut.lost))
+            assert "session.timeout.ms" in cut.lost[0]
+            assert (cut.runs, cut.member.state) == (frozenset(), MemberState.CONNECTING)
+            await until(lambda: cut.member.coordinator_unknown_for > 0)
+            # The coordinator has noticed, too, and the leader holds the work back.
+            await until(lambda: stays.memberships[-1].assignment.delay_ms > 0)
+            fault_proxy.heal()
+            fault_proxy.reset()
+            await until(lambda: (stays.runs, cut.runs) == before)
+            assert cut.member.coordinator_unknown_for == 0.0
+            assert stays.lost == []
+
+    asyncio.run(scenario())
+
+
+def test_the_work_of_a_worker_that_stays_away_goes_to_others_after_the_delay(bootstrap_servers: str):
+    async def scenario() -> None:
+        async with a_cluster(max_delay_ms=1_500) as cluster:
+            stays, leaves = cluster.worker("stays", bootstrap_servers), cluster.worker("leaves", bootstrap_servers)
+            await cluster.settled(stays, leaves)
+            kept = stays.runs
+            leaves.runs = frozenset()
+            await leaves.member.close()
+            await until(lambda: stays.memberships[-1].assignment.delay_ms > 0)
+            assert stays.runs == kept
+            await cluster.settled(stays)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_moves_before_its_owner_has_stopped_it(bootstrap_servers: str):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            first = cluster.worker("first", bootstrap_servers)
+            await cluster.settled(first)
+            first.may_stop.clear()
+            second = cluster.worker("second", bootstrap_servers)
+            await until(lambda: bool(first.revocations and second.memberships))
+            generation = second.memberships[-1].generation
+            # Longer than a session: heartbeats go on while work is being stopped.
+            await asyncio.sleep(7)
+            assert second.runs == frozenset()
+            assert second.memberships[-1].generation == generation
+            first.may_stop.set()
+            await cluster.settled(first, second)
+            assert first.lost == []
+
+    asyncio.run(scenario())
+
+
+def test_an_eager_worker_brings_the_whole_group_down_to_its_protocol(bootstrap_servers: str):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            first = cluster.worker("first", bootstrap_servers)
+            second = cluster.worker("second", bootstrap_servers)
+            await cluster.settled(first, second)
+            eager = cluster.worker("eager", bootstrap_servers, protocol=ConnectProtocol.EAGER)
+            # The leader answers a mismatch so that all stop; workers read the config topic then and join again.
+            await until(lambda: bool(eager.memberships) and eager.memberships[0].assignment.failed)
+            for worker in cluster.workers:
+                worker.member.rejoin()
+            await cluster.settled(first, second, eager)
+            assert first.memberships[-1].protocol is ConnectProtocol.EAGER
+            eager.runs = frozenset()
+            await eager.member.close()
+            await until(lambda: second.memberships[-1].protocol is ConnectProtocol.SESSIONED)
+            await cluster.settled(first, second)
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_lags_behind_a_worker_assigns_nothing(bootstrap_servers: str):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            leader = cluster.worker("leader", bootstrap_servers)
+            await cluster.settled(leader)
+            runs = leader.runs
+            ahead = cluster.worker("ahead", bootstrap_servers)
+            ahead.config_offset = 5
+            ahead.member.rejoin()
+            await until(lambda: bool(ahead.memberships) and ahead.memberships[-1].assignment.config_offset == 5)
+            assert ahead.memberships[-1].assignment.failed
+            await until(lambda: leader.memberships[-1].assignment.failed)
+            assert runs >= leader.runs
+            cluster.configured = ConfiguredWork(config_offset=5, task_counts=WORK)
+            leader.config_offset = 5
+            leader.member.rejoin()
+            await cluster.settled(leader, ahead)
+            assert not ahead.memberships[-1].assignment.failed
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_leaves_comes_back_when_it_asks_for_it(bootstrap_servers: str):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            worker = cluster.worker("worker", bootstrap_servers)
+            await cluster.settled(worker)
+            worker.runs = frozenset()
+            worker.member.leave("the config topic cannot be read")
+            await until(lambda: worker.member.state is MemberState.LEFT)
+            member_id = worker.memberships[-1].member_id
+            worker.member.rejoin()
+            await cluster.settled(worker)
+            assert worker.memberships[-1].member_id != member_id
+            assert worker.lost == []
+
+    asyncio.run(scenario())
+
+
+def test_a_group_of_consumers_is_not_one_of_workers(bootstrap_servers: str, topic: str):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": cluster.group_id})
+            consumer.subscribe([topic])
+            try:
+                while not consumer.assignment():
+                    await asyncio.to_thread(consumer.poll, 0.1)
+                worker = cluster.worker("worker", bootstrap_servers)
+                await until(lambda: bool(worker.failures))
+                assert worker.member.state is MemberState.FAILED
+                (error,) = worker.failures
+                assert isinstance(error, BrokerRefusedError)
+                assert cluster.group_id in str(error)
+            finally:
+                consumer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_whose_leader_code_fails_is_no_member(bootstrap_servers: str):
+    def fail() -> ConfiguredWork:
+        raise ValueError("no snapshot")
+
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            worker = cluster.worker("worker", bootstrap_servers)
+            await cluster.settled(worker)
+            worker.configured = fail
+            worker.member.rejoin()
+            await until(lambda: bool(worker.failures))
+            assert worker.runs == frozenset()
+            assert worker.lost == ["no snapshot"]
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_waits_for_brokers_and_can_be_closed_meanwhile():
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            worker = cluster.worker("worker", "127.0.0.1:1")
+            await until(lambda: worker.member.coordinator_unknown_for > 0.5)
+            assert worker.member.rebalancing
+            assert worker.failures == []
+
+    asyncio.run(scenario())
+
+
+def test_close_ends_the_thread_and_its_sockets(bootstrap_servers: str):
+    process = psutil.Process()
+
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            await asyncio.to_thread(lambda: None)  # the loop's own pool of threads stands
+            threads, files = threading.active_count(), process.num_fds()
+            workers = [cluster.worker(name, bootstrap_servers) for name in ("first", "second")]
+            await cluster.settled(*workers)
+            for worker in workers:
+                worker.runs = frozenset()
+            await cluster.close()
+            await until(lambda: threading.active_count() <= threads + 1)
+            assert not [thread for thread in threading.enumerate() if thread.name.startswith("fencepost-group")]
+            assert process.num_fds() <= files
+
+    asyncio.run(scenario())
