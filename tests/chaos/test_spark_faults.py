@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fencepost.api.record import SourceBatch
@@ -13,6 +15,7 @@ from fencepost.spark.engine import SparkEngine
 from fencepost.spark.errors import SparkJobError, WriteRetriedError
 from tests.support.checker import read_topic
 from tests.support.engine import TrickyReader, pipeline, producer, splits, write
+from tests.support.processes import wait_for
 from tests.support.topics import Topics
 
 COUNT = 40_000
@@ -41,6 +44,28 @@ def test_a_killed_python_worker_fails_the_batch_and_the_next_attempt_commits_it_
             write(engine, owner, batch(tmp_path), pipeline(topic))
         assert read_topic(bootstrap_servers, topic) == []
         write(engine, owner, batch(tmp_path), pipeline(topic))
+    assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
+
+
+def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    topic = topics.create(partitions=2)
+    marker = tmp_path / "hangs"
+    hanging = SourceBatch(reader=TrickyReader("hang", COUNT - 5, str(marker)), splits=splits(COUNT, 2))
+
+    def kill_jvm() -> None:
+        wait_for(lambda: marker.exists() and marker.read_text())
+        parents = psutil.Process(int(marker.read_text())).parents()
+        next(parent for parent in parents if "java" in parent.name()).kill()
+
+    killer = threading.Thread(target=kill_jvm)
+    killer.start()
+    with running({}) as engine, producer(bootstrap_servers) as owner:
+        with pytest.raises(SparkJobError, match="connector-0"):
+            write(engine, owner, hanging, pipeline(topic))
+        killer.join()
+        write(engine, owner, hanging, pipeline(topic))
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
 
 

@@ -124,8 +124,12 @@ class LazySession:
         return self._session is not None
 
     def get(self) -> SparkSession:
-        """The session. Raises SparkStartError, or JavaNotFoundError where there is no Java."""
+        """The session, another one if its JVM died. Raises SparkStartError, or JavaNotFoundError without a Java."""
         with self._lock:
+            if self._session is not None and self._owned and not _jvm_runs():
+                logger.warning("The JVM of Spark has died: another one is started")
+                _forget(self._session)
+                self._session = None
             if self._session is None:
                 self._session = self._start()
             return self._session
@@ -217,6 +221,19 @@ def make_java_home(java: Java, folder: Path) -> str:
 def _stop(session: SparkSession) -> None:
     """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
     session.stop()
+    _end_jvm()
+
+
+def _jvm_runs() -> bool:
+    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark does not tell
+    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+
+
+def _forget(session: SparkSession) -> None:
+    """Make pyspark forget a session whose JVM is gone; `stop` would want to talk to it."""
+    session.sparkContext._accumulatorServer.shutdown()  # noqa: SLF001 - a thread and a socket of this process
+    SparkContext._active_spark_context = None  # noqa: SLF001 - so that another session is made
+    SparkSession._instantiatedSession = None  # noqa: SLF001 - likewise
     _end_jvm()
 
 
