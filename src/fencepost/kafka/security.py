@@ -119,6 +119,36 @@ class TlsConfig:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.check_hostname
+        self._load_trusted(context)
+        if self.certificate is not None and self.private_key is not None:
+            self._load_own(context, f"{self.private_key}\n{_certificates(self.certificate)}")
+        return context
+
+    def server_context(self, *, client_auth: str = "none") -> ssl.SSLContext:
+        """Return what a server's sockets are wrapped with.
+
+        `client_auth` is Java's `ssl.client.auth`: whether clients must show a certificate that `authorities` signed
+        (required), may (requested) or need not (none). Raises ConfigError for unusable certificates or keys.
+        """
+        modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+        if client_auth.strip().lower() not in modes:
+            raise ConfigError(
+                f"ssl.client.auth={client_auth} is not known: use one of {', '.join(modes)}", name="ssl.client.auth"
+            )
+        if self.certificate is None or self.private_key is None:
+            raise ConfigError(
+                "A listener for HTTPS needs a certificate and its key: set ssl.keystore.location",
+                name="ssl.keystore.location",
+            )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = modes[client_auth.strip().lower()]
+        if context.verify_mode is not ssl.CERT_NONE:
+            self._load_trusted(context)
+        self._load_own(context, f"{self.private_key}\n{_certificates(self.certificate)}")
+        return context
+
+    def _load_trusted(self, context: ssl.SSLContext) -> None:
         try:
             if self.authorities is None:
                 context.load_default_certs()
@@ -129,9 +159,6 @@ class TlsConfig:
                 f"The certificates of ssl.truststore cannot be used ({error}): give PEM certificates",
                 name="ssl.truststore.location",
             ) from error
-        if self.certificate is not None and self.private_key is not None:
-            self._load_own(context, f"{self.private_key}\n{_certificates(self.certificate)}")
-        return context
 
     def _load_own(self, context: ssl.SSLContext, pem: str) -> None:
         password = self.private_key_password

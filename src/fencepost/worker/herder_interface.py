@@ -14,7 +14,7 @@ from typing import Any
 
 from fencepost.api.config_def import PropertyImportance, PropertyType, PropertyWidth
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.target_state import TargetState
+from fencepost.storage.config_records import TargetState
 from fencepost.worker.request_signing import SignedRequest
 
 

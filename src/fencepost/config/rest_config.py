@@ -1,0 +1,165 @@
+"""The worker's REST API: where it listens, how others reach it and whom it lets in, under Connect's property names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.config.connector_config import below
+from fencepost.config.properties import load_properties
+from fencepost.config.validators import not_blank, one_of
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+_LISTENERS: Final = "listeners"
+_ADMIN_LISTENERS: Final = "admin.listeners"
+_CREDENTIALS: Final = "rest.basic.auth.credentials.file"
+_EXTENSIONS: Final = "rest.extension.classes"
+_JAVA_BASIC_AUTH: Final = "BasicAuthSecurityRestExtension"
+_URL: Final = re.compile(
+    r"(?P<scheme>https?)://(?:\[(?P<six>[0-9a-f:]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})/?"
+)
+
+PREFIXES: Final = ("listeners.https.", "admin.listeners.https.")
+"""Beginnings of the names of properties that set up TLS for listeners."""
+
+
+def rest_config_def() -> ConfigDef:
+    """Return the definitions of the properties of the REST API."""
+    return (
+        ConfigDef()
+        .define(
+            _LISTENERS, _T.LIST, "http://:8083", _I.LOW,
+            "The addresses to listen on, comma-separated, as http://host:port or https://host:port. An empty host is "
+            "all interfaces; port 0 is any that is free. TLS is set up by listeners.https.ssl.*, else by ssl.*.",
+        )
+        .define(
+            _ADMIN_LISTENERS, _T.LIST, None, _I.LOW,
+            "Addresses for /admin alone. Unset: it is found at those of `listeners`; empty: nowhere.",
+        )
+        .define(
+            "rest.advertised.host.name", _T.STRING, None, _I.LOW,
+            "The host name under which the other workers of the group reach this one.", validator=not_blank,
+        )
+        .define(
+            "rest.advertised.port", _T.INT, None, _I.LOW,
+            "The port under which the other workers of the group reach this one.",
+        )
+        .define(
+            "rest.advertised.listener", _T.STRING, None, _I.LOW,
+            "Which listener the other workers use: http or https. Unset: http, if there is such a listener.",
+            validator=_http_or_https,
+        )
+        .define(
+            _CREDENTIALS, _T.STRING, None, _I.MEDIUM,
+            "A properties file of users and passwords, one user=password a line. With it, requests need one of them "
+            "by HTTP basic authentication, except those between workers, and /health.", validator=not_blank,
+        )
+        .define(
+            _EXTENSIONS, _T.LIST, "", _I.LOW,
+            "Java's REST extensions. BasicAuthSecurityRestExtension stands for "
+            f"{_CREDENTIALS}, which must be set with it; there are no others.",
+        )
+    )  # fmt: skip
+
+
+def _http_or_https(name: str, value: str | None) -> None:
+    if value is not None:
+        one_of(["http", "https"])(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on; an empty host is all interfaces, port 0 any."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestConfig:
+    """The REST API's configuration, checked."""
+
+    listeners: Sequence[Listener]
+    admin_listeners: Sequence[Listener] | None
+    """None: /admin is found at `listeners`; empty: nowhere."""
+    advertised_host: str | None
+    advertised_port: int | None
+    advertised_scheme: str
+    credentials: Mapping[str, str] | None = field(repr=False)
+    """Passwords by user; None lets anybody in."""
+    tls: Mapping[str, str] = field(repr=False)
+    """Java's `ssl.*` properties for HTTPS, of listeners and of requests to other workers."""
+    admin_tls: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], *, where: str) -> RestConfig:
+        """Read the properties of a worker. Raises ConfigError that names the property and `where` it is."""
+        try:
+            values = rest_config_def().parse(properties)
+            listeners = _listeners(values[_LISTENERS])
+            admin = values[_ADMIN_LISTENERS]
+            return cls(
+                listeners=listeners,
+                admin_listeners=None if admin is None else [_listener(_ADMIN_LISTENERS, text) for text in admin],
+                advertised_host=values["rest.advertised.host.name"],
+                advertised_port=values["rest.advertised.port"],
+                advertised_scheme=_advertised(values["rest.advertised.listener"], listeners),
+                credentials=_credentials(values[_CREDENTIALS], values[_EXTENSIONS]),
+                tls=_tls(properties, "listeners.https."),
+                admin_tls=_tls(properties, "admin.listeners.https."),
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}", name=error.name) from None
+
+
+def _listeners(texts: Sequence[str]) -> Sequence[Listener]:
+    if not texts:
+        raise ConfigError("The property listeners is empty: name an address, or remove it", name=_LISTENERS)
+    return [_listener(_LISTENERS, text) for text in texts]
+
+
+def _listener(name: str, text: str) -> Listener:
+    match = _URL.fullmatch(text.strip().lower())
+    if match is None or int(match["port"]) > 65535:
+        raise ConfigError(
+            f"{text!r} in the property {name} is no address to listen on: write http://host:port or "
+            "https://host:port, with an empty host for all interfaces",
+            name=name,
+        )
+    return Listener(match["scheme"], match["six"] or match["host"] or "", int(match["port"]))
+
+
+def _advertised(asked: str | None, listeners: Sequence[Listener]) -> str:
+    name = "rest.advertised.listener"
+    schemes = [listener.scheme for listener in listeners]
+    if asked is None:
+        return "http" if "http" in schemes else "https"
+    if asked.lower() not in schemes:
+        raise ConfigError(f"The property {name} is {asked}, but listeners has no such address: add one", name=name)
+    return asked.lower()
+
+
+def _credentials(path: str | None, extensions: Sequence[str]) -> Mapping[str, str] | None:
+    if path is not None:
+        return load_properties(path)
+    if any(extension.endswith(_JAVA_BASIC_AUTH) for extension in extensions):
+        raise ConfigError(
+            f"{_EXTENSIONS} asks for basic authentication, but no users are given: set {_CREDENTIALS} to a file of "
+            "user=password lines, such as the one that Java's PropertyFileLoginModule reads",
+            name=_CREDENTIALS,
+        )
+    return None
+
+
+def _tls(properties: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+    """Return `ssl.*` properties: if any has the prefix, those that have it, as in Connect."""
+    return below(properties, prefix) or {k: v for k, v in properties.items() if k.startswith("ssl.")}

@@ -1,0 +1,115 @@
+"""Puts the API together: what every request passes on its way to a herder and back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Middleware
+
+from fencepost.api.errors import ConfigError, DataError, FencepostError
+from fencepost.rest.auth import authenticate
+from fencepost.rest.forwarding import forward
+from fencepost.rest.responses import error_response, status_of
+from fencepost.rest.routes import MAX_BODY_BYTES, Handler, Route, add_routes
+from fencepost.worker.errors import RequestFailedError, RequestTargetError
+from fencepost.worker.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
+
+_log: Final = logging.getLogger(__name__)
+
+_KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What requests pass: `credentials` are passwords by user, None lets anybody in."""
+
+    client: RestClient
+    credentials: Mapping[str, str] | None = field(default=None, repr=False)
+    timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+
+
+def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
+    """Return an application that answers to the routes."""
+    app = web.Application(
+        middlewares=[_errors, _time_limit(gate.timeout_seconds), _authentication(gate.credentials), _forwarding(gate)],
+        client_max_size=MAX_BODY_BYTES,
+    )
+    add_routes(app, routes)
+    return app
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn errors into JSON with their status."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        headers = {str(name): error.headers[name] for name in _KEPT_HEADERS if name in error.headers}
+        return error_response(error.status, _text(request, error), headers)
+    except (ConfigError, DataError) as error:
+        return error_response(400, str(error))
+    except FencepostError as error:
+        status = status_of(error)
+        if status == 500:
+            _log.warning("%s %s failed: %s", request.method, request.path, error, exc_info=error)
+        return error_response(status, str(error))
+    except Exception as error:  # noqa: BLE001 - the client is told, and the log
+        _log.exception("%s %s failed by a fault of this worker", request.method, request.path)
+        return error_response(500, f"A fault of this worker: {type(error).__name__}. Its log says more")
+
+
+def _text(request: web.Request, error: web.HTTPException) -> str:
+    """Return what to say; what aiohttp raises itself says no more than the status."""
+    if error.text and not error.text.startswith(f"{error.status}:"):
+        return error.text
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        return (
+            f"{error.method} is not allowed on {request.path}, which takes {', '.join(sorted(error.allowed_methods))}"
+        )
+    if error.status == 404:
+        return f"There is nothing at {request.path}"
+    return f"{error.reason}: {request.method} {request.path}"
+
+
+def _time_limit(seconds: float) -> Middleware:
+    @web.middleware
+    async def time_limit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await handler(request)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestFailedError(
+                f"The request was not completed within {seconds:.0f} s; it may still take effect: look before asking "
+                "again"
+            ) from None
+
+    return time_limit
+
+
+def _authentication(credentials: Mapping[str, str] | None) -> Middleware:
+    @web.middleware
+    async def authentication(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if credentials is not None:
+            authenticate(request, credentials)
+        return await handler(request)
+
+    return authentication
+
+
+def _forwarding(gate: Gate) -> Middleware:
+    @web.middleware
+    async def forwarding(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except RequestTargetError as target:
+            return await forward(request, target, gate.client)
+
+    return forwarding

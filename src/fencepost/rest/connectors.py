@@ -1,0 +1,162 @@
+"""Connectors and their tasks: everything under /connectors but offsets and the requests of other workers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.rest import bodies, requests
+from fencepost.rest.responses import created, empty, json_response
+from fencepost.rest.routes import Route, json_body
+from fencepost.worker.errors import NotFoundError
+from fencepost.worker.herder_interface import Herder
+
+CONNECTOR: Final = "/connectors/{connector}"
+# A greater number than this is no task's.
+_TASK: Final = CONNECTOR + "/tasks/{task:[0-9]{1,9}}"
+
+
+def name_of(request: web.Request) -> str:
+    """Return the connector that the path names."""
+    return request.match_info["connector"]
+
+
+class ConnectorsResource:
+    """Lists, creates, changes and deletes connectors."""
+
+    def __init__(self, herder: Herder) -> None:
+        self._herder = herder
+
+    def routes(self) -> list[Route]:
+        """Return what answers to which request."""
+        return [
+            Route("GET", "/connectors", self._list),
+            Route("POST", "/connectors", self._create),
+            Route("GET", CONNECTOR, self._get),
+            Route("DELETE", CONNECTOR, self._delete),
+            Route("GET", f"{CONNECTOR}/config", self._get_config),
+            Route("PUT", f"{CONNECTOR}/config", self._put_config),
+            Route("PATCH", f"{CONNECTOR}/config", self._patch_config),
+            Route("GET", f"{CONNECTOR}/status", self._status),
+            Route("GET", f"{CONNECTOR}/topics", self._topics),
+            Route("PUT", f"{CONNECTOR}/topics/reset", self._reset_topics),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        names = await self._herder.connectors()
+        if "expand" not in request.query:
+            return json_response(list(names))
+        wanted = request.query.getall("expand")
+        expanded = {}
+        for name in names:
+            try:
+                expanded[name] = await self._expanded(name, wanted)
+            except NotFoundError:
+                # Deleted since the names were listed.
+                continue
+        return json_response(expanded)
+
+    async def _expanded(self, name: str, wanted: list[str]) -> bodies.Json:
+        parts: bodies.Json = {}
+        if "info" in wanted:
+            parts["info"] = bodies.connector(await self._herder.connector_info(name))
+        if "status" in wanted:
+            parts["status"] = bodies.connector_status(await self._herder.connector_status(name))
+        return parts
+
+    async def _create(self, request: web.Request) -> web.Response:
+        asked = requests.create_connector(await json_body(request))
+        put = await self._herder.put_connector_config(asked.name, asked.config, asked.target_state, allow_replace=False)
+        return created(request, asked.name, bodies.connector(put.info))
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return json_response(bodies.connector(await self._herder.connector_info(name_of(request))))
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        await self._herder.delete_connector_config(name_of(request))
+        return empty(204)
+
+    async def _get_config(self, request: web.Request) -> web.Response:
+        return json_response(dict((await self._herder.connector_info(name_of(request))).config))
+
+    async def _put_config(self, request: web.Request) -> web.Response:
+        config = requests.connector_config(await json_body(request), name_of(request))
+        name = config["name"]
+        put = await self._herder.put_connector_config(name, config, allow_replace=True)
+        body = bodies.connector(put.info)
+        return created(request, name, body) if put.created else json_response(body)
+
+    async def _patch_config(self, request: web.Request) -> web.Response:
+        name = name_of(request)
+        patch = requests.config_patch(await json_body(request), name)
+        return json_response(bodies.connector(await self._herder.patch_connector_config(name, patch)))
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return json_response(bodies.connector_status(await self._herder.connector_status(name_of(request))))
+
+    async def _topics(self, request: web.Request) -> web.Response:
+        name = name_of(request)
+        return json_response({name: {"topics": list(await self._herder.connector_active_topics(name))}})
+
+    async def _reset_topics(self, request: web.Request) -> web.Response:
+        await self._herder.reset_connector_active_topics(name_of(request))
+        return empty(202)
+
+
+class LifecycleResource:
+    """Pauses, resumes, stops and restarts connectors and tasks."""
+
+    def __init__(self, herder: Herder) -> None:
+        self._herder = herder
+
+    def routes(self) -> list[Route]:
+        """Return what answers to which request."""
+        return [
+            Route("PUT", f"{CONNECTOR}/pause", self._pause),
+            Route("PUT", f"{CONNECTOR}/resume", self._resume),
+            Route("PUT", f"{CONNECTOR}/stop", self._stop),
+            Route("POST", f"{CONNECTOR}/restart", self._restart),
+            Route("GET", f"{CONNECTOR}/tasks", self._tasks),
+            Route("GET", f"{_TASK}/status", self._task_status),
+            Route("POST", f"{_TASK}/restart", self._restart_task),
+        ]
+
+    async def _pause(self, request: web.Request) -> web.Response:
+        await self._herder.pause_connector(name_of(request))
+        return empty(202)
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        await self._herder.resume_connector(name_of(request))
+        return empty(202)
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        await self._herder.stop_connector(name_of(request))
+        return empty(204)
+
+    async def _restart(self, request: web.Request) -> web.Response:
+        name = name_of(request)
+        include_tasks = requests.boolean(request.query, "includeTasks")
+        only_failed = requests.boolean(request.query, "onlyFailed")
+        if not include_tasks and not only_failed:
+            await self._herder.restart_connector(name)
+            return empty(204)
+        status = await self._herder.restart_connector_and_tasks(
+            name, include_tasks=include_tasks, only_failed=only_failed
+        )
+        return json_response(bodies.connector_status(status), status=202)
+
+    async def _tasks(self, request: web.Request) -> web.Response:
+        return json_response([bodies.task(task) for task in await self._herder.task_configs(name_of(request))])
+
+    async def _task_status(self, request: web.Request) -> web.Response:
+        return json_response(bodies.task_status(await self._herder.task_status(_task_of(request))))
+
+    async def _restart_task(self, request: web.Request) -> web.Response:
+        await self._herder.restart_task(_task_of(request))
+        return empty(204)
+
+
+def _task_of(request: web.Request) -> ConnectorTaskId:
+    return ConnectorTaskId(name_of(request), int(request.match_info["task"]))

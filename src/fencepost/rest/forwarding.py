@@ -1,0 +1,58 @@
+"""Takes requests that another worker must carry out to that worker.
+
+A worker that is not the one sends the request on with `forward=true`; if the leader changed meanwhile, the next worker
+sends it on once more, with `forward=false`; the one after that answers 409, and clients ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+
+from fencepost.rest.requests import boolean
+from fencepost.rest.responses import origin
+from fencepost.rest.routes import body
+from fencepost.worker.errors import RebalanceNeededError, RequestTargetError
+from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER
+from fencepost.worker.rest_client import RestClient, WorkerResponse
+
+_FORWARD: Final = "forward"
+_REQUEST_HEADERS: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, SIGNATURE_HEADER, ALGORITHM_HEADER)
+
+
+async def forward(request: web.Request, target: RequestTargetError, client: RestClient) -> web.Response:
+    """Send a request to the worker that can carry it out, and return what that answers.
+
+    Raises RebalanceNeededError if nobody knows that worker, or the request went too far already, and
+    RequestFailedError if it does not answer.
+    """
+    hop = next_hop(request.query)
+    if target.forward_url is None or hop is None:
+        raise RebalanceNeededError(
+            f"The request cannot be completed now, because the group is sharing out its work: ask again soon. {target}"
+        )
+    query = request.rel_url.update_query({_FORWARD: hop}).raw_query_string
+    url = f"{target.forward_url.rstrip('/')}{request.rel_url.raw_path}?{query}"
+    headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
+    content = await body(request)
+    return _relayed(request, await client.request(request.method, url, headers=headers, body=content or None))
+
+
+def next_hop(query: Mapping[str, str]) -> str | None:
+    """Return the value of `forward` for the next worker, None if there must be none."""
+    if _FORWARD not in query:
+        return "true"
+    return "false" if boolean(query, _FORWARD) else None
+
+
+def _relayed(request: web.Request, answer: WorkerResponse) -> web.Response:
+    headers = {}
+    if hdrs.CONTENT_TYPE in answer.headers and answer.body:
+        headers[hdrs.CONTENT_TYPE] = answer.headers[hdrs.CONTENT_TYPE]
+    if hdrs.LOCATION in answer.headers:
+        # The client goes on talking to the worker that it chose.
+        headers[hdrs.LOCATION] = origin(request) + urlsplit(answer.headers[hdrs.LOCATION]).path
+    return web.Response(status=answer.status, body=answer.body or None, headers=headers)

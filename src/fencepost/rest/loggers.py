@@ -1,0 +1,43 @@
+"""The levels of loggers, of this worker or of all (KIP-495, KIP-976)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from fencepost.rest import bodies, requests
+from fencepost.rest.responses import empty, json_response
+from fencepost.rest.routes import Route, json_body
+from fencepost.worker.herder_interface import Herder
+
+_LOGGER: Final = "/admin/loggers/{logger}"
+
+
+class LoggersResource:
+    """Shows and sets levels."""
+
+    def __init__(self, herder: Herder) -> None:
+        self._herder = herder
+
+    def routes(self) -> list[Route]:
+        """Return what answers to which request."""
+        return [
+            Route("GET", "/admin/loggers", self._list),
+            Route("GET", _LOGGER, self._get),
+            Route("PUT", _LOGGER, self._set),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
+        return json_response(bodies.logger_levels(await self._herder.all_logger_levels()))
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return json_response(bodies.logger_level(await self._herder.logger_level(request.match_info["logger"])))
+
+    async def _set(self, request: web.Request) -> web.Response:
+        namespace = request.match_info["logger"]
+        level = requests.logger_level(await json_body(request))
+        if request.query.get("scope", "").strip().lower() == "cluster":
+            await self._herder.set_cluster_logger_level(namespace, level)
+            return empty(204)
+        return json_response(list(await self._herder.set_worker_logger_level(namespace, level)))

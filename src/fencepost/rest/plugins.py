@@ -1,0 +1,58 @@
+"""What the worker could run: its plugins, their properties, and whether a configuration would do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from fencepost.rest import bodies, requests
+from fencepost.rest.responses import json_response
+from fencepost.rest.routes import Route, json_body
+from fencepost.worker.errors import BadRequestError
+from fencepost.worker.herder_interface import Herder
+
+_CONNECTOR_TYPES: Final = ("source", "sink")
+_PLUGIN: Final = "/connector-plugins/{plugin}"
+
+
+class PluginsResource:
+    """Lists and describes plugins, and validates configurations."""
+
+    def __init__(self, herder: Herder) -> None:
+        self._herder = herder
+
+    def routes(self) -> list[Route]:
+        """Return what answers to which request."""
+        return [
+            Route("GET", "/connector-plugins", self._list),
+            Route("GET", f"{_PLUGIN}/config", self._config),
+            Route("PUT", f"{_PLUGIN}/config/validate", self._validate),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        everything = request.query.get("connectorsOnly", "true").strip().lower() != "true"
+        plugins = await self._herder.connector_plugins()
+        return json_response(
+            [bodies.plugin(plugin) for plugin in plugins if everything or plugin.type in _CONNECTOR_TYPES]
+        )
+
+    async def _config(self, request: web.Request) -> web.Response:
+        keys = await self._herder.connector_plugin_config(request.match_info["plugin"], request.query.get("version"))
+        return json_response([bodies.config_key(key) for key in keys])
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        config = requests.plain_config(await json_body(request))
+        given, named = config.get("connector.class", ""), request.match_info["plugin"]
+        if not given.strip():
+            raise BadRequestError("The configuration has no connector.class: add it")
+        if _alias(given) != _alias(named):
+            raise BadRequestError(
+                f"The configuration is for the connector {given}, but the path names {named}: make them equal"
+            )
+        return json_response(bodies.config_infos(await self._herder.validate_connector_config(config)))
+
+
+def _alias(name: str) -> str:
+    """Return the short name by which a class or an alias can be told from others."""
+    return name.strip().rpartition(".")[2].removesuffix("Connector")

@@ -1,0 +1,209 @@
+"""Reads what requests say: pure functions of their bodies and queries.
+
+All raise BadRequestError that says what is wrong with a body.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from fencepost.storage.config_records import TargetState
+from fencepost.worker.errors import BadRequestError
+from fencepost.worker.herder_interface import ConnectorOffset
+
+_INITIAL_STATES: Final = {
+    "RUNNING": TargetState.STARTED,
+    "PAUSED": TargetState.PAUSED,
+    "STOPPED": TargetState.STOPPED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConnector:
+    """What POST /connectors asks for. The property `name` of the configuration is the name."""
+
+    name: str
+    config: Mapping[str, str]
+    target_state: TargetState | None
+
+
+def create_connector(body: bytes) -> CreateConnector:
+    """Read `{"name": ..., "config": {...}, "initial_state": ...}`."""
+    request = _object(_parse(body, numbers_as_text=True), "The body", allowed=("name", "config", "initial_state"))
+    if "config" not in request:
+        raise BadRequestError('The body has no "config": send {"name": "...", "config": {"connector.class": ...}}')
+    config = config_values(request["config"], '"config"')
+    name = request.get("name", config.get("name"))
+    if name is None:
+        raise BadRequestError('The connector has no name: add "name" beside "config"')
+    if not isinstance(name, str):
+        raise BadRequestError(f'"name" must be a text, not {_kind(name)}')
+    name = connector_name(name)
+    return CreateConnector(name, named(config, name), _initial_state(request.get("initial_state")))
+
+
+def connector_config(body: bytes, name: str) -> dict[str, str]:
+    """Read the body of PUT config: a flat configuration, for the connector that the path names."""
+    loaded = _parse(body, numbers_as_text=True)
+    if isinstance(loaded, dict) and isinstance(loaded.get("config"), dict):
+        raise BadRequestError(
+            'The body of this request is the configuration itself, not {"config": {...}}: send what is inside "config"'
+        )
+    return named(config_values(loaded, "The body"), connector_name(name))
+
+
+def config_patch(body: bytes, name: str) -> dict[str, str | None]:
+    """Read the body of PATCH config: properties to set, and with null those to remove."""
+    given = _object(_parse(body, numbers_as_text=True), "The body")
+    patch: dict[str, str | None] = {key: None if value is None else _text(key, value) for key, value in given.items()}
+    if "name" in patch and patch["name"] != name:
+        raise BadRequestError(
+            f"The name of the connector {name} cannot be changed: delete it, and create one of the new name, which "
+            "begins without offsets"
+        )
+    return patch
+
+
+def plain_config(body: bytes) -> dict[str, str]:
+    """Read a flat configuration whose name may be missing, such as one to validate."""
+    return config_values(_parse(body, numbers_as_text=True), "The body")
+
+
+def task_configs(body: bytes) -> list[dict[str, str]]:
+    """Read a list of task configurations."""
+    loaded = _parse(body, numbers_as_text=True)
+    if not isinstance(loaded, list):
+        raise BadRequestError(f"The body must be a list of task configurations, not {_kind(loaded)}")
+    return [config_values(config, f"Item {number} of the body") for number, config in enumerate(loaded)]
+
+
+def connector_offsets(body: bytes) -> list[ConnectorOffset]:
+    """Read `{"offsets": [{"partition": {...}, "offset": {...}}]}`; a null offset asks for its removal."""
+    given = _object(_parse(body), "The body", allowed=("offsets",)).get("offsets")
+    if not isinstance(given, list) or not given:
+        raise BadRequestError(
+            'The body names no offsets: send {"offsets": [{"partition": {...}, "offset": {...}}]}. To remove all '
+            "offsets of the connector, send DELETE"
+        )
+    return [_offset(item, f"Item {number} of offsets") for number, item in enumerate(given)]
+
+
+def logger_level(body: bytes) -> str:
+    """Read `{"level": ...}`."""
+    level = _object(_parse(body), "The body").get("level")
+    if not isinstance(level, str) or not level.strip():
+        raise BadRequestError('The body names no level: send {"level": "DEBUG"}')
+    return level
+
+
+def connector_name(name: str) -> str:
+    """Return a connector's name without blanks around it. Raises BadRequestError for one that nobody could use."""
+    name = name.strip()
+    if not name:
+        raise BadRequestError("The connector's name is empty")
+    if any(ord(character) < ord(" ") or ord(character) == 0x7F for character in name):
+        raise BadRequestError("The connector's name must not contain control characters")
+    return name
+
+
+def named(config: dict[str, str], name: str) -> dict[str, str]:
+    """Return the configuration with its name, which comes last where it was missing."""
+    given = config.get("name", name)
+    if given.strip() != name:
+        raise BadRequestError(
+            f"The name {given!r} in the configuration is not the connector's, which is {name!r}: make them equal, or "
+            "leave it out of the configuration"
+        )
+    return {**config, "name": name}
+
+
+def boolean(query: Mapping[str, str], name: str) -> bool:
+    """Return whether a parameter of the query is `true`; anything else is false, as in Connect."""
+    return query.get(name, "").strip().lower() == "true"
+
+
+def config_values(config: Any, what: str) -> dict[str, str]:
+    """Return a configuration with its numbers and booleans as text. Raises BadRequestError for any other value."""
+    return {key: _text(key, value) for key, value in _object(config, what).items()}
+
+
+def _initial_state(given: Any) -> TargetState | None:
+    if given is None:
+        return None
+    state = _INITIAL_STATES.get(given.upper()) if isinstance(given, str) else None
+    if state is None:
+        raise BadRequestError(f"initial_state must be one of {', '.join(_INITIAL_STATES)}, not {_shown(given)}")
+    return state
+
+
+def _offset(item: Any, what: str) -> ConnectorOffset:
+    given = _object(item, what, allowed=("partition", "offset"))
+    partition = _object(given.get("partition"), f'"partition" of {what}')
+    offset = given.get("offset")
+    return ConnectorOffset(partition, None if offset is None else _object(offset, f'"offset" of {what}'))
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return value
+    raise BadRequestError(f"The value of the property {key} must be a text, a number or a boolean, not {_kind(value)}")
+
+
+def _object(value: Any, what: str, *, allowed: Sequence[str] | None = None) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRequestError(f"{what} must be a JSON object, not {_kind(value)}")
+    unknown = [] if allowed is None else [key for key in value if key not in allowed]
+    if unknown and allowed is not None:
+        raise BadRequestError(
+            f"{what} has the field {_shown(unknown[0])}, which is not known here; it takes {', '.join(allowed)}"
+        )
+    return value
+
+
+def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
+    """Return what the JSON of a body says; numbers can be left as the texts that they are."""
+    if not body.strip():
+        raise BadRequestError("The request has no body: send JSON")
+    try:
+        text = body.decode("utf-8-sig")
+        number = str if numbers_as_text else None
+        loaded = json.loads(text, parse_int=number, parse_float=number, parse_constant=_refuse_constant)
+        # JSON can spell halves of characters, which cannot be written to Kafka.
+        json.dumps(loaded, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise BadRequestError(
+            f"The body is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        ) from None
+    except UnicodeError:
+        raise BadRequestError("The body is not valid UTF-8, or holds half of a surrogate pair") from None
+    except (ValueError, RecursionError):
+        raise BadRequestError("The body is JSON with a number too long, or nested too deep, to be read") from None
+    return loaded
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise BadRequestError(f"The body is not valid JSON: {name} is no JSON number")
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+    return "a number"
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:80]

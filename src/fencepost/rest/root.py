@@ -1,0 +1,48 @@
+"""The worker itself: its version, its health and its metrics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import hdrs, web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from fencepost import __version__
+from fencepost.rest import bodies
+from fencepost.rest.responses import json_response
+from fencepost.rest.routes import Route
+from fencepost.worker.herder_interface import HealthStatus, Herder
+
+# Tools read from it which requests they can send.
+CONNECT_VERSION: Final = "4.1.0"
+
+
+class RootResource:
+    """Answers at /, /health and /metrics."""
+
+    def __init__(self, herder: Herder, registry: CollectorRegistry) -> None:
+        self._herder = herder
+        self._registry = registry
+
+    def routes(self) -> list[Route]:
+        """Return what answers to which request."""
+        return [
+            Route("GET", "/", self._root),
+            Route("GET", "/health", self._health),
+            Route("GET", "/metrics", self._metrics, produces=None),
+        ]
+
+    async def _root(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
+        cluster = await self._herder.kafka_cluster_id()
+        return json_response(
+            {"version": CONNECT_VERSION, "commit": f"fencepost-{__version__}", "kafka_cluster_id": cluster}
+        )
+
+    async def _health(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
+        health = await self._herder.health()
+        return json_response(bodies.health(health), status=200 if health.status is HealthStatus.HEALTHY else 503)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get(hdrs.ACCEPT, ""))
+        return web.Response(body=encode(self._registry), headers={hdrs.CONTENT_TYPE: content_type})

@@ -1,0 +1,103 @@
+"""The table of routes, and what holds for all of them: trailing slashes, OPTIONS, a limit to bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from fencepost.rest.responses import JSON
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""Several times what a Kafka topic takes as a record, for the configurations of hundreds of tasks."""
+
+BODY_TIMEOUT_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What answers to a method on a path, in aiohttp's pattern syntax.
+
+    `produces` is the content type that the client must accept; None leaves the choice to the handler.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    produces: str | None = JSON
+
+
+def add_routes(app: web.Application, routes: Iterable[Route]) -> None:
+    """Add routes, each with and without a slash at its end, and HEAD and OPTIONS where they make sense."""
+    by_path: dict[str, list[Route]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, []).append(route)
+    for path, here in by_path.items():
+        options = Route(hdrs.METH_OPTIONS, path, _options([route.method for route in here]), produces=None)
+        for spelling in dict.fromkeys((path, f"{path.rstrip('/')}/")):
+            resource = app.router.add_resource(spelling)
+            for route in (*here, options):
+                handler = route.handler if route.produces is None else _accepting(route.produces, route.handler)
+                resource.add_route(route.method, handler)
+                if route.method == hdrs.METH_GET:
+                    resource.add_route(hdrs.METH_HEAD, handler)
+
+
+def accepts(header: str, content_type: str) -> bool:
+    """Say whether an Accept header allows a content type."""
+    kind = content_type.partition("/")[0]
+    for part in header.split(","):
+        name, *parameters = (text.strip().lower() for text in part.split(";"))
+        if name in (content_type, f"{kind}/*", "*/*") and not _excluded(parameters):
+            return True
+    return False
+
+
+def _excluded(parameters: list[str]) -> bool:
+    return any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
+
+
+def _accepting(content_type: str, handler: Handler) -> Handler:
+    async def checked(request: web.Request) -> web.StreamResponse:
+        header = request.headers.get(hdrs.ACCEPT, "").strip()
+        if header and not accepts(header, content_type):
+            raise web.HTTPNotAcceptable(text=f"Answers here are {content_type}, which the header Accept leaves out")
+        return await handler(request)
+
+    return checked
+
+
+def _options(methods: list[str]) -> Handler:
+    allowed = [*methods, hdrs.METH_OPTIONS, *([hdrs.METH_HEAD] if hdrs.METH_GET in methods else [])]
+
+    async def options(request: web.Request) -> web.Response:  # noqa: ARG001 - a handler's signature
+        return web.Response(headers={hdrs.ALLOW: ", ".join(sorted(allowed))})
+
+    return options
+
+
+async def json_body(request: web.Request) -> bytes:
+    """Return the body of a request that must hold JSON.
+
+    Raises 415 for another content type, 413 if it is too large, 408 if it does not arrive in time.
+    """
+    if hdrs.CONTENT_TYPE in request.headers and request.content_type != JSON:
+        raise web.HTTPUnsupportedMediaType(
+            text=f"The content type {request.content_type} is not taken here: send {JSON}"
+        )
+    return await body(request)
+
+
+async def body(request: web.Request) -> bytes:
+    """Return the body of a request as it came."""
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text=f"The body did not arrive within {BODY_TIMEOUT_SECONDS:.0f} s") from None

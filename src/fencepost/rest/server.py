@@ -1,0 +1,154 @@
+"""Listens for requests, and says under which address the other workers of the group reach this one."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from fencepost.api.errors import ConfigError
+from fencepost.config.rest_config import Listener, RestConfig
+from fencepost.kafka.security import TlsConfig
+from fencepost.rest.app import Gate, make_app
+from fencepost.rest.connectors import ConnectorsResource, LifecycleResource
+from fencepost.rest.internal import InternalResource
+from fencepost.rest.loggers import LoggersResource
+from fencepost.rest.offsets import OffsetsResource
+from fencepost.rest.plugins import PluginsResource
+from fencepost.rest.root import RootResource
+from fencepost.rest.routes import Route
+from fencepost.worker.herder_interface import Herder
+from fencepost.worker.rest_client import RestClient
+
+_log: Final = logging.getLogger(__name__)
+
+_BACKLOG: Final = 128
+_ALL_INTERFACES: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+_SHUTDOWN_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    listener: Listener
+    socket: socket.socket
+    tls: ssl.SSLContext | None
+
+    @property
+    def port(self) -> int:
+        port: int = self.socket.getsockname()[1]
+        return port
+
+
+class RestServer:
+    """A worker's REST API, on the event loop on which it is started.
+
+    server = RestServer(RestConfig.from_properties(properties, where=path))     # takes the ports
+    server.advertised_url                                                       # http://host:port
+    await server.start(herder, worker.metrics.registry)                         # answers
+    await server.stop()
+
+    Requests that come between the first and the third line wait.
+    """
+
+    def __init__(self, config: RestConfig) -> None:
+        """Raises ConfigError for an address that cannot be listened on, or for certificates that will not do."""
+        self._config = config
+        self.client = RestClient(client_tls(config.tls))
+        self._runners: list[web.AppRunner] = []
+        with ExitStack() as undo:
+            self._main = _bind_all("listeners", config.listeners, config.tls, undo)
+            self._admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
+            undo.pop_all()
+
+    @property
+    def advertised_url(self) -> str:
+        """The address under which other workers reach this one, without a slash at its end."""
+        scheme = self._config.advertised_scheme
+        bound = next(bound for bound in self._main if bound.listener.scheme == scheme)
+        host = self._config.advertised_host or bound.listener.host
+        if host in _ALL_INTERFACES:
+            host = _own_address()
+        return str(Listener(scheme, host, self._config.advertised_port or bound.port))
+
+    async def start(self, herder: Herder, registry: CollectorRegistry) -> None:
+        """Answer requests."""
+        gate = Gate(self.client, self._config.credentials)
+        admin = LoggersResource(herder).routes()
+        here = admin if self._config.admin_listeners is None else []
+        await self._serve(
+            [*_public_routes(herder, registry), *InternalResource(herder).routes(), *here], gate, self._main
+        )
+        if self._admin:
+            await self._serve(admin, gate, self._admin)
+        _log.info("The REST API answers at %s", ", ".join(f"{b.listener.scheme} port {b.port}" for b in self._main))
+
+    async def stop(self) -> None:
+        """Finish the requests that are under way, for a few seconds at most, and give the ports back."""
+        for runner in self._runners:
+            await runner.cleanup()
+        for bound in (*self._main, *self._admin):
+            bound.socket.close()
+        await self.client.close()
+
+    async def _serve(self, routes: Sequence[Route], gate: Gate, bound: Sequence[_Bound]) -> None:
+        runner = web.AppRunner(make_app(routes, gate), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        self._runners.append(runner)
+        await runner.setup()
+        for one in bound:
+            await web.SockSite(runner, one.socket, ssl_context=one.tls, backlog=_BACKLOG).start()
+
+
+def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Return how workers with HTTPS addresses are checked; None without any `ssl.*` property."""
+    return TlsConfig.from_properties(properties).context() if properties else None
+
+
+def _public_routes(herder: Herder, registry: CollectorRegistry) -> list[Route]:
+    return [
+        *RootResource(herder, registry).routes(),
+        *ConnectorsResource(herder).routes(),
+        *LifecycleResource(herder).routes(),
+        *OffsetsResource(herder).routes(),
+        *PluginsResource(herder).routes(),
+    ]
+
+
+def _bind_all(name: str, listeners: Sequence[Listener], tls: Mapping[str, str], undo: ExitStack) -> Sequence[_Bound]:
+    bound = []
+    for listener in listeners:
+        context = None
+        if listener.scheme == "https":
+            context = TlsConfig.from_properties(tls).server_context(client_auth=tls.get("ssl.client.auth", "none"))
+        opened = _bind(name, listener)
+        undo.callback(opened.close)
+        bound.append(_Bound(listener, opened, context))
+    return bound
+
+
+def _bind(name: str, listener: Listener) -> socket.socket:
+    try:
+        return socket.create_server(
+            (listener.host, listener.port),
+            family=socket.AF_INET6 if ":" in listener.host else socket.AF_INET,
+            backlog=_BACKLOG,
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot listen on {listener}, which the property {name} names: {error.strerror or error}. If another "
+            "program has the port, stop it or choose another port",
+            name=name,
+        ) from error
+
+
+def _own_address() -> str:
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
