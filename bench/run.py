@@ -1,0 +1,41 @@
+"""All benchmarks one after the other, as `make bench` runs them; name some to run only those.
+
+    python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing]
+
+The machine should be idle besides. What the figures mean stands in docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+BENCHMARKS = {
+    "writer": ["writer.py", "--rounds", "5"],
+    "files": ["file_to_kafka.py", "--rounds", "5", "--lines", "5000000"],
+    "memory": ["file_to_kafka.py", "--memory", "--lines", "5000000"],
+    "polled": ["polled_batches.py", "--batches", "300", "--records", "100", "--transforms"],
+    "encoder": ["encoder.py"],
+    "converters": ["converters.py"],
+    "reader": ["file_reader.py", "--rounds", "5"],
+    "fencing": ["fencing.py", "--rounds", "5"],
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, all if none is named; return how many failed."""
+    unknown = set(names) - BENCHMARKS.keys()
+    if unknown:
+        sys.exit(f"no benchmark is called {', '.join(sorted(unknown))}: take some of {', '.join(BENCHMARKS)}")
+    failed = 0
+    for name in names or BENCHMARKS:
+        script, *arguments = BENCHMARKS[name]
+        print(f"\n== {name}: python bench/{' '.join([script, *arguments])}", flush=True)
+        failed += subprocess.run([sys.executable, str(FOLDER / script), *arguments], check=False).returncode != 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
