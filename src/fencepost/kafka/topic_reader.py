@@ -100,7 +100,28 @@ class TopicReader:
                 self._positions[partition] = next_offset
             patient = not fetched
             if patient and deadline.passed:
-                raise self._run(self._late, behind[0], ends[behind[0]], timeout_ms)
+                raise self.late(behind[0], self._positions[behind[0]], ends[behind[0]], timeout_ms)
+
+    def poll(self) -> list[ConsumedRecord]:
+        """Return the committed records that come next, in order per partition; wait half a second for some at most.
+
+        To be called once `read_to_end` was. Raises as that does, but for TopicReadTimeoutError.
+        """
+        deadline = Deadline.after(_LONG_POLL_MS)
+        fetched = self._run(self._fetch_all, None, {}, deadline, True)
+        for partition, (_, next_offset) in fetched.items():
+            self._positions[partition] = next_offset
+        return [record for records, _ in fetched.values() for record in records]
+
+    def end_offsets(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> dict[int, int]:
+        """Return the end of each partition, behind what open transactions hold. Raises as `read_to_end` does."""
+        ends: dict[int, int] = self._run(self._end_offsets, Deadline.after(timeout_ms))
+        return ends
+
+    def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
+        """Return the error that says why a reader that stands at `position` did not get to `end` in time."""
+        error: TopicReadTimeoutError = self._run(self._late, partition, position, end, timeout_ms)
+        return error
 
     def close(self) -> None:
         """Let go of the connections; a read on another thread ends with an IllegalStateError."""
@@ -154,13 +175,19 @@ class TopicReader:
         )
 
     async def _fetch_all(
-        self, behind: list[int], ends: dict[int, int], deadline: Deadline, patient: bool
+        self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, patient: bool
     ) -> dict[int, tuple[list[ConsumedRecord], int]]:
-        """What the partitions hold next, and where to go on in each; without those where nothing came."""
+        """What the partitions (all if None) hold next, and where to go on in each; without those where nothing came.
+
+        A partition that is not in `ends` is read as far as records are stable.
+        """
         wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if patient else 0
         try:
             await self._find_leaders(deadline)
-            responses = await self._ask_leaders(behind, partial(self._fetch_request, wait_ms), deadline)
+            if added := self._leaders.keys() - self._positions.keys():
+                self._positions |= await self._list_offsets(added, _EARLIEST, deadline)
+            asked = self._positions if behind is None else behind
+            responses = await self._ask_leaders(asked, partial(self._fetch_request, wait_ms), deadline)
             rows = [row for response in responses for topic in response.responses for row in topic.partitions]
             return await self._take(rows, ends, deadline)
         except TRANSIENT as error:
@@ -168,7 +195,7 @@ class TopicReader:
             return {}
 
     async def _take(
-        self, rows: list[Any], ends: dict[int, int], deadline: Deadline
+        self, rows: list[Any], ends: Mapping[int, int], deadline: Deadline
     ) -> dict[int, tuple[list[ConsumedRecord], int]]:
         taken = {}
         nothing_at_all = not any(row.records for row in rows)
@@ -180,7 +207,9 @@ class TopicReader:
             self._raise_for(row.error_code, "READ")
             position = self._positions[partition]
             fetched = read_fetched(self.topic, partition, row.records, row.aborted_transactions, from_offset=position)
-            next_offset = self._go_on_at(fetched, row.last_stable_offset, ends[partition], nothing_at_all)
+            stable = row.last_stable_offset
+            end = ends.get(partition, max(position, stable))
+            next_offset = self._go_on_at(fetched, stable, end, nothing_at_all)
             if next_offset is not None:
                 taken[partition] = (fetched.records, next_offset)
         return taken
@@ -251,7 +280,7 @@ class TopicReader:
         await self._client.refresh_brokers(remaining_ms(deadline, self._client.config.request_timeout_ms))
         await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
 
-    async def _late(self, partition: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
+    async def _late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
         found = await find_open_transactions(self._client, self.topic, partition, self._leaders[partition], end)
         if found:
             cause = (
@@ -260,7 +289,6 @@ class TopicReader:
             )
         else:
             cause = "the broker hands out nothing more. Check the health of the partition's leader and replicas"
-        position = self._positions[partition]
         return TopicReadTimeoutError(
             self.topic,
             partition,

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from json.encoder import encode_basestring
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.storage.compact_json import text
 
-_CONTROL_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
-_BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
 _INT64: Final = range(-(1 << 63), 1 << 63)
 # Java writes numbers from 1e-3 to 1e7 with plain digits, others as 1.5E10.
 _PLAIN_FROM: Final = 1e-3
@@ -50,7 +47,7 @@ def encode_key(connector: str, partition: SourcePartition) -> bytes:
 
     Raises DataError, naming the connector, unless the partition maps text to text, numbers, booleans and None.
     """
-    return _utf8(connector, "partition", f"[{_text(connector)},{_object(connector, 'partition', partition)}]")
+    return _utf8(connector, "partition", f"[{text(connector)},{_object(connector, 'partition', partition)}]")
 
 
 def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
@@ -98,7 +95,7 @@ def _member(connector: str, what: str, name: Any, value: Any) -> str:
             f"Connector {connector}: the source {what} has the name {name!r} of type {type(name).__name__}; names must "
             "be text"
         )
-    return f"{_text(name)}:{_primitive(connector, what, name, value)}"
+    return f"{text(name)}:{_primitive(connector, what, name, value)}"
 
 
 def _primitive(connector: str, what: str, name: str, value: Any) -> str:
@@ -109,7 +106,7 @@ def _primitive(connector: str, what: str, name: str, value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return _text(value)
+            return text(value)
         case int() if value in _INT64:
             return int.__repr__(value)
         case float() if math.isfinite(value):
@@ -124,21 +121,6 @@ def _primitive(connector: str, what: str, name: str, value: Any) -> str:
                 "it, and put the parts of nested values under names of their own"
             )
     raise DataError(f"Connector {connector}: {name!r} in the source {what} is {problem}")
-
-
-def _text(text: str) -> str:
-    quoted = _CONTROL_ESCAPE.sub(_upper_case_hex, encode_basestring(text))
-    return _BEYOND_16_BITS.sub(_surrogates, quoted)
-
-
-def _upper_case_hex(escape: re.Match[str]) -> str:
-    code = escape[1]
-    return f"\\u{code[1:].upper()}" if len(code) > 1 else escape[0]
-
-
-def _surrogates(character: re.Match[str]) -> str:
-    pair = character[0].encode("utf-16-be").hex().upper()
-    return f"\\u{pair[:4]}\\u{pair[4:]}"
 
 
 def _java_double(value: float) -> str:

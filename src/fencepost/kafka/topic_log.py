@@ -1,0 +1,137 @@
+"""Follows a topic: hands over each committed record once, from the first one on, and knows how far it is.
+
+A thread of the log waits for records with long polls. To read to the end, the ends are listed over a connection of
+their own (the broker answers one request of a connection at a time), and then waited for: a log that is up to date
+answers at once, whatever the long poll is at.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.deadline import Backoff, Deadline
+from fencepost.kafka.record_reader import ConsumedRecord
+from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
+
+_LOG: Final = logging.getLogger(__name__)
+
+_FIRST_PAUSE_MS: Final = 100
+_LONGEST_PAUSE_MS: Final = 5_000
+
+
+class TopicLog:
+    """All partitions of a topic, followed by a thread that calls `on_record`. Threads may share it.
+
+    Records of a partition come in order, and one call of `on_record` ends before the next begins.
+    """
+
+    def __init__(self, config: ClientConfig, topic: str, on_record: Callable[[ConsumedRecord], None]) -> None:
+        self.topic = topic
+        self._on_record = on_record
+        self._reader = TopicReader(config, topic)
+        self._ends = TopicReader(config, topic)
+        self._listing = threading.Lock()
+        self._moved = threading.Condition()
+        self._positions: Mapping[int, int] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"log of {topic}", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Hand over what is committed, on the calling thread; from then on follow the topic.
+
+        Raises what `TopicReader.read_to_end` does.
+        """
+        for record in self._reader.read_to_end(timeout_ms):
+            self._on_record(record)
+        self._positions = self._reader.positions
+        self._thread.start()
+
+    def partitions(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
+        """Return how many partitions the topic has. Raises as `start` does."""
+        return len(self._list_ends(timeout_ms))
+
+    def read_to_end(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Wait until everything that was committed before this call, or is in a transaction now, is handed over.
+
+        Raises what `TopicReader.read_to_end` does, and IllegalStateError once the log is closed.
+        """
+        self.wait_for(self._list_ends(timeout_ms), timeout_ms)
+
+    def wait_for(self, ends: Mapping[int, int], timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Wait until the records before some offsets, one a partition, are handed over. Raises as `read_to_end`."""
+        deadline = Deadline.after(timeout_ms)
+        with self._moved:
+            self._moved.wait_for(lambda: self._closing.is_set() or not self._behind(ends), deadline.remaining_s)
+            behind = self._behind(ends)
+        if self._closing.is_set():
+            raise IllegalStateError(f"The log of topic {self.topic} was closed while it was read")
+        if behind:
+            partition, position = next(iter(behind.items()))
+            with self._listing:
+                raise self._ends.late(partition, position, ends[partition], timeout_ms)
+
+    def close(self) -> None:
+        """Stop following and let go of the connections; who waits gets an IllegalStateError."""
+        self._closing.set()
+        with self._moved:
+            self._moved.notify_all()
+        self._reader.close()
+        self._ends.close()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _list_ends(self, timeout_ms: float) -> dict[int, int]:
+        with self._listing:
+            return self._ends.end_offsets(timeout_ms)
+
+    def _behind(self, ends: Mapping[int, int]) -> dict[int, int]:
+        positions = self._positions
+        return {
+            partition: positions.get(partition, 0)
+            for partition, end in ends.items()
+            if positions.get(partition, 0) < end
+        }
+
+    def _follow(self) -> None:
+        backoff = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        failing = False
+        while not self._closing.is_set():
+            try:
+                records = self._reader.poll()
+            except FencepostError as error:
+                if self._closing.is_set():
+                    return
+                if not failing:
+                    _LOG.warning("Topic %s cannot be followed, which is tried again: %s", self.topic, error)
+                failing = True
+                self._closing.wait(backoff.next_s())
+                continue
+            if failing:
+                _LOG.info("Topic %s is followed again", self.topic)
+                failing = False
+                backoff.reset()
+            self._hand_over(records)
+
+    def _hand_over(self, records: list[ConsumedRecord]) -> None:
+        for record in records:
+            try:
+                self._on_record(record)
+            except Exception:  # noqa: BLE001 - the records behind it must not be lost for one that cannot be taken
+                _LOG.exception("Record %d of %s-%d was not taken in", record.offset, self.topic, record.partition)
+        with self._moved:
+            self._positions = self._reader.positions
+            self._moved.notify_all()

@@ -1,0 +1,257 @@
+"""What the config topic says, as a value: a record leads from one state to the next.
+
+`apply` is a pure function, so that all workers that have read the same records agree. Rows of a connector's life:
+
+    connector record ──> known ──task records──> known, tasks waiting ──commit──> tasks in force, fencing pending
+                           ^                                                          │ task count record
+                           └──────────────── connector tombstone ─────────────────────┤
+                                                                                      v
+                                                                                tasks in force, fenced
+
+Task records alone change nothing. A commit takes all that its count asks for; if compaction took some of them away,
+the connector is inconsistent, and has no tasks until the next complete commit. Records that a later commit shrank
+away stay in the topic, so there may be more waiting than a commit counts.
+
+Source: KIP-415, KIP-618, KIP-875 and the records that workers write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.storage.config_records import (
+    CommitRecord,
+    Config,
+    ConfigRecord,
+    ConnectorRecord,
+    LoggerLevel,
+    RestartRequest,
+    SessionKey,
+    TargetState,
+    TargetStateRecord,
+    TaskCountRecord,
+    TaskRecord,
+)
+
+_NOTHING: Final[Mapping[int, Config]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorState:
+    """What is known under a connector's name. What outlives the connector is in it, too.
+
+    `target_state` is None where no record says otherwise. `tasks_generation` counts the commits that brought task
+    configurations, from 0, as far as this process has read them. `task_count` is the last one that was fenced for.
+    """
+
+    config: Config | None = field(default=None, repr=False)
+    target_state: TargetState | None = None
+    tasks: tuple[Config, ...] = field(default=(), repr=False)
+    tasks_generation: int | None = None
+    inconsistent: bool = False
+    pending_fencing: bool = False
+    task_count: int | None = None
+    waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
+
+
+_UNKNOWN: Final = ConnectorState()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfigState:
+    """What the config topic says up to `offset`, the offset of the last record that was read, plus 1.
+
+    Transaction markers do not count in it, other than in a consumer's position: workers compare it, and must agree.
+    """
+
+    offset: int = 0
+    session_key: SessionKey | None = None
+    entries: Mapping[str, ConnectorState] = field(default_factory=lambda: MappingProxyType({}))
+
+    def entry(self, connector: str) -> ConnectorState:
+        """All that is known under a name, which may be that of a connector that was deleted."""
+        return self.entries.get(connector, _UNKNOWN)
+
+    def contains(self, connector: str) -> bool:
+        """Whether there is such a connector."""
+        return self.entry(connector).config is not None
+
+    def connectors(self) -> list[str]:
+        """The names of all connectors, sorted."""
+        return sorted(name for name, entry in self.entries.items() if entry.config is not None)
+
+    def connector_config(self, connector: str) -> Config | None:
+        """A connector's configuration, None if there is no such connector."""
+        return self.entry(connector).config
+
+    def target_state(self, connector: str) -> TargetState | None:
+        """What a connector is meant to do, None if there is no such connector and no word about it."""
+        entry = self.entry(connector)
+        return entry.target_state or (TargetState.STARTED if entry.config is not None else None)
+
+    def tasks(self, connector: str) -> list[ConnectorTaskId]:
+        """A connector's tasks. None while it is inconsistent."""
+        return [ConnectorTaskId(connector, number) for number in range(len(self.entry(connector).tasks))]
+
+    def task_config(self, task: ConnectorTaskId) -> Config | None:
+        """A task's configuration, None if there is no such task."""
+        tasks = self.entry(task.connector).tasks
+        return tasks[task.task] if 0 <= task.task < len(tasks) else None
+
+    def task_configs(self, connector: str) -> list[Config]:
+        """The configurations of a connector's tasks."""
+        return list(self.entry(connector).tasks)
+
+    def inconsistent_connectors(self) -> list[str]:
+        """The connectors whose last commit lacks task configurations, sorted."""
+        return sorted(name for name, entry in self.entries.items() if entry.inconsistent)
+
+    def pending_fencing(self, connector: str) -> bool:
+        """Whether the tasks may not start before the former ones are fenced."""
+        return self.entry(connector).pending_fencing
+
+    def task_count_record(self, connector: str) -> int | None:
+        """With how many tasks the connector was last fenced for; None if it never was."""
+        return self.entry(connector).task_count
+
+    def task_config_generation(self, connector: str) -> int | None:
+        """Counts the commits that brought task configurations, from 0; None before the first one."""
+        return self.entry(connector).tasks_generation
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfigUpdate:
+    """A connector was created, or got a configuration, perhaps the same one."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfigRemoval:
+    """A connector was deleted."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigUpdate:
+    """A connector's task configurations were committed; `tasks` are all that it has, perhaps none."""
+
+    connector: str
+    tasks: tuple[ConnectorTaskId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStateChange:
+    """A connector is meant to do something else than before."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyUpdate:
+    """Requests between workers are signed with another key."""
+
+    key: SessionKey = field(repr=False)
+
+
+ConfigEvent = (
+    ConnectorConfigUpdate
+    | ConnectorConfigRemoval
+    | TaskConfigUpdate
+    | TargetStateChange
+    | SessionKeyUpdate
+    | RestartRequest
+    | LoggerLevel
+)
+"""What a record changed or asks for."""
+
+
+def apply(
+    state: ClusterConfigState, offset: int, record: ConfigRecord | None
+) -> tuple[ClusterConfigState, ConfigEvent | None]:
+    """Return the state after a record (None: one that says nothing), and what it changed or asks for.
+
+    A restart request and a logger's level change no state: they are for workers that are up when they are written.
+    """
+    state = replace(state, offset=offset + 1)
+    match record:
+        case SessionKey():
+            return replace(state, session_key=record), SessionKeyUpdate(record)
+        case RestartRequest() | LoggerLevel():
+            return state, record
+        case None:
+            return state, None
+        case TaskRecord():
+            name = record.id.connector
+        case _:
+            name = record.connector
+    entry, event = _apply_to_entry(name, state.entry(name), record)
+    return replace(state, entries=_with(state.entries, name, entry)), event
+
+
+def _with(entries: Mapping[str, ConnectorState], name: str, entry: ConnectorState) -> Mapping[str, ConnectorState]:
+    changed = dict(entries)
+    if entry == _UNKNOWN:
+        changed.pop(name, None)
+    else:
+        changed[name] = entry
+    return MappingProxyType(changed)
+
+
+def _apply_to_entry(
+    name: str,
+    entry: ConnectorState,
+    record: ConnectorRecord | TaskRecord | CommitRecord | TaskCountRecord | TargetStateRecord,
+) -> tuple[ConnectorState, ConfigEvent | None]:
+    event: ConfigEvent | None = None
+    match record:
+        case ConnectorRecord(config=None):
+            return _removed(entry), ConnectorConfigRemoval(name)
+        case ConnectorRecord(config=config):
+            return replace(entry, config=config), ConnectorConfigUpdate(name)
+        case TaskRecord(id=task, config=config):
+            entry = replace(entry, waiting_tasks=MappingProxyType({**entry.waiting_tasks, task.task: config}))
+        case CommitRecord(tasks=tasks):
+            return _commit(name, entry, tasks)
+        case TaskCountRecord(tasks=tasks):
+            entry = replace(entry, task_count=tasks, pending_fencing=False)
+        case TargetStateRecord(state=target):
+            changes = target is not None and target is not (entry.target_state or TargetState.STARTED)
+            event = TargetStateChange(name) if changes else None
+            entry = replace(entry, target_state=target)
+    return entry, event
+
+
+def _removed(entry: ConnectorState) -> ConnectorState:
+    # The target state has a tombstone of its own. The task count tells whether another connector of that name must be
+    # fenced first, and generations must not repeat.
+    return ConnectorState(
+        target_state=entry.target_state, task_count=entry.task_count, tasks_generation=entry.tasks_generation
+    )
+
+
+def _commit(name: str, entry: ConnectorState, count: int) -> tuple[ConnectorState, ConfigEvent | None]:
+    if entry.config is None:
+        # Deleted, and compaction took connector record and tombstone away.
+        return _removed(entry), None
+    waiting = entry.waiting_tasks
+    complete = all(number in waiting for number in range(count))
+    generation = entry.tasks_generation
+    if complete and waiting:
+        generation = 0 if generation is None else generation + 1
+    entry = replace(
+        entry,
+        tasks=tuple(waiting[number] for number in range(count)) if complete else (),
+        tasks_generation=generation,
+        inconsistent=not complete,
+        pending_fencing=True,
+        # Those of an incomplete commit are out of date: the next one must bring all.
+        waiting_tasks=_NOTHING,
+    )
+    tasks = tuple(ConnectorTaskId(name, number) for number in range(len(entry.tasks)))
+    return entry, TaskConfigUpdate(name, tasks)

@@ -1,0 +1,54 @@
+"""JSON without spaces, byte for byte as Jackson, Java's JSON library, writes it into Connect's internal topics.
+
+Names stand in the mapping's order; text is UTF-8 without escapes but for quotes, backslashes, control characters and
+characters beyond 16 bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring
+from typing import Final, TypeAlias
+
+Json: TypeAlias = "str | int | bool | Mapping[str, Json] | Sequence[Json] | None"
+"""What Connect's own records hold."""
+
+_CONTROL_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
+_BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
+
+
+def text(value: str) -> str:
+    """Return a text as a JSON string."""
+    quoted = _CONTROL_ESCAPE.sub(_upper_case_hex, encode_basestring(value))
+    return _BEYOND_16_BITS.sub(_surrogates, quoted)
+
+
+def compact(value: Json) -> bytes:
+    """Return a value as JSON. Half a surrogate pair, which UTF-8 has no bytes for, becomes a question mark."""
+    return _compact(value).encode(errors="replace")
+
+
+def _compact(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case str():
+            return text(value)
+        case Mapping():
+            return "{" + ",".join(f"{text(name)}:{_compact(member)}" for name, member in value.items()) + "}"
+    return "[" + ",".join(map(_compact, value)) + "]"
+
+
+def _upper_case_hex(escape: re.Match[str]) -> str:
+    code = escape[1]
+    return f"\\u{code[1:].upper()}" if len(code) > 1 else escape[0]
+
+
+def _surrogates(character: re.Match[str]) -> str:
+    pair = character[0].encode("utf-16-be").hex().upper()
+    return f"\\u{pair[:4]}\\u{pair[4:]}"

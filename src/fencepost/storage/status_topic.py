@@ -1,0 +1,208 @@
+"""The status topic: how all connectors and tasks of a group of workers are, as far as this worker has heard.
+
+Any worker writes what it knows of what it runs, and all read everything into memory. Nobody waits: a write is queued,
+sent by a thread of the store, sent again while it fails, and visible once it is read back. So what one reads may be a
+moment old, also about itself.
+
+A late report must not overwrite a newer one. When a worker stops a task because another one is to run it, or finds it
+failed, the other may have reported first. So UNASSIGNED and FAILED are written only if nothing is stored yet, or what
+is stored is this worker's own, or is of no newer generation of the group.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.api.errors import FencepostError, IllegalStateError, RetriableError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.deadline import Backoff
+from fencepost.kafka.plain_producer import PlainProducer
+from fencepost.kafka.record_reader import ConsumedRecord
+from fencepost.kafka.topic_log import TopicLog
+from fencepost.storage.status_records import ActiveTopic, Status, Subject, TopicStatus, decode, encode
+from fencepost.storage.status_table import StatusTable
+
+_LOG: Final = logging.getLogger(__name__)
+
+_SEND_TIMEOUT_MS: Final = 15_000
+_FIRST_PAUSE_MS: Final = 200
+_LONGEST_PAUSE_MS: Final = 10_000
+_CLOSING_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Write:
+    """A record to write. Two of the same content are two."""
+
+    subject: Subject
+    status: Status | TopicStatus | None
+
+
+class StatusBackingStore:
+    """The status topic of a group of workers. Threads may share it; nothing but `flush` and `close` blocks."""
+
+    def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, producer: ProducerConfig) -> None:
+        self.table = StatusTable()
+        """What is read so far."""
+        self._topic = topic
+        self._log = TopicLog(consumer, topic.name, self._take)
+        self._producer = PlainProducer(producer)
+        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="status-reading")
+        self._changed = threading.Condition()
+        self._queue: deque[_Write] = deque()
+        self._sending: Sequence[_Write] = ()
+        self._latest: dict[Subject, _Write] = {}
+        self._closing = False
+        self._sender = threading.Thread(target=self._send_all, name="status-writing", daemon=True)
+        self._sender.start()
+
+    def start(self, admin: ClientConfig) -> Future[None]:
+        """Create the topic if it is missing, read it to its end, and follow it from then on.
+
+        The future holds ConfigError for a topic that is not compacted, and what creating and reading a topic raises.
+        """
+        return self._reading.submit(self._start, admin)
+
+    def put(self, subject: str | ConnectorTaskId, status: Status) -> None:
+        """Report how a connector (by its name) or a task is. A late report is dropped."""
+        self._enqueue(_Write(subject, status))
+
+    def delete_connector(self, connector: str) -> None:
+        """Forget a connector, and all that is known about its tasks and topics."""
+        subjects: list[Subject] = [connector, *self.table.tasks(connector)]
+        subjects += [ActiveTopic(connector, status.topic) for status in self.table.topics(connector)]
+        for subject in subjects:
+            self._enqueue(_Write(subject, None))
+
+    def delete_task(self, task: ConnectorTaskId) -> None:
+        """Forget a task."""
+        self._enqueue(_Write(task, None))
+
+    def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
+        """Report that a task wrote to a topic. May be called for each record: what is known is not written again."""
+        subject = ActiveTopic(task.connector, topic)
+        with self._changed:
+            pending = self._latest.get(subject)
+        known = self.table.topic(subject) if pending is None else pending.status
+        if known is None:
+            self._enqueue(_Write(subject, TopicStatus(topic, task.connector, task.task, int(time.time() * 1000))))
+
+    def delete_active_topic(self, active: ActiveTopic) -> None:
+        """Forget that a connector wrote to a topic."""
+        self._enqueue(_Write(active, None))
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all reports are written. False if some are not, in the end."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queue and not self._sending, timeout_s)
+
+    def close(self) -> None:
+        """Write what is reported, for some seconds at most, then let go of the connections."""
+        self.flush(_CLOSING_SECONDS)
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._producer.close()
+        self._log.close()
+        self._sender.join()
+        self._reading.shutdown(wait=True, cancel_futures=True)
+
+    # -- on the threads of the store -----------------------------------------------------------------------------
+
+    def _start(self, admin: ClientConfig) -> None:
+        topic = self._topic
+        with Admin(admin) as client:
+            client.ensure_compacted_topic(
+                topic.name,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                configs=topic.settings,
+            )
+        self._log.start()
+
+    def _take(self, record: ConsumedRecord) -> None:
+        decoded = decode(record.key, record.value)
+        if decoded is None:
+            _LOG.warning(
+                "Record %d of %s-%d is not a status (key %r): it is left alone. Let only Connect workers write to that "
+                "topic",
+                record.offset, record.topic, record.partition, record.key,
+            )  # fmt: skip
+        else:
+            self.table.apply(*decoded)
+
+    def _enqueue(self, write: _Write) -> None:
+        with self._changed:
+            if self._closing:
+                raise IllegalStateError(f"The store of status topic {self._topic.name} is closed")
+            self._queue.append(write)
+            self._latest[write.subject] = write
+            self._changed.notify_all()
+
+    def _send_all(self) -> None:
+        backoff = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        failing = False
+        while writes := self._next():
+            try:
+                self._send(writes)
+            except RetriableError as error:
+                if not failing:
+                    _LOG.warning("Statuses cannot be written to %s, which is tried again: %s", self._topic.name, error)
+                failing = True
+                self._put_back(writes, backoff.next_s())
+            else:
+                failing = False
+                backoff.reset()
+                self._done(writes)
+
+    def _next(self) -> Sequence[_Write]:
+        """Take all that is queued, waiting for something; nothing once the store is closing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing)
+            if not self._closing:
+                self._sending = tuple(self._queue)
+                self._queue.clear()
+            return self._sending
+
+    def _send(self, writes: Sequence[_Write]) -> None:
+        rows = [
+            encode(write.subject, write.status) for write in writes if self.table.allows(write.subject, write.status)
+        ]
+        try:
+            if rows:
+                self._producer.write(self._topic.name, rows, timeout_ms=_SEND_TIMEOUT_MS)
+        except RetriableError:
+            raise
+        except FencepostError as error:
+            if len(writes) > 1:
+                # One of them is to blame; the others must not be lost with it.
+                for write in writes:
+                    self._send([write])
+            elif not self._closing:
+                _LOG.error("The status of %s could not be written: %s", writes[0].subject, error)
+
+    def _done(self, writes: Sequence[_Write]) -> None:
+        with self._changed:
+            for write in writes:
+                if self._latest.get(write.subject) is write:
+                    del self._latest[write.subject]
+            self._sending = ()
+            self._changed.notify_all()
+
+    def _put_back(self, writes: Sequence[_Write], pause_s: float) -> None:
+        """After a pause, queue again what failed, but for what something newer was reported about meanwhile."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, pause_s)
+            self._queue.extendleft(write for write in reversed(writes) if self._latest.get(write.subject) is write)
+            self._sending = ()
+            self._changed.notify_all()

@@ -1,0 +1,333 @@
+"""The config topic on a broker: byte for byte as Connect writes it, with one leader at a time."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from fencepost.api.errors import ConfigError, IllegalStateError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.records import Records
+from fencepost.kafka.topic_reader import TopicReadTimeoutError
+from fencepost.storage.cluster_config_state import (
+    ClusterConfigState,
+    ConfigEvent,
+    ConnectorConfigRemoval,
+    ConnectorConfigUpdate,
+    SessionKeyUpdate,
+    TargetStateChange,
+    TaskConfigUpdate,
+)
+from fencepost.storage.config_records import LoggerLevel, RestartRequest, SessionKey, TargetState
+from fencepost.storage.config_topic import ConfigBackingStore
+from fencepost.storage.errors import ConfigWriteError
+from tests.support.checker import Record, read_topic
+from tests.support.fault_proxy import FaultProxy
+from tests.support.topics import Topics, unique
+
+T = TypeVar("T")
+
+_SECONDS = 30
+_CONFIG = {"connector.class": "C", "tasks.max": "2", "topic": "t", "name": "c1"}
+
+
+def _task(number: int) -> dict[str, str]:
+    return {"connector.class": "C", "task.class": "T", "name": "c1", "task.id": str(number)}
+
+
+def done(future: Future[T]) -> T:
+    return future.result(_SECONDS)
+
+
+class Worker:
+    """A store of a worker, with what it told its event loop of."""
+
+    def __init__(self, address: str, topic: str, group: str, *, transactional: bool = True) -> None:
+        self.config = ClientConfig(bootstrap_servers=(address,))
+        self.told: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.events: list[tuple[ConfigEvent, ClusterConfigState]] = []
+        self.store = ConfigBackingStore(
+            InternalTopic(topic, 1, None, {"segment.ms": "123456", "cleanup.policy": "compact"}),
+            group,
+            transactional=transactional,
+            consumer=self.config,
+            producer=ProducerConfig(client=self.config, max_block_ms=20_000),
+            listener=lambda event, state: self.events.append((event, state)),
+            post=self.told.put,
+        )
+
+    def start(self) -> ClusterConfigState:
+        return done(self.store.start(self.config))
+
+    def lead(self) -> ConfigBackingStore:
+        self.start()
+        done(self.store.claim_write_privilege())
+        return self.store
+
+    def happened(self) -> list[ConfigEvent]:
+        """What the event loop is told of, up to now."""
+        while not self.told.empty():
+            self.told.get()()
+        return [event for event, _ in self.events]
+
+
+class Cluster:
+    """Workers of one group, with a config topic of their own."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = unique("configs")
+        self.group = unique("group")
+        self._workers: list[Worker] = []
+
+    def worker(self, *, transactional: bool = True, address: str | None = None) -> Worker:
+        worker = Worker(address or self.bootstrap_servers, self.topic, self.group, transactional=transactional)
+        self._workers.append(worker)
+        return worker
+
+    def records(self) -> list[Record]:
+        return read_topic(self.bootstrap_servers, self.topic)
+
+    def rows(self) -> list[tuple[bytes | None, bytes | None]]:
+        return [(record.key, record.value) for record in self.records()]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.store.close()
+
+
+@pytest.fixture
+def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
+    cluster = Cluster(bootstrap_servers)
+    yield cluster
+    cluster.close()
+
+
+def test_the_topic_is_made_as_connect_makes_it(cluster: Cluster, topics: Topics):
+    state = cluster.worker().start()
+    assert topics.partitions(cluster.topic) == 1
+    settings = topics.config(cluster.topic)
+    assert (settings["cleanup.policy"], settings["segment.ms"]) == ("compact", "123456")
+    assert state == ClusterConfigState()
+
+
+def test_a_topic_of_two_partitions_is_refused_with_the_reason(cluster: Cluster, topics: Topics):
+    topics.create(cluster.topic, partitions=2, config={"cleanup.policy": "compact"})
+    with pytest.raises(ConfigError, match=rf"{cluster.topic} has 2 partitions .* no common order"):
+        cluster.worker().start()
+
+
+def test_records_and_transactions_of_a_connectors_life_are_those_of_connect(cluster: Cluster):
+    """The order in the topic, markers included, as a worker of Apache's writes it."""
+    store = cluster.worker().lead()
+    done(store.put_session_key(SessionKey(bytes(range(32)), "HmacSHA256", 1795255647511)))
+    done(store.put_connector("c1", _CONFIG))
+    done(store.put_task_configs("c1", [_task(0), _task(1)]))
+    done(store.put_task_count("c1", 2))
+    done(store.put_target_state("c1", TargetState.PAUSED))
+    done(store.put_task_configs("c1", []))
+    done(store.put_target_state("c1", TargetState.STOPPED))
+    done(store.put_target_state("c1", TargetState.STARTED))
+    done(store.put_restart_request(RestartRequest("c1", include_tasks=True, only_failed=False)))
+    done(store.put_logger_level("org.apache", "INFO"))
+    done(store.remove_connector("c1"))
+    task = b'{"properties":{"connector.class":"C","task.class":"T","name":"c1","task.id":"%d"}}'
+    key = b"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+    expected = [
+        (0, b"session-key", b'{"key":"%s","algorithm":"HmacSHA256","creation-timestamp":1795255647511}' % key),
+        (2, b"connector-c1",
+         b'{"properties":{"connector.class":"C","tasks.max":"2","topic":"t","name":"c1"}}'),
+        (4, b"task-c1-0", task % 0),
+        (5, b"task-c1-1", task % 1),
+        (7, b"commit-c1", b'{"tasks":2}'),
+        (9, b"tasks-fencing-c1", b'{"task-count":2}'),
+        (11, b"target-state-c1", b'{"state":"PAUSED","state.v2":"PAUSED"}'),
+        (12, b"commit-c1", b'{"tasks":0}'),
+        (14, b"target-state-c1", b'{"state":"PAUSED","state.v2":"STOPPED"}'),
+        (15, b"target-state-c1", b'{"state":"STARTED","state.v2":"STARTED"}'),
+        (16, b"restart-connector-c1", b'{"include-tasks":true,"only-failed":false}'),
+        (18, b"logger-cluster-org.apache", b'{"level":"INFO"}'),
+        (19, b"connector-c1", None),
+        (20, b"target-state-c1", None),
+    ]  # fmt: skip
+    found = cluster.records()
+    assert [(record.offset, record.key, record.value) for record in found] == expected
+    assert {record.headers for record in found} == {()}
+    # The last record stands at 20, the end of the topic is behind its marker at 22.
+    assert store.state.offset == 21
+
+
+def test_a_write_is_done_once_it_is_read_back_and_told_of(cluster: Cluster):
+    worker = cluster.worker()
+    store = worker.lead()
+    done(store.put_connector("c1", _CONFIG, TargetState.PAUSED))
+    assert store.state.connector_config("c1") == _CONFIG
+    assert store.state.target_state("c1") is TargetState.PAUSED
+    assert worker.happened() == [TargetStateChange("c1"), ConnectorConfigUpdate("c1")]
+    done(store.put_task_configs("c1", [_task(0)]))
+    assert store.state.task_configs("c1") == [_task(0)]
+    assert store.state.pending_fencing("c1")
+    done(store.put_task_count("c1", 1))
+    assert not store.state.pending_fencing("c1")
+    done(store.remove_connector("c1"))
+    assert worker.happened()[2:] == [
+        TaskConfigUpdate("c1", (ConnectorTaskId("c1", 0),)),
+        ConnectorConfigRemoval("c1"),
+    ]
+    assert [state.offset for _, state in worker.events] == [1, 2, 6, 10]
+
+
+def test_the_target_state_of_a_new_connector_stands_before_its_configuration(cluster: Cluster):
+    """Row L10."""
+    done(cluster.worker().lead().put_connector("c1", _CONFIG, TargetState.STOPPED))
+    assert [(record.offset, record.key) for record in cluster.records()] == [
+        (0, b"target-state-c1"),
+        (1, b"connector-c1"),
+    ]
+
+
+def test_other_workers_hear_of_it(cluster: Cluster):
+    follower = cluster.worker()
+    follower.start()
+    leader = cluster.worker().lead()
+    key = SessionKey(b"secret", "HmacSHA256", 1)
+    request = RestartRequest("c1", include_tasks=False, only_failed=True)
+    done(leader.put_session_key(key))
+    done(leader.put_restart_request(request))
+    done(follower.store.put_logger_level("root", "DEBUG"))
+    assert done(follower.store.read_to_end()) == done(leader.read_to_end())
+    assert follower.happened() == [SessionKeyUpdate(key), request, LoggerLevel("root", "DEBUG")]
+
+
+def test_a_worker_that_starts_later_agrees_and_restarts_nothing(cluster: Cluster):
+    """Row L8: requests that were written before a worker started are not for it."""
+    store = cluster.worker().lead()
+    done(store.put_connector("c1", _CONFIG))
+    done(store.put_task_configs("c1", [_task(0)]))
+    done(store.put_restart_request(RestartRequest("c1", include_tasks=True, only_failed=False)))
+    late = cluster.worker()
+    assert late.start() == store.state
+    assert late.happened() == []
+
+
+def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster: Cluster):
+    """Rows H13 and H14."""
+    old, new = cluster.worker(), cluster.worker()
+    old.lead()
+    new.lead()
+    with pytest.raises(ConfigWriteError, match="can be retried") as failure:
+        done(old.store.put_connector("c1", _CONFIG))
+    assert failure.value.privilege_lost
+    assert isinstance(failure.value.__cause__, ProducerFencedError)
+    for write in (
+        old.store.put_connector("c1", _CONFIG),
+        old.store.put_task_configs("c1", [_task(0)]),
+        old.store.put_task_count("c1", 7),
+        old.store.remove_connector("c1"),
+    ):
+        with pytest.raises(IllegalStateError, match="Claim it first"):
+            done(write)
+    assert cluster.records() == []
+    done(old.store.put_target_state("c1", TargetState.PAUSED))
+    done(new.store.put_connector("c1", _CONFIG))
+    assert [key for key, _ in cluster.rows()] == [b"target-state-c1", b"connector-c1"]
+
+
+def test_a_leader_that_is_fenced_claims_its_privilege_back(cluster: Cluster):
+    old, new = cluster.worker(), cluster.worker()
+    old.lead()
+    new.lead()
+    done(old.store.claim_write_privilege())
+    done(old.store.put_connector("c1", _CONFIG))
+    with pytest.raises(ConfigWriteError):
+        done(new.store.put_connector("c1", {"name": "c1", "from": "new"}))
+    assert done(new.store.read_to_end()).connector_config("c1") == _CONFIG
+
+
+def test_what_an_old_leader_left_open_is_aborted_by_the_next_one(cluster: Cluster):
+    follower = cluster.worker()
+    follower.start()
+    config = follower.config
+    zombie = TransactionalProducer(ProducerConfig(client=config), f"connect-cluster-{cluster.group}")
+    zombie.init_transactions()
+    zombie.begin_transaction()
+    _half_write(zombie, cluster.topic)
+    with pytest.raises(TopicReadTimeoutError, match=f"connect-cluster-{cluster.group}"):
+        done(follower.store.read_to_end(timeout_ms=300))
+    done(follower.store.claim_write_privilege())
+    state = done(follower.store.read_to_end())
+    assert state.connectors() == []
+    assert state.offset == 0
+    zombie.close()
+
+
+def _half_write(producer: TransactionalProducer, topic: str) -> None:
+    writer = producer.writer()
+    writer.write(topic, 0, Records(value=pa.array([b'{"properties":{}}']), key=pa.array([b"connector-zombie"])))
+    producer.acknowledge(writer.flush())
+    writer.close()
+
+
+def test_without_exactly_once_writes_are_plain(cluster: Cluster):
+    worker = cluster.worker(transactional=False)
+    store = worker.lead()
+    done(store.put_connector("c1", _CONFIG))
+    done(store.put_task_configs("c1", [_task(0), _task(1)]))
+    done(store.remove_connector("c1"))
+    keys = [b"connector-c1", b"task-c1-0", b"task-c1-1", b"commit-c1", b"connector-c1", b"target-state-c1"]
+    # No markers lie in between.
+    assert [(record.offset, record.key) for record in cluster.records()] == list(enumerate(keys))
+
+
+def test_records_that_java_wrote_are_read_and_others_left_alone(cluster: Cluster):
+    worker = cluster.worker()
+    worker.start()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for key, value in [
+        (b"connector-a-1", b'{ "properties" : { "name" : "a-1" } }'),
+        (b"task-a-1-0", b'{"properties":{"n":"0"}}'),
+        (b"commit-a-1", b'{"tasks":1}'),
+        (b"\xff\xfe", b"\x00"),
+        (b"unknown", b"{}"),
+        (b"connector-b", b"not json"),
+        (b"tasks-count-a-1", b'{"tasks":3}'),
+    ]:
+        producer.produce(cluster.topic, value, key=key)
+    assert producer.flush(_SECONDS) == 0
+    state = done(worker.store.read_to_end())
+    assert state.connectors() == ["a-1"]
+    assert state.task_configs("a-1") == [{"n": "0"}]
+    assert state.task_count_record("a-1") == 3
+    assert state.offset == 7
+
+
+def test_the_topic_is_followed_again_after_a_cut(cluster: Cluster, fault_proxy: FaultProxy):
+    far = cluster.worker(address=fault_proxy.address)
+    far.start()
+    near = cluster.worker().lead()
+    fault_proxy.reset()
+    done(near.put_connector("c1", _CONFIG))
+    assert done(far.store.read_to_end()).connectors() == ["c1"]
+
+
+def test_whoever_waits_is_told_when_the_store_is_closed(cluster: Cluster):
+    worker = cluster.worker()
+    worker.start()
+    zombie = TransactionalProducer(ProducerConfig(client=worker.config), f"connect-cluster-{cluster.group}")
+    zombie.init_transactions()
+    zombie.begin_transaction()
+    _half_write(zombie, cluster.topic)
+    waiting = worker.store.read_to_end()
+    worker.store.close()
+    assert isinstance(waiting.exception(_SECONDS), IllegalStateError)
+    zombie.close()
