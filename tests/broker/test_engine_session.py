@@ -71,7 +71,7 @@ def test_neither_jvm_nor_python_workers_outlive_a_killed_worker(tmp_path: Path):
 def test_spark_says_nothing_unless_something_is_wrong(tmp_path: Path):
     with start(tmp_path, "exit") as process:
         assert process.wait(PATIENCE) == 0, process.output
-    said = [
-        line for line in process.output.splitlines() if line.split()[0] not in {"before", "sum", "JAVA_HOME", "running"}
-    ]
+    # A Java newer than Spark expects lacks a package that Spark asks for, and says so itself.
+    expected = ("before", "sum", "JAVA_HOME", "running", "WARNING: package sun.security.action not in java.base")
+    said = [line for line in process.output.splitlines() if not line.startswith(expected)]
     assert said == []
