@@ -129,16 +129,40 @@ def test_the_work_of_a_lost_member_waits_for_it_and_nothing_else_moves_meanwhile
     work = all_work({"a": 4})
     settled = settle({"m1": NOTHING, "m2": NOTHING}, work)
     held = settled.state.members["m2"].runs
-    lost = one_round({"m1": settled.state.members["m1"].runs, "m3": NOTHING}, work, settled.state, now_ms=1_000)
+    # Balance alone would take a task from m1 for one of the newcomers.
+    left = {"m1": settled.state.members["m1"].runs, "m3": NOTHING, "m4": NOTHING, "m5": NOTHING}
+    lost = one_round(left, work, settled.state, now_ms=1_000)
     assert lost.delay_ms == DELAY_MS
     assert all(not change.assigned and not change.revoked for change in lost.changes.values())
     (departed,) = lost.state.departed
     assert departed.work == held
-    later = one_round({"m1": settled.state.members["m1"].runs, "m3": NOTHING}, work, lost.state, now_ms=4_000)
+    later = one_round(left, work, lost.state, now_ms=4_000)
     assert later.delay_ms == DELAY_MS - 3_000
-    over = one_round({"m1": settled.state.members["m1"].runs, "m3": NOTHING}, work, later.state, now_ms=11_000)
-    assert over.changes["m3"].assigned == held
+    over = one_round(left, work, later.state, now_ms=11_000)
+    assert NOTHING.union(*(change.assigned for change in over.changes.values())) == held
     assert (over.delay_ms, over.state.departed) == (0, ())
+
+
+def test_lost_members_that_come_back_together_get_each_its_own_work():
+    work = all_work({"a": 3, "b": 3})
+    settled = settle({"m1": NOTHING, "m2": NOTHING, "m3": NOTHING}, work)
+    runs = {name: member.runs for name, member in settled.state.members.items()}
+    again = {"m1": Member("url-m1", runs["m1"]), "new1": Member("url-m3"), "new2": Member("url-m2")}
+    back = assign_incrementally(again, work, settled.state, now_ms=0, max_delay_ms=DELAY_MS)
+    assert (back.changes["new1"].assigned, back.changes["new2"].assigned) == (runs["m3"], runs["m2"])
+
+
+def test_giving_back_takes_nothing_from_those_that_stayed():
+    tasks = sorted(all_work({"a": 7}) - {"a"})
+    state = LeaderState({"m1": Member("url-m1", frozenset(tasks[:3])), "m2": Member("url-m2", frozenset(tasks[3:]))})
+    members = {"m1": frozenset(tasks[:3]), "m2": NOTHING, "m3": NOTHING}
+    decision = one_round(members, frozenset(tasks), state)
+    assert decision.changes["m1"].revoked == NOTHING
+
+
+def test_who_has_a_connector_more_does_not_get_a_task_more():
+    decision = one_round({"m1": NOTHING, "m2": NOTHING}, all_work({"a": 1}), LeaderState())
+    assert sorted(len(change.assigned) for change in decision.changes.values()) == [1, 1]
 
 
 def test_a_lost_member_that_comes_back_under_another_id_gets_its_work_back_at_once():
