@@ -56,14 +56,14 @@ class PlainProducer:
     ) -> None:
         self.close()
 
-    def write(self, topic: str, rows: Sequence[Row], *, timeout_ms: float | None = None) -> dict[int, int]:
+    def write(self, topic: str, rows: Sequence[Row]) -> dict[int, int]:
         """Write records, each to the partition of its key's hash, and return the offset behind each partition's last.
 
-        Waits for all replicas that are in sync, for `delivery.timeout.ms` unless told otherwise; after a failure,
-        some of the records may have been written. Raises BrokerUnavailableError, TopicNotFoundError,
+        Waits for all replicas that are in sync, for `delivery.timeout.ms` at most; after a failure, some of the
+        records may have been written. Raises BrokerUnavailableError, TopicNotFoundError,
         AuthorizationError, RecordTooLargeError, BrokerRefusedError, and IllegalStateError once it is closed.
         """
-        deadline = Deadline.after(self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms)
+        deadline = Deadline.after(self._config.delivery_timeout_ms)
         with self._writing:
             return self._client.run(self._write, topic, rows, deadline, doing=f"writing to topic {topic}")
 

@@ -34,7 +34,6 @@ from fencepost.storage.status_table import StatusTable
 
 _LOG: Final = logging.getLogger(__name__)
 
-_SEND_TIMEOUT_MS: Final = 15_000
 _FIRST_PAUSE_MS: Final = 200
 _LONGEST_PAUSE_MS: Final = 10_000
 _CLOSING_SECONDS: Final = 5.0
@@ -180,7 +179,7 @@ class StatusBackingStore:
         ]
         try:
             if rows:
-                self._producer.write(self._topic.name, rows, timeout_ms=_SEND_TIMEOUT_MS)
+                self._producer.write(self._topic.name, rows)
         except RetriableError:
             raise
         except FencepostError as error:

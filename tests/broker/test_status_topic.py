@@ -1,0 +1,234 @@
+"""The status topic on a broker: byte for byte as Connect writes it, and in the background whatever happens."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from fencepost.api.errors import ConfigError, IllegalStateError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.storage.status_records import ActiveTopic, Status, TopicStatus
+from fencepost.storage.status_topic import StatusBackingStore
+from tests.support.checker import Record, read_topic
+from tests.support.fault_proxy import FaultProxy
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+
+_SECONDS = 30
+_TASK = ConnectorTaskId("c1", 0)
+_RUNNING = Status("RUNNING", "host:8083", 2, version="1.0")
+
+
+class Workers:
+    """Stores over one status topic."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = unique("status")
+        self._stores: list[StatusBackingStore] = []
+
+    def store(self, address: str | None = None) -> StatusBackingStore:
+        config = ClientConfig(bootstrap_servers=(address or self.bootstrap_servers,), request_timeout_ms=5_000)
+        topic = InternalTopic(self.topic, 5, None, {"cleanup.policy": "compact", "segment.ms": "123456"})
+        producer = ProducerConfig(client=config, delivery_timeout_ms=500)
+        store = StatusBackingStore(topic, consumer=config, producer=producer)
+        self._stores.append(store)
+        store.start(config).result(_SECONDS)
+        return store
+
+    def records(self) -> list[Record]:
+        return read_topic(self.bootstrap_servers, self.topic)
+
+    def history(self, key: bytes) -> list[bytes | None]:
+        return [record.value for record in self.records() if record.key == key]
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+
+
+@pytest.fixture
+def workers(bootstrap_servers: str) -> Iterator[Workers]:
+    workers = Workers(bootstrap_servers)
+    yield workers
+    workers.close()
+
+
+def _written(store: StatusBackingStore) -> None:
+    assert store.flush(_SECONDS)
+
+
+def test_the_topic_is_made_as_connect_makes_it(workers: Workers, topics: Topics):
+    workers.store()
+    assert topics.partitions(workers.topic) == 5
+    settings = topics.config(workers.topic)
+    assert (settings["cleanup.policy"], settings["segment.ms"]) == ("compact", "123456")
+
+
+def test_a_topic_that_would_lose_statuses_is_refused(workers: Workers, topics: Topics):
+    topics.create(workers.topic)
+    with pytest.raises(ConfigError, match=workers.topic):
+        workers.store()
+
+
+def test_statuses_are_those_of_connect_byte_for_byte(workers: Workers):
+    store = workers.store()
+    failed = Status("FAILED", "host:8083", 2, trace='Error: "é"\n\tat line 1', version="1.0")
+    before = int(time.time() * 1000)
+    store.put("c1", _RUNNING)
+    store.put(_TASK, failed)
+    store.put("c2", Status("STOPPED", "host:8083", 3))
+    store.put_active_topic(_TASK, "t")
+    _written(store)
+    records = workers.records()
+    assert {record.headers for record in records} == {()}
+    found = {record.key: record.value for record in records}
+    discovered = json.loads(found.pop(b"status-topic-t:connector-c1") or b"")["topic"].pop("discoverTimestamp")
+    assert before <= discovered <= int(time.time() * 1000)
+    assert found == {
+        b"status-connector-c1": (
+            b'{"state":"RUNNING","trace":null,"worker_id":"host:8083","generation":2,"version":"1.0"}'
+        ),
+        b"status-task-c1-0": (
+            b'{"state":"FAILED","trace":"Error: \\"\xc3\xa9\\"\\n\\tat line 1","worker_id":"host:8083",'
+            b'"generation":2,"version":"1.0"}'
+        ),
+        b"status-connector-c2": (
+            b'{"state":"STOPPED","trace":null,"worker_id":"host:8083","generation":3,"version":null}'
+        ),
+    }
+    assert workers.history(b"status-topic-t:connector-c1") == [
+        b'{"topic":{"name":"t","connector":"c1","task":0,"discoverTimestamp":%d}}' % discovered
+    ]
+
+
+def test_records_go_to_the_partitions_that_a_java_worker_would_take(workers: Workers):
+    store = workers.store()
+    for number in range(30):
+        store.put(f"c{number}", _RUNNING)
+    _written(store)
+    ours = {record.key: record.partition for record in workers.records()}
+    producer = Producer({"bootstrap.servers": workers.bootstrap_servers, "partitioner": "murmur2_random"})
+    for key in ours:
+        producer.produce(workers.topic, b"{}", key=key)
+    assert producer.flush(_SECONDS) == 0
+    assert {(record.key, record.partition) for record in workers.records()} == set(ours.items())
+    assert len(set(ours.values())) == 5
+
+
+def test_all_workers_hear_of_it_also_those_that_start_later(workers: Workers):
+    first, second = workers.store(), workers.store()
+    first.put("c1", _RUNNING)
+    first.put(_TASK, _RUNNING)
+    first.put_active_topic(_TASK, "t")
+    for store in (first, second):
+        wait_for(lambda store=store: store.table.topics("c1") and store.table.tasks("c1"))
+        wait_for(lambda store=store: store.table.connector("c1") == _RUNNING)
+    late = workers.store()
+    assert late.table.connectors() == ["c1"]
+    assert late.table.tasks("c1") == {_TASK: _RUNNING}
+    assert [status.topic for status in late.table.topics("c1")] == ["t"]
+
+
+def test_reports_are_written_in_their_order(workers: Workers):
+    store = workers.store()
+    states = ["UNASSIGNED", "RESTARTING", "RUNNING"] * 20
+    for state in states:
+        store.put(_TASK, Status(state, "host:8083", 2))
+    _written(store)
+    assert [json.loads(value or b"")["state"] for value in workers.history(b"status-task-c1-0")] == states
+
+
+def test_a_late_report_does_not_overwrite_that_of_the_next_owner(workers: Workers):
+    old, new = workers.store(), workers.store()
+    new.put(_TASK, Status("RUNNING", "new:8083", 5))
+    wait_for(lambda: old.table.task(_TASK))
+    old.put(_TASK, Status("UNASSIGNED", "old:8083", 4))
+    old.put(_TASK, Status("FAILED", "old:8083", 4, trace="late"))
+    _written(old)
+    assert len(workers.history(b"status-task-c1-0")) == 1
+    old.put(_TASK, Status("FAILED", "old:8083", 6, trace="newer"))
+    wait_for(lambda: (new.table.task(_TASK) or _RUNNING).trace == "newer")
+
+
+def test_a_connector_that_is_deleted_leaves_nothing(workers: Workers):
+    store = workers.store()
+    store.put("c1", _RUNNING)
+    store.put(_TASK, _RUNNING)
+    store.put("c10", _RUNNING)
+    store.put_active_topic(_TASK, "t")
+    wait_for(lambda: store.table.topics("c1") and store.table.tasks("c1") and len(store.table.connectors()) == 2)
+    store.delete_connector("c1")
+    wait_for(lambda: not (store.table.topics("c1") or store.table.tasks("c1")))
+    wait_for(lambda: store.table.connectors() == ["c10"])
+    last = {record.key: record.value for record in workers.records()}
+    assert [key for key, value in sorted(last.items()) if value is not None] == [b"status-connector-c10"]
+
+
+def test_an_active_topic_that_is_known_is_not_written_again(workers: Workers):
+    """Row T28; a reset makes it unknown again."""
+    store = workers.store()
+    for _ in range(3):
+        store.put_active_topic(_TASK, "t")
+        wait_for(lambda: store.table.topics("c1"))
+    store.delete_active_topic(ActiveTopic("c1", "t"))
+    store.put_active_topic(ConnectorTaskId("c1", 1), "t")
+    _written(store)
+    values = [value and json.loads(value)["topic"]["task"] for value in workers.history(b"status-topic-t:connector-c1")]
+    assert values == [0, None, 1]
+
+
+def test_what_java_wrote_is_read_and_the_rest_left_alone(workers: Workers):
+    store = workers.store()
+    producer = Producer({"bootstrap.servers": workers.bootstrap_servers})
+    for key, value in [
+        (b"status-task-a-1-12", b'{"generation":1, "state":"PAUSED", "trace":null, "worker_id":"w"}'),
+        (b"status-topic-t:connector-a-1", b'{"topic":{"task":12,"name":"t","discoverTimestamp":5,"connector":"a-1"}}'),
+        (b"status-task-x", b"{}"),
+        (b"status-connector-x", b"[]"),
+        (b"\xff", None),
+        (b"status-connector-a-1", b'{"generation":1,"state":"RUNNING","trace":null,"worker_id":"w","version":null}'),
+    ]:
+        producer.produce(workers.topic, value, key=key)
+    assert producer.flush(_SECONDS) == 0
+    wait_for(lambda: store.table.connectors() == ["a-1"])
+    wait_for(lambda: store.table.tasks("a-1") == {ConnectorTaskId("a-1", 12): Status("PAUSED", "w", 1)})
+    wait_for(lambda: store.table.topics("a-1") == [TopicStatus("t", "a-1", 12, 5)])
+
+
+def test_reports_during_a_cut_are_written_after_it_the_newest_of_each(workers: Workers, fault_proxy: FaultProxy):
+    far = workers.store(fault_proxy.address)
+    fault_proxy.refuse()
+    fault_proxy.reset()
+    far.put(_TASK, Status("RESTARTING", "far:8083", 2))
+    assert not far.flush(1)
+    far.put(_TASK, Status("RUNNING", "far:8083", 2))
+    wait_for(lambda: [write.status.state for write in (*far._sending, *far._queue)] == ["RUNNING"])
+    fault_proxy.heal()
+    _written(far)
+    assert [json.loads(value or b"")["state"] for value in workers.history(b"status-task-c1-0")] == ["RUNNING"]
+    wait_for(lambda: far.table.task(_TASK))
+
+
+def test_one_report_that_is_too_large_does_not_hold_up_others(workers: Workers):
+    store = workers.store()
+    store.put("before", _RUNNING)
+    store.put("large", Status("FAILED", "host:8083", 2, trace="x" * 2_000_000))
+    store.put("after", _RUNNING)
+    _written(store)
+    assert {record.key for record in workers.records()} == {b"status-connector-before", b"status-connector-after"}
+
+
+def test_a_closed_store_takes_no_reports(workers: Workers):
+    store = workers.store()
+    store.put("c1", _RUNNING)
+    store.close()
+    assert workers.history(b"status-connector-c1") != []
+    with pytest.raises(IllegalStateError, match=workers.topic):
+        store.put("c1", _RUNNING)
