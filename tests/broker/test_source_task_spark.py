@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost import ConfigDef, SourceBatch, SourceConnector, SourceRecord, SourceTask
@@ -168,8 +167,11 @@ class KilledOnceTask(SourceTask):
                     os.kill(os.getpid(), signal.SIGKILL)
                 yield batch
 
-        spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        frame = spark.range(0, 20_000, numPartitions=2).select(F.col("id").cast("string").alias("value"))
+        frame = (
+            self.context.spark_session()
+            .range(0, 20_000, numPartitions=2)
+            .select(F.col("id").cast("string").alias("value"))
+        )
         frame = frame.mapInArrow(die_once, "value STRING")
         return SourceBatch(frame, [({"frame": 1}, {"done": 1})])
 
@@ -193,7 +195,6 @@ def test_f2_a_task_whose_python_worker_is_killed_starts_again_and_delivers_exact
     connector = runner.worker.new_connector(checked, runner.states)
     connector.start()
     (task_config,) = connector.task_configs()
-    runner.worker.engine.session()
     task = runner.worker.new_task(checked, 0, task_config, runner.states, stop_at_end=True)
     task.start()
     assert task.join(240)

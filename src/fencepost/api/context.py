@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from fencepost.api.record import SourcePartition, SourceRecord
 
 
@@ -63,6 +65,9 @@ class SourceTaskContext(Protocol):
 
     def configs(self) -> Mapping[str, str]:
         """Return the task's configuration, with the values of config providers filled in."""
+
+    def spark_session(self) -> SparkSession:
+        """Return the worker's Spark session, for tasks that return DataFrames. The first call starts Spark."""
 
 
 class SourceConnectorContext(Protocol):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+
+from pyspark.sql import SparkSession
 
 from fencepost.api.context import OffsetReader
 from fencepost.runtime.transaction_context import WorkerTransactionContext
@@ -17,10 +19,12 @@ class WorkerSourceTaskContext:
         config: Mapping[str, str],
         offset_reader: OffsetReader,
         transaction_context: WorkerTransactionContext | None,
+        spark_session: Callable[[], SparkSession],
     ) -> None:
         self._config = MappingProxyType(dict(config))
         self._offset_reader = offset_reader
         self._transaction_context = transaction_context
+        self._spark_session = spark_session
 
     @property
     def offset_reader(self) -> OffsetReader:
@@ -35,3 +39,7 @@ class WorkerSourceTaskContext:
     def configs(self) -> Mapping[str, str]:
         """Return the task's configuration."""
         return self._config
+
+    def spark_session(self) -> SparkSession:
+        """Return the worker's Spark session, which the first call starts. Raises SparkStartError."""
+        return self._spark_session()

@@ -120,7 +120,12 @@ class TaskRun:
         offsets = self._parts.open_offsets()
         offsets.refresh()
         boundaries = self._parts.new_boundaries(time.monotonic())
-        context = WorkerSourceTaskContext(self._parts.config, offsets.reader(self._id.connector), boundaries.context)
+        context = WorkerSourceTaskContext(
+            self._parts.config,
+            offsets.reader(self._id.connector),
+            boundaries.context,
+            self._parts.write_path.engine.session,
+        )
         instance = TaskInstance(self._id, self._parts.new_task())
         try:
             instance.start(self._parts.config, context)
