@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import psutil
 import pytest
 from confluent_kafka import Consumer
+from kafka.protocol.consumer import LeaveGroupRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
 
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.control_client import ControlClient
 from fencepost.kafka.errors import BrokerRefusedError
 from fencepost.kafka.group_membership import MemberState
 from fencepost.kafka.group_protocol import ConnectProtocol
 from fencepost.worker.assignor_leader import ConfiguredWork
-from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.group import Cluster, until
 from tests.support.topics import unique
 
 WORK = {"a": 3, "b": 2}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What goes wrong in a callback is only logged."""
+    yield
+    unseen = ("asyncio", "concurrent.futures", "kafka.net", "kafka.future")
+    assert not [
+        record
+        for record in caplog.get_records("call")
+        if record.levelno >= logging.ERROR and record.name.startswith(unseen)
+    ]
 
 
 @asynccontextmanager
@@ -76,6 +93,66 @@ def test_a_worker_that_is_cut_off_stops_by_itself_and_gets_its_work_back(
             assert stays.lost == []
 
     asyncio.run(scenario())
+
+
+def test_a_worker_whose_connections_break_stays_a_member(bootstrap_servers: str, fault_proxy: FaultProxy):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            direct = cluster.worker("direct", bootstrap_servers)
+            proxied = cluster.worker("proxied", fault_proxy.address)
+            await cluster.settled(direct, proxied)
+            member_id = proxied.memberships[-1].member_id
+            fault_proxy.reset()
+            await until(lambda: fault_proxy.connections > 0)
+            heard = direct.memberships[-1].generation
+            cluster.configured = ConfiguredWork(config_offset=2, task_counts={"a": 3, "b": 3})
+            direct.config_offset = proxied.config_offset = 2
+            direct.member.rejoin()
+            await cluster.settled(direct, proxied)
+            assert proxied.memberships[-1].member_id == member_id
+            assert proxied.memberships[-1].generation > heard
+            assert proxied.lost == []
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_is_cut_off_while_it_joins_stops_by_itself(fault_proxy: FaultProxy):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            cut = cluster.worker("cut", fault_proxy.address, rebalance_timeout_ms=2_000)
+            await cluster.settled(cut)
+            answer = fault_proxy.on_response(ApiKey.JOIN_GROUP, Act.DROP)
+            cut.member.rejoin()
+            await until(lambda: bool(cut.lost))
+            assert answer.sprung
+            await cluster.settled(cut)
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_was_expelled_stops_before_it_joins_again(bootstrap_servers: str):
+    async def scenario() -> None:
+        async with a_cluster() as cluster:
+            worker = cluster.worker("worker", bootstrap_servers)
+            await cluster.settled(worker)
+            member_id = worker.memberships[-1].member_id
+            await asyncio.to_thread(expel, bootstrap_servers, cluster.group_id, member_id)
+            await until(lambda: bool(worker.lost))
+            assert "does not know it as a member" in worker.lost[0]
+            await cluster.settled(worker)
+            assert worker.memberships[-1].member_id != member_id
+
+    asyncio.run(scenario())
+
+
+def expel(bootstrap_servers: str, group_id: str, member_id: str) -> None:
+    member = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=None, reason="test")
+    request = LeaveGroupRequest(group_id=group_id, member_id=member_id, members=[member])
+    lookup = FindCoordinatorRequest(key=group_id, key_type=0, coordinator_keys=[group_id])
+    with ControlClient(ClientConfig(bootstrap_servers=(bootstrap_servers,))) as client:
+        found = client.run(client.send, lookup, doing="looking for the coordinator")
+        node = found.coordinators[0].node_id
+        assert client.run(client.send, request, node, doing="expelling").error_code == 0
 
 
 def test_the_work_of_a_worker_that_stays_away_goes_to_others_after_the_delay(bootstrap_servers: str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.client_config import ClientConfig
@@ -27,7 +28,7 @@ class Cluster:
         self.workers: list[RecordingWorker] = []
         self.run_twice: list[Unit] = []
 
-    def worker(self, name: str, bootstrap_servers: str, **settings: object) -> RecordingWorker:
+    def worker(self, name: str, bootstrap_servers: str, **settings: Any) -> RecordingWorker:
         """Start a worker."""
         worker = RecordingWorker(self, name, bootstrap_servers, **settings)
         self.workers.append(worker)
@@ -52,6 +53,7 @@ class RecordingWorker:
         bootstrap_servers: str,
         *,
         protocol: ConnectProtocol = ConnectProtocol.SESSIONED,
+        rebalance_timeout_ms: int = 20_000,
     ) -> None:
         self.cluster = cluster
         self.name = name
@@ -73,7 +75,7 @@ class RecordingWorker:
                 protocol=protocol,
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=200,
-                rebalance_timeout_ms=20_000,
+                rebalance_timeout_ms=rebalance_timeout_ms,
             ),
             config_offset=lambda: self.config_offset,
             assign=self.assignor,

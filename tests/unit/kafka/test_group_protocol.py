@@ -115,6 +115,20 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes):
             assert "group.id" in str(error)  # noqa: PT017 - both outcomes are right
 
 
+def test_a_change_is_added_to_what_a_member_runs():
+    held = Assignment(connectors=("c", "d"), tasks=(ConnectorTaskId("d", 0),))
+    whole = ASSIGNMENT.added_to(held)
+    assert whole.connectors == ("a", "d")
+    assert whole.tasks == (ConnectorTaskId("a", 0), ConnectorTaskId("b", 2), ConnectorTaskId("d", 0))
+    assert ASSIGNMENT.added_to(None) is ASSIGNMENT
+
+
+def test_revocations_of_what_does_not_run_are_left_out():
+    assert ASSIGNMENT.revoking_of(Assignment(connectors=("c",))).revoked_connectors == ("c",)
+    assert not ASSIGNMENT.revoking_of(Assignment(connectors=("a",))).revokes
+    assert not ASSIGNMENT.revoking_of(None).revokes
+
+
 def test_a_worker_offers_its_protocol_and_the_older_ones():
     assert ConnectProtocol.SESSIONED.offered == ("sessioned", "compatible", "default")
     assert ConnectProtocol.COMPATIBLE.offered == ("compatible", "default")
