@@ -77,10 +77,11 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
 
         While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not run out.
         """
-        session_ends = self.heard_at + self.config["session_timeout_ms"] / 1000
+        session_ends: float = self.heard_at + self.config["session_timeout_ms"] / 1000
         if self._join_sent_at is None:
             return session_ends
-        return max(session_ends, self._join_sent_at + self.config["max_poll_interval_ms"] / 1000)
+        join_ends: float = self._join_sent_at + self.config["max_poll_interval_ms"] / 1000
+        return max(session_ends, join_ends)
 
     @property
     def member_id(self) -> str:
