@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from fencepost.api.errors import ConfigError, IllegalStateError
+from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.compression import Compression
 from fencepost.kafka.errors import (
@@ -367,3 +367,31 @@ def test_records_of_many_small_slices_make_few_batches(broker: EmbeddedBroker, t
     assert len(acks) <= 5
     assert all(ack.size <= 1_048_576 for ack in acks)
     assert_exactly_once(values(read_topic(broker.bootstrap_servers, topic)), written)
+
+
+def test_what_is_left_of_an_abandoned_transaction_cannot_be_committed(
+    servers: str, producer: TransactionalProducer
+) -> None:
+    """Under version 1 the epoch stays after an abort: what follows would be a transaction without its first half."""
+    topic, offsets = Topics(servers).create(), Topics(servers).create()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, numbered(10))
+    producer.abandon()
+    with pytest.raises(FencepostError):
+        write_in_transaction(producer, offsets, [b"10"])
+        producer.commit_transaction()
+    producer.close()
+    assert read_topic(servers, topic) == []
+    assert read_topic(servers, offsets) == []
+
+
+def test_a_producer_that_was_abandoned_does_not_take_its_transactional_id_back(servers: str) -> None:
+    name = unique("task")
+    with open_producer(producer_config(servers), name) as successor:
+        late = TransactionalProducer(producer_config(servers), name)
+        late.abandon()
+        with pytest.raises(FencepostError):
+            late.init_transactions()
+        late.close()
+        successor.begin_transaction()
+        successor.commit_transaction()

@@ -64,6 +64,11 @@ class TransactionCoordinator:
         self._transactional_id = transactional_id
         self._address: Address | None = None
         self._connection: Connection | None = None
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """Let a call that is under way in another thread, and each that follows, try once more at most."""
+        self._given_up = True
 
     def init_producer_id(
         self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline
@@ -191,7 +196,7 @@ class TransactionCoordinator:
             except BrokerUnavailableError as error:
                 problem = str(error)
                 self._leave()
-            if deadline.passed:
+            if deadline.passed or self._given_up:
                 raise BrokerUnavailableError(
                     f"The transaction coordinator of {self._transactional_id} did not answer "
                     f"{type(request).__name__} in time. The last problem was: {problem}"

@@ -61,6 +61,7 @@ class TransactionalProducer:
         self._bump_before_begin = False
         self._sequences: dict[TopicPartition, int] = {}
         self._began_at = 0.0
+        self._abandoned = False
 
     @property
     def transactional_id(self) -> str:
@@ -75,9 +76,11 @@ class TransactionalProducer:
     def init_transactions(self) -> None:
         """Own the transactional id: former owners are fenced, and what they left open is aborted.
 
-        Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, ConfigError.
+        Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, ConfigError, and
+        IllegalStateError once it was abandoned.
         """
         self._require(TransactionState.UNINITIALIZED, TransactionState.READY, TransactionState.FAILED)
+        self._require_wanted()
         try:
             self._identity, self._version = self._init_producer_id(ProducerIdentity())
         except FencepostError:
@@ -128,9 +131,10 @@ class TransactionalProducer:
         """Commit what was acknowledged.
 
         Raises ProducerFencedError, TransactionExpiredError (all of it is aborted), TransactionAbortableError, or
-        UnknownOutcomeError when no coordinator answers within `max.block.ms`.
+        UnknownOutcomeError when no coordinator answers within `max.block.ms`; IllegalStateError once it was abandoned.
         """
         self._require(TransactionState.IN_TRANSACTION)
+        self._require_wanted()
         self._move_to(TransactionState.COMMITTING)
         if self._sequences:
             self._end(committed=True)
@@ -166,11 +170,15 @@ class TransactionalProducer:
     def abandon(self) -> None:
         """Abort what is open, from any thread, because the one that uses this producer hangs.
 
-        What that one still sends is refused under transaction version 2, and under version 1 aborted when the next
-        owner comes. A newer owner is left alone: EndTxn is refused to a stale epoch in every state, unlike
-        InitProducerId, which with an open transaction ignores the epoch and fences the rightful owner. Never raises,
-        and gives up if no coordinator answers quickly.
+        What that one still sends is refused under transaction version 2. Under version 1, where the epoch stays, it
+        cannot be committed any more, and is aborted when this producer is closed or the next owner comes. A newer
+        owner is left alone: EndTxn is refused to a stale epoch in every state, unlike InitProducerId, which with an
+        open transaction ignores the epoch and fences the rightful owner. Never raises, and gives up if no coordinator
+        answers quickly.
         """
+        # Before the abort: whoever adds a partition after it finds the mark when it comes to commit.
+        self._abandoned = True
+        self._coordinator.give_up()
         identity = self._identity
         coordinator = TransactionCoordinator(Cluster.of(self._config.client), self._transactional_id)
         with suppress(FencepostError):
@@ -239,6 +247,10 @@ class TransactionalProducer:
         if has_expired(self._identity, view, open_ms=open_ms, timeout_ms=timeout_ms):
             return TransactionExpiredError(self._transactional_id, open_ms=open_ms, timeout_ms=timeout_ms)
         return ProducerFencedError(self._transactional_id)
+
+    def _require_wanted(self) -> None:
+        if self._abandoned:
+            raise IllegalStateError(f"The producer of {self._transactional_id} was given up: it may only be closed")
 
     def _require(self, *states: TransactionState) -> None:
         if self.state is TransactionState.FENCED:
