@@ -173,9 +173,9 @@ def read_committed(bootstrap: str, topic: str) -> Iterator[Message]:
 
 def print_findings(console: Console, findings: Findings) -> None:
     """Print the table and what to try next."""
-    table = Table(title="Exactly once?", title_justify="left")
-    table.add_column("")
-    table.add_column("", justify="right")
+    table = Table(title="Exactly once?", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
     for name, value in (
         ("records expected", f"{findings.expected:,}"),
         ("records found at read_committed", f"{findings.found:,}"),
@@ -192,5 +192,6 @@ def print_findings(console: Console, findings: Findings) -> None:
         "Try next:\n"
         "  fencepost broker --port 9092 --data-dir kafka-data    a broker to play with\n"
         "  fencepost standalone WORKER.properties CONNECTOR.properties    your own data; examples/ has both files\n"
-        "  README.md, 'A connector of your own'    ten lines of Python"
+        "  README.md, 'A connector of your own'    ten lines of Python",
+        soft_wrap=True,
     )
