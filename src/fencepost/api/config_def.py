@@ -139,31 +139,46 @@ class ConfigDef:
         return {name: self._value(key, config) for name, key in self._keys.items()}
 
     def validate(self, config: Mapping[str, Any]) -> list[ConfigValue]:
-        """Check each defined property and collect the errors."""
-        values = []
-        for name, key in self._keys.items():
-            checked = ConfigValue(name)
-            try:
-                checked.value = self._value(key, config)
-            except ConfigError as error:
-                checked.errors.append(str(error))
-            values.append(checked)
-        return values
+        """Check each defined property and collect the errors. A value that parses is there, even if it will not do."""
+        return [self._checked(key, config) for key in self._keys.values()]
+
+    @staticmethod
+    def _checked(key: ConfigKey, config: Mapping[str, Any]) -> ConfigValue:
+        checked = ConfigValue(key.name)
+        try:
+            checked.value = _given(key, config)
+        except ConfigError as error:
+            checked.errors.append(str(error))
+            if key.required and key.name not in config:
+                return checked
+        try:
+            _check(key, checked.value)
+        except ConfigError as error:
+            checked.errors.append(str(error))
+        return checked
 
     @staticmethod
     def _value(key: ConfigKey, config: Mapping[str, Any]) -> Any:
-        if key.name in config:
-            value = parse_type(key.name, config[key.name], key.type)
-        elif key.required:
-            raise ConfigError(
-                f"The property {key.name} is required and was not given: add '{key.name}=...' to the configuration",
-                name=key.name,
-            )
-        else:
-            value = key.default
-        if key.validator is not None:
-            key.validator(key.name, value)
+        value = _given(key, config)
+        _check(key, value)
         return value
+
+
+def _given(key: ConfigKey, config: Mapping[str, Any]) -> Any:
+    """Return the typed value that a configuration gives a property, else its default."""
+    if key.name in config:
+        return parse_type(key.name, config[key.name], key.type)
+    if key.required:
+        raise ConfigError(
+            f"The property {key.name} is required and was not given: add '{key.name}=...' to the configuration",
+            name=key.name,
+        )
+    return key.default
+
+
+def _check(key: ConfigKey, value: Any) -> None:
+    if key.validator is not None:
+        key.validator(key.name, value)
 
 
 _INT_RANGES: Final = {PropertyType.SHORT: 15, PropertyType.INT: 31, PropertyType.LONG: 63}

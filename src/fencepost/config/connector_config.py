@@ -15,6 +15,8 @@ from fencepost.config.validators import at_least, no_control_characters, not_bla
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
+_W = ConfigDef.Width
+_COMMON: Final = "Common"
 
 
 class ExactlyOnceRequest(StrEnum):
@@ -33,57 +35,120 @@ class TransactionBoundary(StrEnum):
 
 
 def connector_config_def() -> ConfigDef:
-    """Return the definitions of the properties that every source connector has."""
-    return _define_exactly_once(_define_common(ConfigDef()))
+    """Return the definitions of the properties that every source connector has, with Connect's groups and orders."""
+    definitions = ConfigDef()
+    for define in (_define_common, _define_converters, _define_chain, _define_errors, _define_exactly_once):
+        define(definitions)
+    return definitions
 
 
-def _define_common(definitions: ConfigDef) -> ConfigDef:
+def _define_common(definitions: ConfigDef) -> None:
     definitions.define(
         "name", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
-        "The connector's name. Its source offsets are kept under it.", validator=no_control_characters, group="Common",
+        "The connector's name. Its source offsets are kept under it.",
+        validator=no_control_characters, group=_COMMON, order_in_group=1, width=_W.MEDIUM,
     ).define(
         "connector.class", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
         "The connector: a dotted Python path, an alias, or the Java class name of a built-in.",
-        validator=not_blank, group="Common",
+        validator=not_blank, group=_COMMON, order_in_group=2, width=_W.LONG,
     ).define(
-        "tasks.max", _T.INT, 1, _I.HIGH, "The most tasks that share the work.", validator=at_least(1), group="Common",
+        "connector.plugin.version", _T.STRING, None, _I.MEDIUM,
+        "The version of the connector that this configuration is for; it must be the one that is installed. Unset: "
+        "whichever is.",
+        group=_COMMON, order_in_group=3, width=_W.MEDIUM,
+    ).define(
+        "tasks.max", _T.INT, 1, _I.HIGH, "The most tasks that share the work.",
+        validator=at_least(1, nullable=False), group=_COMMON, order_in_group=4, width=_W.SHORT,
+    ).define(
+        "tasks.max.enforce", _T.BOOLEAN, True, _I.LOW,
+        "Whether a connector fails that makes more tasks than tasks.max; else it only gets a warning.",
+        group=_COMMON, order_in_group=5, width=_W.SHORT,
+    ).define(
+        "config.action.reload", _T.STRING, "restart", _I.LOW,
+        "Accepted for compatibility: values from config providers are read when a connector or task starts.",
+        validator=one_of(["none", "restart"]), group=_COMMON, order_in_group=14, width=_W.MEDIUM,
     )  # fmt: skip
-    for what in ("key", "value", "header"):
+
+
+def _define_converters(definitions: ConfigDef) -> None:
+    for number, what in enumerate(("key", "value", "header")):
         definitions.define(
             f"{what}.converter", _T.CLASS, None, _I.LOW,
             f"The {what} converter; its own properties are given below {what}.converter. Unset: the worker's.",
-            group="Common",
+            group=_COMMON, order_in_group=6 + 2 * number, width=_W.SHORT,
+        ).define(
+            f"{what}.converter.plugin.version", _T.STRING, None, _I.LOW,
+            f"The version of the {what} converter; it must be the one that is installed. Unset: whichever is.",
+            group=_COMMON, order_in_group=7 + 2 * number, width=_W.SHORT,
         )  # fmt: skip
-    return definitions.define(
+
+
+def _define_chain(definitions: ConfigDef) -> None:
+    definitions.define(
         "transforms", _T.LIST, "", _I.LOW,
         "The aliases of transforms, comma-separated, in the order in which they are applied. Each is given by "
-        "transforms.<alias>.type and its own properties.", group="Transforms",
+        "transforms.<alias>.type and its own properties.",
+        group="Transforms", order_in_group=12, width=_W.LONG,
     ).define(
         "predicates", _T.LIST, "", _I.LOW,
         "The aliases of predicates, comma-separated. A transform with transforms.<alias>.predicate applies only to "
-        "records for which it holds (with transforms.<alias>.negate=true: does not hold).", group="Predicates",
+        "records for which it holds (with transforms.<alias>.negate=true: does not hold).",
+        group="Predicates", order_in_group=13, width=_W.LONG,
+    ).define(
+        "topic.creation.groups", _T.LIST, "", _I.LOW,
+        "The groups of topics, comma-separated, that are created with settings of their own, besides those of the "
+        "group default: topic.creation.<group>.include, .partitions, .replication.factor and any topic setting.",
+        group="Topic Creation", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
 
-def _define_exactly_once(definitions: ConfigDef) -> ConfigDef:
-    return definitions.define(
+def _define_errors(definitions: ConfigDef) -> None:
+    group = "Error Handling"
+    definitions.define(
+        "errors.retry.timeout", _T.LONG, 0, _I.MEDIUM,
+        "How long a transform or conversion that fails for a passing reason is tried again, in milliseconds; 0: not "
+        "at all, -1: for ever.",
+        group=group, order_in_group=1, width=_W.MEDIUM,
+    ).define(
+        "errors.retry.delay.max.ms", _T.LONG, 60_000, _I.MEDIUM,
+        "The longest pause between two such tries, in milliseconds.",
+        group=group, order_in_group=2, width=_W.MEDIUM,
+    ).define(
+        "errors.tolerance", _T.STRING, "none", _I.MEDIUM,
+        "What becomes of a record that cannot be transformed or converted: none fails the task, all skips the record.",
+        validator=one_of(["none", "all"]), group=group, order_in_group=3, width=_W.SHORT,
+    ).define(
+        "errors.log.enable", _T.BOOLEAN, False, _I.MEDIUM, "Whether each failure of a record is logged.",
+        group=group, order_in_group=4, width=_W.SHORT,
+    ).define(
+        "errors.log.include.messages", _T.BOOLEAN, False, _I.MEDIUM,
+        "Whether the log shows the record that failed, which may hold what a log should not.",
+        group=group, order_in_group=5, width=_W.SHORT,
+    )  # fmt: skip
+
+
+def _define_exactly_once(definitions: ConfigDef) -> None:
+    group = "Exactly Once Support"
+    definitions.define(
         "exactly.once.support", _T.STRING, "requested", _I.MEDIUM,
         "required: refuse the configuration unless the connector says that it can deliver exactly once with it. "
         "requested: do not ask.",
-        validator=one_of([str(request) for request in ExactlyOnceRequest]), group="Exactly Once Support",
+        validator=one_of([str(request) for request in ExactlyOnceRequest]),
+        group=group, order_in_group=2, width=_W.SHORT,
     ).define(
         "transaction.boundary", _T.STRING, "poll", _I.MEDIUM,
         "What ends a transaction: poll (each batch), interval (time) or connector (the connector says).",
-        validator=one_of([str(boundary) for boundary in TransactionBoundary]), group="Exactly Once Support",
+        validator=one_of([str(boundary) for boundary in TransactionBoundary]),
+        group=group, order_in_group=3, width=_W.SHORT,
     ).define(
         "transaction.boundary.interval.ms", _T.LONG, None, _I.LOW,
         "For transaction.boundary=interval: how long a transaction collects records, in milliseconds; 0 is every "
         "batch. Unset: the worker's offset.flush.interval.ms.",
-        validator=at_least(0), group="Exactly Once Support",
+        validator=at_least(0), group=group, order_in_group=4, width=_W.SHORT,
     ).define(
         "offsets.storage.topic", _T.STRING, None, _I.LOW,
         "A topic for this connector's source offsets alone. Unset: the worker's offset.storage.topic.",
-        validator=not_blank, group="offsets.topic",
+        validator=not_blank, group="offsets.topic", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
 
@@ -154,20 +219,35 @@ _TRANSFORM_PROPERTIES: Final = frozenset({"type", "predicate", "negate"})
 
 def transform_chain(properties: Mapping[str, str]) -> tuple[TransformSpec, ...]:
     """Return the transforms in their order. Raises ConfigError for an alias without a type, or named twice."""
-    predicates = {alias: _plugin("predicates", alias, properties) for alias in _aliases("predicates", properties)}
-    return tuple(_transform(alias, properties, predicates) for alias in _aliases("transforms", properties))
+    predicates = {alias: _plugin("predicates", alias, properties) for alias in plugin_aliases("predicates", properties)}
+    return tuple(_transform(alias, properties, predicates) for alias in plugin_aliases("transforms", properties))
 
 
 def chain_errors(properties: Mapping[str, str]) -> list[ConfigValue]:
-    """Return the first problem of the transform chain, on the property that has it."""
-    try:
-        transform_chain(properties)
-    except ConfigError as error:
-        return [ConfigValue(error.name or "transforms", errors=[str(error)])]
-    return []
+    """Return the problems of the transform chain, on the properties that have them."""
+    found = []
+    predicates = {}
+    for what in ("predicates", "transforms"):
+        try:
+            aliases = plugin_aliases(what, properties)
+        except ConfigError as error:
+            found.append(ConfigValue(what, errors=[str(error)]))
+            continue
+        for alias in aliases:
+            try:
+                if what == "predicates":
+                    # Known even if it turns out to be malformed: that is said once.
+                    predicates[alias] = PluginSpec("", {})
+                    predicates[alias] = _plugin(what, alias, properties)
+                else:
+                    _transform(alias, properties, predicates)
+            except ConfigError as error:
+                found.append(ConfigValue(error.name or what, errors=[str(error)]))
+    return found
 
 
-def _aliases(what: str, properties: Mapping[str, str]) -> list[str]:
+def plugin_aliases(what: str, properties: Mapping[str, str]) -> list[str]:
+    """Return the aliases that the property `transforms` or `predicates` lists. Raises ConfigError for one named twice."""
     aliases = [alias for alias in parse_type(what, properties.get(what, ""), _T.LIST) if alias]
     if len(set(aliases)) < len(aliases):
         raise ConfigError(f"The property {what} names an alias twice: {properties[what]}", name=what)
@@ -178,9 +258,8 @@ def _plugin(
     what: str, alias: str, properties: Mapping[str, str], own: frozenset[str] = frozenset({"type"})
 ) -> PluginSpec:
     prefix = f"{what}.{alias}."
+    ConfigDef().define(f"{prefix}type", _T.CLASS, validator=not_blank).parse(properties)
     given = below(properties, prefix)
-    if not given.get("type", "").strip():
-        raise ConfigError(f"The property {prefix}type is required, because {what} names {alias}", name=f"{prefix}type")
     return PluginSpec(given["type"], {name: value for name, value in given.items() if name not in own})
 
 

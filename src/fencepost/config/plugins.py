@@ -16,7 +16,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from enum import Enum
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,16 @@ def plugin_entry_points(kind: PluginKind) -> Sequence[EntryPoint]:
     The group of converters and header converters is one.
     """
     return sorted(entry_points(group=kind.group), key=lambda entry: entry.name)
+
+
+def plugin_version(plugin: type[Any]) -> str:
+    """Return a plugin's version: what it says itself, else that of the package it is in, else "undefined"."""
+    if issubclass(plugin, SourceConnector):
+        return plugin().version()
+    try:
+        return version(plugin.__module__.partition(".")[0])
+    except PackageNotFoundError:
+        return "undefined"
 
 
 def use_plugin_path(plugin_path: str) -> list[Path]:

@@ -9,10 +9,12 @@ from fencepost.api.config_def import Validator
 from fencepost.api.errors import ConfigError
 
 
-def at_least(minimum: int) -> Validator:
-    """Allow numbers from `minimum` on."""
+def at_least(minimum: int, *, nullable: bool = True) -> Validator:
+    """Allow numbers from `minimum` on, and none at all if it is `nullable`."""
 
     def check(name: str, value: Any) -> None:
+        if value is None and not nullable:
+            raise ConfigError(f"The property {name} must have a value, of at least {minimum}", name=name)
         if value is not None and value < minimum:
             raise ConfigError(
                 f"Invalid value {value} for the property {name}: it must be at least {minimum}", name=name

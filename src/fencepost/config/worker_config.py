@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.config import rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
 
@@ -28,7 +29,7 @@ _STORES: Final = {
 _STORE_PROPERTIES: Final = ("topic", "partitions", "replication.factor")
 _PREFIXES: Final = (
     "producer.", "consumer.", "admin.", "spark.", *(f"{converter}." for converter in _CONVERTERS),
-    *(f"{store}.storage." for store in _STORES),
+    *(f"{store}.storage." for store in _STORES), *rest_config.PREFIXES,
 )  # fmt: skip
 
 
@@ -256,7 +257,7 @@ def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[s
 
 
 def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, where: str) -> None:
-    known = definitions.keys()
+    known = definitions.keys() | rest_config.rest_config_def().keys()
     for name in properties:
         if name not in known and not name.startswith(_PREFIXES) and not is_client_property(name):
             _log.warning("The property %s, set in %s, is not known and has no effect", name, where)

@@ -32,19 +32,22 @@ class JsonConverter(BuiltinConverter):
 
     def config(self) -> ConfigDef:
         """Return the definitions of Connect's properties of this converter."""
-        kind, importance = ConfigDef.Type, ConfigDef.Importance
+        kind, importance, width = ConfigDef.Type, ConfigDef.Importance, ConfigDef.Width.MEDIUM
         return (
             ConfigDef()
             .define("schemas.enable", kind.BOOLEAN, True, importance.HIGH,
-                    'Whether each key or value carries its schema: {"schema": ..., "payload": ...}.')
+                    'Whether each key or value carries its schema: {"schema": ..., "payload": ...}.',
+                    group="Schemas", order_in_group=0, width=width)
             .define("schemas.cache.size", kind.INT, 1000, importance.HIGH,
                     "Accepted for compatibility: a schema is written once for a whole batch, so there is no need to "
-                    "tune how many are kept.")
+                    "tune how many are kept.",
+                    group="Schemas", order_in_group=1, width=width)
             .define("decimal.format", kind.STRING, "BASE64", importance.LOW,
                     "How decimals are written: BASE64, the bytes of their unscaled value, or NUMERIC, as numbers.",
-                    validator=one_of(("base64", "numeric")))
+                    validator=one_of(("base64", "numeric")), group="Serialization", order_in_group=0, width=width)
             .define("replace.null.with.default", kind.BOOLEAN, True, importance.LOW,
-                    "Accepted for compatibility: Spark's types carry no default values to replace nulls with.")
+                    "Accepted for compatibility: Spark's types carry no default values to replace nulls with.",
+                    group="Serialization", order_in_group=1, width=width)
         )  # fmt: skip
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:

@@ -1,0 +1,253 @@
+"""Validates a connector's configuration, and shows the result as Connect's REST API does.
+
+Besides the properties that every connector has and the connector's own, a configuration can set those of its
+converters, transforms and predicates, under prefixes; each has its definitions here. Nothing is started or asked of a
+broker; plugins are imported, and the connector's code runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
+from fencepost.api.errors import ConfigError
+from fencepost.api.source import SourceConnector
+from fencepost.config import topic_creation
+from fencepost.config.client_overrides import ClientKind
+from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
+from fencepost.config.preflight import merge, preflight
+from fencepost.config.validators import not_blank
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.pipeline_builder import pipeline_errors
+from fencepost.worker.config_infos import config_infos
+from fencepost.worker.errors import BadRequestError
+from fencepost.worker.herder_interface import ConfigInfos
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+_W = ConfigDef.Width
+_CONNECTOR_CLASS: Final = "connector.class"
+_VERSION: Final = "plugin.version"
+_ROLES: Final = {
+    "key.converter": PluginKind.CONVERTER,
+    "value.converter": PluginKind.CONVERTER,
+    "header.converter": PluginKind.HEADER_CONVERTER,
+}
+_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
+_OVERRIDES: Final = tuple(f"{kind}.override." for kind in ClientKind)
+_SECRETS: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
+
+
+@dataclass(slots=True)
+class _Section:
+    """Some definitions, and what was found of their properties beyond what the definitions say themselves."""
+
+    keys: Mapping[str, ConfigKey]
+    found: list[ConfigValue] = field(default_factory=list)
+
+
+def validate_connector_config(worker: WorkerConfig, config: Mapping[str, str]) -> ConfigInfos:
+    """Check a connector's configuration as a worker of this configuration would run it.
+
+    Raises BadRequestError if there is no connector that could check it, or if its code fails.
+    """
+    connector = _connector(config)
+    sections = [
+        _common(worker, config, connector),
+        _Section(connector.config().keys()),
+        *(_converter(role, config) for role in _ROLES if role in config),
+        *(_chained(what, alias, config) for what in _CHAINS for alias in _aliases(what, config)),
+        _Section(dict(_overrides(config))),
+    ]
+    keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
+    values = _findings(worker, config, connector, sections)
+    keys |= {name: _other(name) for name in (*values, *_topic_creation(config)) if name not in keys}
+    for name, key in keys.items():
+        value = values.setdefault(name, ConfigValue(name, config.get(name)))
+        if key.type is _T.CLASS and value.errors:
+            # What cannot be found is no class.
+            value.value = None
+    ordered = [name for section in sections for name in section.keys]
+    shown = dict.fromkeys([*ordered, *keys])
+    return config_infos(config[_CONNECTOR_CLASS], (keys[name] for name in shown), values)
+
+
+def _connector(config: Mapping[str, str]) -> SourceConnector:
+    name = config.get(_CONNECTOR_CLASS, "")
+    if not name.strip():
+        raise BadRequestError(f"The configuration has no {_CONNECTOR_CLASS}: add '{_CONNECTOR_CLASS}=...'")
+    try:
+        connector: SourceConnector = find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)()
+    except ConfigError as error:
+        raise BadRequestError(str(error)) from error
+    except Exception as error:
+        raise _failed(name, error) from error
+    return connector
+
+
+def _findings(
+    worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector, sections: Iterable[_Section]
+) -> dict[str, ConfigValue]:
+    try:
+        checked = preflight(
+            config, connector, support=worker.exactly_once_source_support, override_policy=worker.override_policy
+        )
+    except Exception as error:
+        raise _failed(config[_CONNECTOR_CLASS], error) from error
+    values = merge([*(value for section in sections for value in section.found), *checked])
+    if not any(value.errors for value in values):
+        values = merge([*values, *pipeline_errors(worker, ConnectorConfig.from_properties(config))])
+    return {value.name: value for value in values}
+
+
+def _failed(connector: str, error: Exception) -> BadRequestError:
+    return BadRequestError(
+        f"The connector {connector} failed while it checked the configuration: {type(error).__name__}: {error}"
+    )
+
+
+def _common(worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector) -> _Section:
+    """The properties that every connector has, with this worker's defaults."""
+    defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
+    found = _version_errors(f"connector.{_VERSION}", config, connector.version())
+    for role, kind in _ROLES.items():
+        defaults[role] = worker.properties[role]
+        name = f"{role}.{_VERSION}"
+        try:
+            installed = plugin_version(find_plugin(kind, config.get(role, worker.properties[role]), property_name=role))
+        except ConfigError as error:
+            found.append(ConfigValue(role, errors=[str(error)]))
+            found.append(ConfigValue(name, config.get(name), visible=False))
+        else:
+            defaults[name] = installed
+            found += _version_errors(name, config, installed)
+    definitions = _copied(connector_config_def(), defaults=defaults)
+    return _Section(definitions.keys(), [*found, *definitions.validate(config)])
+
+
+def _converter(role: str, config: Mapping[str, str]) -> _Section:
+    """A converter's own properties, empty if there is no such converter."""
+    try:
+        plugin = find_plugin(_ROLES[role], config[role], property_name=role)
+    except ConfigError:
+        # Said of the property that names it.
+        return _Section({})
+    definitions = _copied(plugin().config(), prefix=f"{role}.")
+    return _Section(definitions.keys(), definitions.validate(config))
+
+
+def _chained(what: str, alias: str, config: Mapping[str, str]) -> _Section:
+    """The properties of a transform or predicate."""
+    prefix, group = f"{what}.{alias}.", f"{what.capitalize()}: {alias}"
+    definitions = ConfigDef().define(
+        f"{prefix}type", _T.CLASS, ConfigDef.NO_DEFAULT, _I.HIGH, "The class or alias of the plugin.",
+        validator=not_blank, group=group, order_in_group=0, width=_W.LONG,
+    )  # fmt: skip
+    found: list[ConfigValue] = []
+    plugin, installed = None, None
+    if config.get(f"{prefix}type", "").strip():
+        try:
+            plugin = find_plugin(_CHAINS[what], config[f"{prefix}type"], property_name=f"{prefix}type")
+        except ConfigError as error:
+            found.append(ConfigValue(f"{prefix}type", errors=[str(error)]))
+        else:
+            installed = plugin_version(plugin)
+            found += _version_errors(prefix + _VERSION, config, installed)
+    definitions.define(
+        prefix + _VERSION, _T.STRING, installed, _I.HIGH,
+        "The version of the plugin; it must be the one that is installed. Unset: whichever is.",
+        group=group, order_in_group=1, width=_W.LONG,
+    )  # fmt: skip
+    if plugin is not None:
+        _define_own(definitions, plugin, what, prefix, group)
+    return _Section(definitions.keys(), [*found, *definitions.validate(config)])
+
+
+def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> None:
+    """Add the properties that a plugin itself defines, and those that any transform has."""
+    for key in _copied(plugin().config(), prefix=prefix).keys().values():
+        _define(definitions, key, group=group, order=len(definitions.keys()))
+    if what == "transforms":
+        definitions.define(
+            f"{prefix}negate", _T.BOOLEAN, False, _I.MEDIUM,
+            "Whether the transform applies to the records for which the predicate does not hold.",
+            group=group, order_in_group=len(definitions.keys()),
+        ).define(
+            f"{prefix}predicate", _T.STRING, None, _I.MEDIUM,
+            "The alias of the predicate that says which records the transform applies to. Unset: to all.",
+            group=group, order_in_group=len(definitions.keys()),
+        )  # fmt: skip
+
+
+def _version_errors(name: str, config: Mapping[str, str], installed: str) -> list[ConfigValue]:
+    asked = config.get(name)
+    if asked is None or asked.strip() == installed:
+        return []
+    return [
+        ConfigValue(
+            name,
+            asked,
+            errors=[f"The property {name} asks for version {asked}, but {installed} is installed: remove the property"],
+        )
+    ]
+
+
+def _copied(definitions: ConfigDef, *, prefix: str = "", defaults: Mapping[str, str | None] | None = None) -> ConfigDef:
+    """Return the definitions under a prefix, some with other defaults."""
+    copy = ConfigDef()
+    for key in definitions.keys().values():
+        _define(copy, key, name=prefix + key.name, default=(defaults or {}).get(key.name, key.default))
+    return copy
+
+
+def _define(
+    definitions: ConfigDef,
+    key: ConfigKey,
+    *,
+    name: str | None = None,
+    default: Any = None,
+    group: str | None = None,
+    order: int | None = None,
+) -> None:
+    definitions.define(
+        name or key.name,
+        key.type,
+        key.default if default is None else default,
+        key.importance,
+        key.documentation,
+        validator=key.validator,
+        group=group or key.group,
+        order_in_group=key.order_in_group if order is None else order,
+        width=key.width,
+        display_name=key.display_name,
+        dependents=key.dependents,
+    )
+
+
+def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
+    try:
+        return plugin_aliases(what, config)
+    except ConfigError:
+        # The preflight check says it of the list.
+        return []
+
+
+def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
+    for name in config:
+        if name.startswith(_OVERRIDES):
+            yield name, _other(name)
+
+
+def _topic_creation(config: Mapping[str, str]) -> list[str]:
+    return [name for name in config if name.startswith(topic_creation.PREFIX)]
+
+
+def _other(name: str) -> ConfigKey:
+    """The definition of a property that is known by its prefix only."""
+    secret = name.lower().endswith(_SECRETS)
+    group = "Topic Creation" if name.startswith(topic_creation.PREFIX) else None
+    kind = _T.PASSWORD if secret else _T.STRING
+    return ConfigKey(name, kind, None, _I.LOW, group=group, display_name=name)
