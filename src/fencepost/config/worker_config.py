@@ -199,7 +199,7 @@ class WorkerConfig:
             )
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}", name=error.name) from None
-        _warn_of_unknown(properties, definitions, where)
+        _warn_of_unknown(properties, definitions, mode, where)
         return cls(
             mode=mode,
             where=where,
@@ -256,8 +256,10 @@ def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[s
     )
 
 
-def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, where: str) -> None:
-    known = definitions.keys() | rest_config.rest_config_def().keys()
+def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, mode: WorkerMode, where: str) -> None:
+    known = set(definitions.keys())
+    if mode is WorkerMode.DISTRIBUTED:
+        known.update(rest_config.rest_config_def().keys())
     for name in properties:
         if name not in known and not name.startswith(_PREFIXES) and not is_client_property(name):
             _log.warning("The property %s, set in %s, is not known and has no effect", name, where)
