@@ -19,7 +19,7 @@ from typing import Any, Final
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.plain_producer import Row
 from fencepost.storage.compact_json import Json, compact
-from fencepost.storage.task_count import decode_task_count
+from fencepost.storage.task_count import decode_task_count, encode_task_count
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def encode(record: ConfigRecord) -> Row:
         case CommitRecord(connector, tasks):
             key, value = f"commit-{connector}", {"tasks": tasks}
         case TaskCountRecord(connector, tasks):
-            key, value = f"tasks-fencing-{connector}", None if tasks is None else {"task-count": tasks}
+            return encode_task_count(connector, tasks)
         case TargetStateRecord(connector, state):
             key, value = f"target-state-{connector}", None if state is None else _target_state(state)
         case RestartRequest(connector, include_tasks, only_failed):

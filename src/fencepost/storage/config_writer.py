@@ -92,12 +92,11 @@ class TransactionalLeaderWriter:
                 "write as the leader. Claim it first"
             )
         try:
-            return _write_in_transaction(producer, self._topic, rows)
+            return write_in_transaction(producer, self._topic, rows)
         except FencepostError as error:
-            reason = producer.resolve(error)
-            _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, reason)
+            _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, error)
             self._drop()
-            raise ConfigWriteError(what, self._topic, str(reason).rstrip("."), privilege_lost=True) from reason
+            raise ConfigWriteError(what, self._topic, str(error).rstrip("."), privilege_lost=True) from error
 
     def close(self) -> None:
         """Give the privilege up."""
@@ -117,17 +116,24 @@ def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence
         raise ConfigWriteError(what, topic, str(error).rstrip("."), privilege_lost=False) from error
 
 
-def _write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequence[Row]) -> Mapping[int, int]:
+def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequence[Row]) -> Mapping[int, int]:
+    """Write rows in a transaction of their own and return the offset behind the last, nothing where it is not known.
+
+    `producer` is initialized under the id of the group's leader, which keeps all others from writing. Raises
+    ProducerFencedError if another one took that over, and what writing and committing raise.
+    """
+    keys = pa.array([key for key, _ in rows], pa.binary())
+    values = pa.array([value for _, value in rows], pa.binary())
     producer.begin_transaction()
     writer = producer.writer()
     try:
-        keys = pa.array([key for key, _ in rows], pa.binary())
-        values = pa.array([value for _, value in rows], pa.binary())
         writer.write(topic, _PARTITION, Records(value=values, key=keys))
         acks = writer.flush()
+        producer.acknowledge(acks)
+    except FencepostError as error:
+        raise producer.resolve(error) from error
     finally:
         writer.close()
-    producer.acknowledge(acks)
     producer.commit_transaction()
     last = acks[-1]
     # A broker that had the batch already does not say where.

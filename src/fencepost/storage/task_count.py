@@ -11,19 +11,21 @@ import logging
 from types import TracebackType
 from typing import Final, Self
 
-import pyarrow as pa
-
-from fencepost.api.errors import FencepostError
 from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.plain_producer import Row
 from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.records import Records
 from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
+from fencepost.storage.compact_json import compact
+from fencepost.storage.config_writer import write_in_transaction
 
 _LOG: Final = logging.getLogger(__name__)
 
 # Key prefix and the field that holds the count: as shipped, and as the KIP spells it.
 _SPELLINGS: Final = (("tasks-fencing-", "task-count"), ("tasks-count-", "tasks"))
 _CONFIG_TOPIC_PARTITION: Final = 0
+
+UNKNOWN_OFFSET: Final = -1
+"""Of a record that the broker had already when it was sent again: it does not say where."""
 
 
 def leader_transactional_id(group_id: str) -> str:
@@ -47,10 +49,10 @@ def fencing_plan(old_count: int | None, new_count: int) -> range | None:
     return range(old_count)
 
 
-def encode_task_count(connector: str, count: int) -> tuple[bytes, bytes]:
-    """Return key and value of a connector's task count record."""
+def encode_task_count(connector: str, count: int | None) -> Row:
+    """Return key and value of a connector's task count record; None takes the count back."""
     prefix, field = _SPELLINGS[0]
-    return f"{prefix}{connector}".encode(), f'{{"{field}":{count}}}'.encode()
+    return f"{prefix}{connector}".encode(), None if count is None else compact({field: count})
 
 
 def decode_task_count(key: bytes | None, value: bytes | None) -> tuple[str, int | None] | None:
@@ -116,25 +118,13 @@ class TaskCounts:
         return self._offsets.get(connector)
 
     def write(self, producer: TransactionalProducer, connector: str, count: int) -> int:
-        """Write a connector's count in a transaction of its own; return the record's offset, -1 if that is not known.
+        """Write a connector's count in a transaction of its own; return the record's offset, or UNKNOWN_OFFSET.
 
         `producer` is initialized under `leader_transactional_id`, which keeps all others from writing. Raises
         ProducerFencedError if another one took that over, and what committing raises.
         """
-        key, value = encode_task_count(connector, count)
-        producer.begin_transaction()
-        writer = producer.writer()
-        try:
-            records = Records(value=pa.array([value], pa.binary()), key=pa.array([key], pa.binary()))
-            writer.write(self.topic, _CONFIG_TOPIC_PARTITION, records)
-            acks = writer.flush()
-            producer.acknowledge(acks)
-        except FencepostError as error:
-            raise producer.resolve(error) from error
-        finally:
-            writer.close()
-        producer.commit_transaction()
-        return acks[0].base_offset
+        ends = write_in_transaction(producer, self.topic, [encode_task_count(connector, count)])
+        return ends[_CONFIG_TOPIC_PARTITION] - 1 if ends else UNKNOWN_OFFSET
 
     def close(self) -> None:
         """Let go of the connections."""

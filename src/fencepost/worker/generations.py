@@ -20,14 +20,18 @@ from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.client_properties import admin_config, client_properties
-from fencepost.storage.task_count import TaskCounts, fencing_plan, leader_transactional_id, task_transactional_id
+from fencepost.storage.task_count import (
+    UNKNOWN_OFFSET,
+    TaskCounts,
+    fencing_plan,
+    leader_transactional_id,
+    task_transactional_id,
+)
 from fencepost.worker.errors import OvertakenError
 
 _log: Final = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
-# The broker does not say where it has a record that was sent to it twice.
-_UNKNOWN_OFFSET: Final = -1
 
 
 class Generation:
@@ -84,7 +88,7 @@ class Generations:
             except ProducerFencedError:
                 _log.info("Another worker of group %s wrote to the config topic meanwhile", self._worker.group_id)
             else:
-                if offset != _UNKNOWN_OFFSET:
+                if offset != UNKNOWN_OFFSET:
                     return Generation(self._worker, connector.name, offset)
         raise OvertakenError(connector.name, self._worker.group_id)
 
