@@ -44,14 +44,15 @@ class TransactionMarker(NamedTuple):
 
 
 def read_transaction_markers(config: ClientConfig, topic: str) -> list[TransactionMarker]:
-    """Return the markers of all partitions of a topic, in order per partition, up to its present end.
+    """Return the markers of a topic up to its present end, by partition and offset.
 
     Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
     """
     markers: list[TransactionMarker] = []
     with ControlClient(config) as client:
         ask = partial(client.run, doing=f"reading the transaction markers of topic {topic}")
-        for partition, leader in ask(topic_leaders, client, topic, Deadline.after(_TIMEOUT_MS)).items():
+        leaders = ask(topic_leaders, client, topic, Deadline.after(_TIMEOUT_MS))
+        for partition, leader in sorted(leaders.items()):
             position = ask(_offset, client, topic, partition, leader, _EARLIEST)
             end = ask(_offset, client, topic, partition, leader, _LATEST)
             while position < end:
