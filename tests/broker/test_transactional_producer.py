@@ -5,11 +5,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 
-from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
+from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.compression import Compression
 from fencepost.kafka.errors import (
@@ -377,8 +378,10 @@ def test_what_is_left_of_an_abandoned_transaction_cannot_be_committed(
     producer.begin_transaction()
     write_in_transaction(producer, topic, numbered(10))
     producer.abandon()
-    with pytest.raises(FencepostError):
+    # Version 2 refuses it already.
+    with suppress(InvalidProducerEpochError):
         write_in_transaction(producer, offsets, [b"10"])
+    with pytest.raises(IllegalStateError, match="was given up"):
         producer.commit_transaction()
     producer.close()
     assert read_topic(servers, topic) == []
@@ -390,7 +393,7 @@ def test_a_producer_that_was_abandoned_does_not_take_its_transactional_id_back(s
     with open_producer(producer_config(servers), name) as successor:
         late = TransactionalProducer(producer_config(servers), name)
         late.abandon()
-        with pytest.raises(FencepostError):
+        with pytest.raises(IllegalStateError, match="was given up"):
             late.init_transactions()
         late.close()
         successor.begin_transaction()

@@ -31,6 +31,7 @@ from fencepost.kafka.errors import (
     InvalidProducerEpochError,
     KafkaError,
     TransactionAbortableError,
+    TransactionalIdExpiredError,
     UnsupportedBrokerError,
 )
 from fencepost.kafka.metadata import Cluster
@@ -147,7 +148,7 @@ class TransactionCoordinator:
             self._raise_for(code, "EndTxn")
 
     def describe(self, deadline: Deadline) -> CoordinatorView:
-        """Return what the coordinator holds. Raises UnsupportedBrokerError before Kafka 3.0."""
+        """Return what the coordinator holds. Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0."""
         request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
         answer = self._call(request, deadline, at_most=None, code_of=lambda a: a.transaction_states[0].error_code)
         (state,) = answer.transaction_states
@@ -258,6 +259,8 @@ class TransactionCoordinator:
         if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             operation = "DESCRIBE" if request in ("FindCoordinator", "DescribeTransactions") else "WRITE"
             return AuthorizationError(f"transactional id {self._transactional_id}", operation)
+        if code == Code.TRANSACTIONAL_ID_NOT_FOUND:
+            return TransactionalIdExpiredError(self._transactional_id)
         if code == Code.TRANSACTION_ABORTABLE:
             return TransactionAbortableError(
                 f"The coordinator asks to abort the transaction of {self._transactional_id}: the records are sent "

@@ -149,6 +149,18 @@ class TransactionAbortableError(KafkaError):
     """The transaction must be aborted; the same records may then be sent in a new one."""
 
 
+class TransactionalIdExpiredError(TransactionAbortableError):
+    """The brokers forgot a transactional id that had been idle for long. It can be initialized again."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            f"The brokers forgot the transactional id {transactional_id}, which had no transaction for longer than "
+            "their transactional.id.expiration.ms: it is initialized again, and the records are sent in a new "
+            "transaction"
+        )
+        self.transactional_id = transactional_id
+
+
 class DeliveryTimeoutError(TransactionAbortableError):
     """A batch was not acknowledged within `delivery.timeout.ms`. Whether the broker has it is not known."""
 

@@ -9,6 +9,7 @@ under version 1 `begin_transaction` does so by InitProducerId. Batches with an o
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,6 +25,7 @@ from fencepost.kafka.errors import (
     KafkaError,
     ProducerFencedError,
     TransactionAbortableError,
+    TransactionalIdExpiredError,
     TransactionExpiredError,
     UnknownOutcomeError,
 )
@@ -40,6 +42,8 @@ from fencepost.kafka.transaction import (
     has_expired,
 )
 from fencepost.kafka.writer import RecordWriter
+
+_log: Final = logging.getLogger(__name__)
 
 _ASKING_MS: Final = 5_000
 """How long the coordinator is asked why an epoch is refused, before the transaction's age has to tell."""
@@ -95,7 +99,8 @@ class TransactionalProducer:
         """Begin a transaction and return what writers need.
 
         Under transaction version 1 this bumps the epoch, which waits until the last transaction's markers are
-        written. Raises ProducerFencedError, or BrokerUnavailableError after `max.block.ms`.
+        written. Raises ProducerFencedError, TransactionalIdExpiredError, or BrokerUnavailableError after
+        `max.block.ms`.
         """
         self._require(TransactionState.READY)
         if self._bump_before_begin:
@@ -158,7 +163,7 @@ class TransactionalProducer:
     def resolve(self, error: FencepostError) -> FencepostError:
         """Return the reason behind an error of a writer: why the brokers refuse the epoch. Other errors as they are.
 
-        A producer that turns out to be fenced goes to FENCED.
+        A producer that turns out to be fenced goes to FENCED, any other whose epoch is refused to FAILED.
         """
         if not isinstance(error, InvalidProducerEpochError):
             return error
@@ -214,8 +219,8 @@ class TransactionalProducer:
             self._identity, self._version = self._init_producer_id(self._identity)
         except InvalidProducerEpochError as error:
             # No transaction is open that could have expired.
-            self._move_to(TransactionState.FENCED)
-            raise ProducerFencedError(self._transactional_id) from error
+            self._began_at = time.monotonic()
+            raise self.resolve(error) from error
         self._bump_before_begin = False
 
     def _end(self, *, committed: bool) -> None:
@@ -238,12 +243,16 @@ class TransactionalProducer:
             raise
         self._bump_before_begin = self._version is TransactionVersion.V1
 
-    def _why_refused(self) -> ProducerFencedError | TransactionExpiredError:
+    def _why_refused(self) -> ProducerFencedError | TransactionExpiredError | TransactionalIdExpiredError:
         open_ms = int((time.monotonic() - self._began_at) * 1000)
         timeout_ms = self._config.transaction_timeout_ms
         view = None
-        with suppress(KafkaError):
+        try:
             view = self._coordinator.describe(Deadline.after(_ASKING_MS))
+        except TransactionalIdExpiredError as error:
+            return error
+        except KafkaError as error:
+            _log.debug("Why the epoch of %s is refused cannot be asked: %s", self._transactional_id, error)
         if has_expired(self._identity, view, open_ms=open_ms, timeout_ms=timeout_ms):
             return TransactionExpiredError(self._transactional_id, open_ms=open_ms, timeout_ms=timeout_ms)
         return ProducerFencedError(self._transactional_id)

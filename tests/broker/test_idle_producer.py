@@ -1,0 +1,67 @@
+"""A transactional id that is idle for long is forgotten by the brokers, after a week by default."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fencepost.api.errors import FencepostError
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.coordinator import TransactionCoordinator
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import KafkaError, TransactionalIdExpiredError
+from fencepost.kafka.metadata import Cluster
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.transaction import TransactionVersion
+from fencepost.runtime.restart_policy import may_pass
+from tests.support.checker import read_topic, values
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+from tests.support.writing import numbered, open_producer, producer_config, write_in_transaction
+
+FORGETFUL = {
+    "transactional.id.expiration.ms": "1000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+}
+
+
+def _write(producer: TransactionalProducer, topic: str, sent: list[bytes]) -> None:
+    """One transaction, as a task makes it."""
+    producer.begin_transaction()
+    try:
+        write_in_transaction(producer, topic, sent)
+    except KafkaError as error:
+        raise producer.resolve(error) from error
+    producer.commit_transaction()
+
+
+def _is_forgotten(coordinator: TransactionCoordinator) -> bool:
+    try:
+        coordinator.describe(Deadline.after(5_000))
+    except TransactionalIdExpiredError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("version", TransactionVersion, ids=lambda version: version.name)
+def test_a_forgotten_id_is_no_fencing_and_can_be_initialized_again(version: TransactionVersion, tmp_path: Path) -> None:
+    arguments = ("--feature", f"transaction.version={version}")
+    with EmbeddedBroker(tmp_path, properties=FORGETFUL, format_arguments=arguments) as broker:
+        servers, name = broker.bootstrap_servers, unique("task")
+        config, topic, sent = producer_config(servers), Topics(servers).create(), numbered(20)
+        with (
+            open_producer(config, name) as producer,
+            closing(TransactionCoordinator(Cluster.of(config.client), name)) as coordinator,
+        ):
+            _write(producer, topic, sent[:10])
+            wait_for(lambda: _is_forgotten(coordinator))
+            with pytest.raises(FencepostError) as raised:
+                _write(producer, topic, sent[10:])
+            assert isinstance(raised.value, TransactionalIdExpiredError)
+            assert may_pass(raised.value)
+            producer.abort_transaction()
+            producer.init_transactions()
+            _write(producer, topic, sent[10:])
+        assert values(read_topic(servers, topic)) == sent
