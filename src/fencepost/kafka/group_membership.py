@@ -1,16 +1,16 @@
 """What a membership in a group of workers is described with, and who is told of it.
 
-A member goes through these states:
+A member goes through these states, and may be closed in any of them:
 
-             start                 joined                       revoked: stopped, then joined again at once
-    (new) ─────────> CONNECTING ──────────> MEMBER <──────────────────────────────────────────┐
-                        ^    │ ^              │  └──> on_revoked ──> on_assigned ─────────────┘
-                 rejoin │    │ │ on_lost      │
-                        │    │ └──────────────┤ silent for a session, or expelled
-                      LEFT <─┴── leave ───────┤
-                                              │
-                     FAILED <── on_lost, on_failed: nothing that passes
-                     CLOSED <── close, from anywhere
+                        joined                  joined again
+    CONNECTING ────────────────────> MEMBER ───────────────────> MEMBER      on_revoked, then on_assigned
+        ^                             │ │ │
+        ├── silent for a session, ────┘ │ └── an error that lasts ──> FAILED      on_lost, then on_failed
+        │   or expelled: on_lost        │ leave
+        └──────────── rejoin ───────── LEFT
+
+A member that was told to stop something joins again by itself once that is done, and so it does when the delay of an
+assignment is over.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class MemberState(StrEnum):
 
 
 TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
-    MemberState.CONNECTING: frozenset(MemberState),
+    MemberState.CONNECTING: frozenset({MemberState.MEMBER, MemberState.LEFT, MemberState.FAILED, MemberState.CLOSED}),
     MemberState.MEMBER: frozenset(MemberState),
-    MemberState.LEFT: frozenset({MemberState.LEFT, MemberState.CONNECTING, MemberState.CLOSED}),
+    MemberState.LEFT: frozenset(MemberState) - {MemberState.MEMBER},
     MemberState.FAILED: frozenset({MemberState.CLOSED}),
     MemberState.CLOSED: frozenset({MemberState.CLOSED}),
 }
@@ -76,7 +76,10 @@ class Membership:
 
 
 class GroupListener(Protocol):
-    """Told what to run, on the asyncio loop, one call after the other except for what `close` does not wait for."""
+    """Told what to run, on the asyncio loop.
+
+    `on_revoked` and `on_lost` are waited for before anything else is told, but no longer than the rebalance time-out.
+    """
 
     async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
         """Stop these and return once they stand still: others may start them then."""

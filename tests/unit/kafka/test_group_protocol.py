@@ -78,6 +78,38 @@ def test_an_assignment_of_the_cooperative_protocols_is_a_change(protocol: Connec
     assert decode_assignment(encoded) == ASSIGNMENT
 
 
+# From Kafka Connect 4.1.1 with connect.protocol=compatible: its leader's assignment, and its metadata as it joins with
+# nothing and under another leader.
+_LEADER = "003c" + b"connect-127.0.0.1:18983-b8ecfaaf-72e1-42fb-a37c-c3c2f1bd2a48".hex()
+_JAVA_URL = "0017" + b"http://127.0.0.1:18983/".hex()
+_OTHER_LEADER = "002b" + b"python-d6e6fd18-37e3-4964-a1e8-4b210a60ec76".hex() + "0013" + b"http://python:8083/".hex()
+_OFFSET = "000000000000000c"
+JAVA_ASSIGNMENT = (
+    "0001 0000" + _LEADER + _JAVA_URL + _OFFSET + "00000002 0002 6333 00000002 ffffffff 00000000"
+    "0002 6330 00000002 ffffffff 00000000 00000000 00000000"
+)
+JAVA_JOINS_WITH_NOTHING = "0001" + _JAVA_URL + _OFFSET + "ffffffff"
+JAVA_JOINS_AGAIN = (
+    "0001" + _JAVA_URL + _OFFSET + "0000005a 0001 0000" + _OTHER_LEADER + _OFFSET + "00000000 00000000 00000000"
+)
+
+
+def test_an_assignment_by_a_java_worker_is_read_and_would_be_written_the_same():
+    data = bytes.fromhex(JAVA_ASSIGNMENT)
+    assignment = decode_assignment(data)
+    assert assignment.connectors == ("c3", "c0")
+    assert assignment.tasks == (ConnectorTaskId("c3", 0), ConnectorTaskId("c0", 0))
+    assert encode_assignment(assignment, ConnectProtocol.COMPATIBLE) == data
+
+
+@pytest.mark.parametrize("encoded", [JAVA_JOINS_WITH_NOTHING, JAVA_JOINS_AGAIN])
+def test_metadata_of_a_java_worker_is_read_and_would_be_written_the_same(encoded: str):
+    data = bytes.fromhex(encoded)
+    metadata = decode_metadata(data)
+    assert (metadata.url, metadata.config_offset) == ("http://127.0.0.1:18983/", 12)
+    assert encode_metadata(metadata, ConnectProtocol.COMPATIBLE) == data
+
+
 def test_absent_arrays_read_as_empty():
     decoded = decode_assignment(bytes.fromhex("0001" + HEAD + "ffffffff ffffffff" + DELAY))
     assert (decoded.connectors, decoded.tasks, decoded.revokes) == ((), (), False)
