@@ -19,9 +19,10 @@ class Group:
         self.now_ms = 0
         self.members: dict[str, Assignment | None] = dict.fromkeys((leader, *others))
         self.leader = leader
+        self.urls = {name: f"url-{name}" for name in ("m1", "m2", "m3", "m4")}
         self.assignors = {
             name: LeaderAssignor(lambda: self.configured, max_delay_ms=DELAY_MS, clock_ms=lambda: self.now_ms)
-            for name in ("m1", "m2", "m3", "m4")
+            for name in self.urls
         }
 
     @property
@@ -32,7 +33,7 @@ class Group:
         self, protocol: ConnectProtocol = ConnectProtocol.SESSIONED, *, config_offset: int = 3
     ) -> Mapping[str, Assignment]:
         metadata = {
-            name: WorkerMetadata(url=f"url-{name}", config_offset=config_offset, assignment=held)
+            name: WorkerMetadata(url=self.urls[name], config_offset=config_offset, assignment=held)
             for name, held in self.members.items()
         }
         election = Election(leader=self.leader, protocol=protocol, members=metadata, held=self.members[self.leader])
@@ -93,16 +94,26 @@ def test_a_new_leader_that_must_read_on_first_still_holds_back_what_the_former_o
     assert group.rebalance(config_offset=4)["m2"].delay_ms == DELAY_MS
 
 
-def test_a_leader_that_led_long_ago_does_not_go_by_what_it_knew_then():
-    group = Group("m1", "m2", task_counts={"a": 0, "b": 0})
+def test_a_former_leader_that_is_back_already_gets_its_work_back_from_the_new_one():
+    group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
+    work_of_m1 = group.held_by("m1")
+    del group.members["m1"]
     group.leader = "m2"
-    group.members = {"m2": None, "m3": None}
+    group.members["m3"] = None
+    group.urls["m3"] = "url-m1"
+    assert group.rebalance()["m3"].delay_ms == 0
+    assert group.held_by("m3") == work_of_m1
+
+
+def test_a_leader_that_led_long_ago_does_not_go_by_what_it_knew_then():
+    group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
-    group.leader = "m1"
-    group.members["m1"] = None  # it comes back as a member that runs nothing
+    # It was expelled, as m2 was, and leads again as a member that runs nothing.
+    group.members = {"m1": None, "m3": None}
     given = group.rebalance()
     assert all(one.delay_ms == 0 for one in given.values())
+    assert len(group.held_by("m1") + group.held_by("m3")) == 4
 
 
 def test_the_eager_protocol_deals_everything_out_anew():
