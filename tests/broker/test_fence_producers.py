@@ -1,4 +1,4 @@
-"""Producers fenced by their transactional ids: whoever held one can write nothing more."""
+"""A5: producers fenced by their transactional ids; whoever held one can write nothing more."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +13,6 @@ from tests.support.processes import wait_for
 from tests.support.sequence_source import seqs
 from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import Topics, unique
-
-
-@pytest.fixture
-def runner(bootstrap_servers: str) -> Iterator[TaskRunner]:
-    with TaskRunner(bootstrap_servers) as runner:
-        yield runner
-
-
-@pytest.fixture
-def name() -> str:
-    return unique("connector")
 
 
 def _saved(bootstrap_servers: str, runner: TaskRunner, name: str) -> int:
@@ -287,6 +275,7 @@ def test_a4_metrics_show_what_a_task_committed(runner: TaskRunner, topic: str, n
 def test_topics_are_created_as_the_connector_says(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str
 ):
+    """T28."""
     topic = unique("topic")
     config = {
         "limit": 100,

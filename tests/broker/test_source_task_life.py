@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,17 +18,6 @@ from tests.support.processes import wait_for
 from tests.support.sequence_source import seqs
 from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import unique
-
-
-@pytest.fixture
-def runner(bootstrap_servers: str) -> Iterator[TaskRunner]:
-    with TaskRunner(bootstrap_servers) as runner:
-        yield runner
-
-
-@pytest.fixture
-def name() -> str:
-    return unique("connector")
 
 
 def _found(bootstrap_servers: str, topic: str, name: str) -> list[int]:

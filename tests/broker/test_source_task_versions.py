@@ -11,10 +11,11 @@ from fencepost import SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.transaction import TransactionVersion
+from fencepost.runtime.source_task import WorkerSourceTask
 from fencepost.runtime.task_state import State
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
-from tests.support.sequence_source import seqs
+from tests.support.sequence_source import Seen, seqs
 from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import Topics, unique
 
@@ -49,23 +50,29 @@ def test_commits_and_aborts_follow_each_other_exactly_once(any_broker: EmbeddedB
         assert read_offsets(servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 3000})]
 
 
+def _hanging(runner: TaskRunner, name: str, topic: str) -> tuple[WorkerSourceTask, Seen, threading.Event]:
+    """A task that hangs in its second poll, with a transaction open, until the event is set."""
+    task, seen = runner.task(name, topic, {"transaction.boundary": "interval"})
+    hanging, go_on = threading.Event(), threading.Event()
+
+    def hang(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+        if seen.starts == 1 and seen.polls == 2:
+            hanging.set()
+            assert go_on.wait(60)
+        return records
+
+    seen.on_poll = hang
+    task.start()
+    assert hanging.wait(30)
+    return task, seen, go_on
+
+
 def test_a_task_that_is_given_up_after_its_successor_started_leaves_that_alone(any_broker: EmbeddedBroker):
     """C5, D4: the first instance hangs with an open transaction while the second takes over."""
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
-        first, seen = first_runner.task(name, topic, {"transaction.boundary": "interval"})
-        hanging, go_on = threading.Event(), threading.Event()
-
-        def hang_the_first(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
-            if seen.starts == 1 and seen.polls == 2:
-                hanging.set()
-                assert go_on.wait(60)
-            return records
-
-        seen.on_poll = hang_the_first
-        first.start()
-        assert hanging.wait(30)
+        first, seen, go_on = _hanging(first_runner, name, topic)
         second, _ = second_runner.started(name, topic)
         wait_for(lambda: len(seen.committed) > 200)
         first.cancel()
@@ -84,18 +91,7 @@ def test_a_zombie_that_wakes_up_writes_nothing_and_says_that_it_was_fenced(any_b
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()
     with TaskRunner(servers, group=group) as first_runner, TaskRunner(servers, group=group) as second_runner:
-        first, seen = first_runner.task(name, topic, {"transaction.boundary": "interval"})
-        hanging, go_on = threading.Event(), threading.Event()
-
-        def hang_the_first(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
-            if seen.starts == 1 and seen.polls == 2:
-                hanging.set()
-                assert go_on.wait(60)
-            return records
-
-        seen.on_poll = hang_the_first
-        first.start()
-        assert hanging.wait(30)
+        first, seen, go_on = _hanging(first_runner, name, topic)
         second, _ = second_runner.started(name, topic)
         wait_for(lambda: len(seen.committed) > 200)
         go_on.set()

@@ -1,4 +1,4 @@
-"""What Spark does to a batch when its Python worker dies, and that a write is never run a second time."""
+"""F2: what Spark does to a batch when its Python worker dies, and that a write is never run a second time."""
 
 from __future__ import annotations
 

@@ -76,6 +76,7 @@ def test_a_commit_whose_outcome_nobody_can_tell_is_learnt_from_the_offsets(
 def test_single_lost_requests_and_answers_go_unnoticed(
     hasty: TaskRunner, fault_proxy: FaultProxy, broker: EmbeddedBroker, topic: str, fault: tuple[ApiKey, Act]
 ):
+    """T19: what passes by itself is tried again within the same transaction."""
     api_key, act = fault
     name = unique("connector")
     task, seen = hasty.started(name, topic, {"messages.per.poll": BATCH})

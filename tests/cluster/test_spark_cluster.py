@@ -1,4 +1,4 @@
-"""One Kafka transaction over the executors of a Spark cluster, and an executor that is killed in the middle of it."""
+"""F2: one Kafka transaction over the executors of a Spark cluster, and an executor that is killed in the middle of it."""
 
 from __future__ import annotations
 
