@@ -18,7 +18,7 @@ from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.storage.config_records import TargetState
 from fencepost.worker.config_infos import error_message
-from fencepost.worker.errors import AlreadyExistsError, BadRequestError, NotFoundError
+from fencepost.worker.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
 from fencepost.worker.herder_interface import (
     ConfigInfos,
     ConfigKeyInfo,
@@ -80,6 +80,9 @@ class ModelHerder(Herder):
         self.known: dict[str, _Connector] = {}
         self.offsets: dict[str, dict[str, ConnectorOffset]] = {}
         self.fenced: list[str] = []
+        self.elsewhere: RequestTargetError | None = None
+        """Set where another worker must carry out what changes something."""
+        self.passed_on = 0
         self.loggers = LoggerRegistry()
 
     async def health(self) -> WorkerHealth:
@@ -101,6 +104,7 @@ class ModelHerder(Herder):
     async def put_connector_config(
         self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
     ) -> PutConnectorConfig:
+        self._check_here()
         infos = await self.validate_connector_config(config)
         if infos.error_count:
             raise BadRequestError(error_message(infos))
@@ -120,6 +124,7 @@ class ModelHerder(Herder):
         return (await self.put_connector_config(name, config, allow_replace=True)).info
 
     async def delete_connector_config(self, name: str) -> None:
+        self._check_here()
         self._known(name)
         del self.known[name]
 
@@ -135,11 +140,13 @@ class ModelHerder(Herder):
         self.known[name].tasks = 0
 
     async def restart_connector(self, name: str) -> None:
+        self._check_here()
         self._known(name)
 
     async def restart_connector_and_tasks(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo:
+        self._check_here()
         self._known(name)
         restarts_task = include_tasks and (self._fails(name) or not only_failed)
         return self._status(name, "" if only_failed else "RESTARTING", "RESTARTING" if restarts_task else "")
@@ -170,6 +177,7 @@ class ModelHerder(Herder):
         return list(self.offsets.get(name, {}).values())
 
     async def alter_connector_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
+        self._check_here()
         connector = self._stopped(name)
         plugin = find_plugin(PluginKind.CONNECTOR, connector.config["connector.class"], property_name="connector.class")
         for given in offsets:
@@ -178,6 +186,7 @@ class ModelHerder(Herder):
         return f"The offsets of {name} were altered successfully"
 
     async def reset_connector_offsets(self, name: str) -> str:
+        self._check_here()
         self._stopped(name)
         self.offsets.pop(name, None)
         return f"The offsets of {name} were reset successfully"
@@ -204,13 +213,20 @@ class ModelHerder(Herder):
         self.loggers.set_level(namespace, level)
 
     async def fence_zombie_source_tasks(self, name: str, request: SignedRequest) -> None:
+        self._check_here()
         request.verify(self.session_key)
         self._known(name)
         self.fenced.append(name)
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
+        self._check_here()
         request.verify(self.session_key)
         self._known(name).tasks = len(configs)
+
+    def _check_here(self) -> None:
+        if self.elsewhere is not None:
+            self.passed_on += 1
+            raise self.elsewhere
 
     def _known(self, name: str) -> _Connector:
         if name not in self.known:

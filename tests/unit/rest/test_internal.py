@@ -1,0 +1,101 @@
+"""Requests between workers: who may send them, and what their client makes of the answers."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from fencepost.worker.errors import BadRequestError, ForbiddenError, NotFoundError, RequestFailedError
+from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER, SignedRequest, signature_headers
+from fencepost.worker.rest_client import RestClient, Signer
+from tests.support.model_herder import SESSION_KEY, ModelHerder
+from tests.support.rest import Api, RestApis
+
+Config = dict[str, str]
+
+
+def _headers(signature: str, algorithm: str = "HmacSHA256") -> dict[str, str]:
+    return {SIGNATURE_HEADER: signature, ALGORITHM_HEADER: algorithm}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 400),
+        ({SIGNATURE_HEADER: "AAAA"}, 400),
+        (_headers("AAAA"), 403),
+        (_headers("AAAA", "HmacMD5"), 400),
+        (_headers("not base64!"), 400),
+        (signature_headers(b"", b"another key"), 403),
+        (signature_headers(b"", SESSION_KEY, "HmacSHA512"), 400),
+        (signature_headers(b"", SESSION_KEY), 404),
+    ],
+)
+def test_the_signature_is_checked_before_the_connector(api: Api, headers: dict[str, str], status: int):
+    assert api.put("/connectors/nope/fence", headers=headers).status == status
+
+
+def test_nobody_is_let_in_before_the_session_key_is_known(api: Api, herder: ModelHerder):
+    herder.session_key = None
+    assert api.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY)).status == 503
+
+
+def test_a_signature_is_what_java_makes_of_the_body():
+    # RFC 4231, test case 2.
+    headers = signature_headers(b"what do ya want for nothing?", b"Jefe")
+    expected = bytes.fromhex("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+    assert base64.b64decode(headers[SIGNATURE_HEADER]) == expected
+    assert headers[ALGORITHM_HEADER] == "HmacSHA256"
+
+
+def test_a_changed_body_does_not_match_its_signature():
+    headers = signature_headers(b"[]", SESSION_KEY)
+    request = SignedRequest(headers[SIGNATURE_HEADER], headers[ALGORITHM_HEADER], b"[{}]")
+    with pytest.raises(ForbiddenError):
+        request.verify(SESSION_KEY)
+
+
+def test_workers_hand_task_configs_to_the_leader_and_have_it_fence(
+    apis: RestApis, api: Api, herder: ModelHerder, config: Config
+):
+    name = "a/b ü"
+    assert api.post("/connectors", {"name": name, "config": config}).status == 201
+
+    async def scenario() -> None:
+        client, signer = RestClient(), Signer(SESSION_KEY)
+        try:
+            await client.put_task_configs(f"{api.url}/", name, [{"task": "ü"}, {}, {}], signer)
+            await client.fence_zombie_source_tasks(api.url, name, signer)
+        finally:
+            await client.close()
+
+    apis.call(scenario())
+    assert herder.known[name].tasks == 3
+    assert herder.fenced == [name]
+
+
+@pytest.mark.parametrize(
+    ("connector", "key", "error"),
+    [("nope", SESSION_KEY, NotFoundError), ("nope", b"x", ForbiddenError), ("nope", None, BadRequestError)],
+)
+def test_errors_of_the_leader_are_raised(
+    apis: RestApis, api: Api, connector: str, key: bytes | None, error: type[Exception]
+):
+    async def scenario() -> None:
+        client = RestClient()
+        try:
+            signer = None if key is None else Signer(key)
+            with pytest.raises(error, match=connector):
+                await client.fence_zombie_source_tasks(api.url, connector, signer)
+            with pytest.raises(RequestFailedError, match="cannot be reached"):
+                await client.fence_zombie_source_tasks("http://127.0.0.1:1", connector, signer)
+        finally:
+            await client.close()
+
+    apis.call(scenario())
+
+
+@pytest.mark.parametrize("body", [None, {}, [1], [{"a": None}], b"["])
+def test_malformed_task_configs_are_refused(api: Api, body: object):
+    assert api.post("/connectors/c/tasks", body, headers=signature_headers(b"", SESSION_KEY)).status == 400
