@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.errors import DataError
-from fencepost.api.record import SourceBatch
+from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.errors import KafkaError
 from fencepost.spark.engine import SparkEngine
-from fencepost.spark.errors import BatchCancelledError, SparkJobError
+from fencepost.spark.errors import BatchCancelledError, SparkDataError
 from tests.support.checker import Record, read_topic
 from tests.support.engine import NumberReader, TrickyReader, json_converter, pipeline, producer, splits, write
 from tests.support.processes import wait_for
@@ -150,13 +150,13 @@ def test_a_reader_that_fails_on_an_executor_fails_with_its_own_error(
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_a_bug_in_a_reader_is_a_spark_job_error_of_one_line(
+def test_a_bug_in_a_reader_is_a_spark_data_error_of_one_line(
     engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
     reader = TrickyReader("break", 1_500, str(tmp_path / "once"))
     with (
         producer(bootstrap_servers) as owner,
-        pytest.raises(SparkJobError, match="RuntimeError: a bug in a reader") as e,
+        pytest.raises(SparkDataError, match="RuntimeError: a bug in a reader") as e,
     ):
         write(engine, owner, SourceBatch(reader=reader, splits=splits(3_000, 2)), pipeline(topic))
     assert "\n" not in str(e.value)
@@ -180,6 +180,7 @@ def test_a_frame_without_a_value_column_is_refused(engine: SparkEngine, bootstra
 def test_a_short_batch_is_not_held_up_by_a_long_one_of_another_task(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
+    """D2."""
     long_topic, short_topic = topics.create(partitions=2), topics.create(partitions=2)
     marker = tmp_path / "once"
     cancelled = threading.Event()
@@ -202,12 +203,14 @@ def test_a_short_batch_is_not_held_up_by_a_long_one_of_another_task(
     with producer(bootstrap_servers) as owner:
         batch = SourceBatch(reader=NumberReader(), splits=splits(COUNT, 4))
         write(engine, owner, batch, pipeline(short_topic), task="short-0")
+        polled = [SourceRecord({}, {}, short_topic, value=str(COUNT))]
+        write(engine, owner, polled, pipeline(short_topic), task="polled-0")
     assert thread.is_alive()
     cancelled.set()
     engine.cancel("long-0")
     thread.join()
     assert isinstance(outcome[0], BatchCancelledError)
-    assert_all_in_order_within_partitions(read_topic(bootstrap_servers, short_topic))
+    assert_all_in_order_within_partitions(read_topic(bootstrap_servers, short_topic), COUNT + 1)
     assert read_topic(bootstrap_servers, long_topic) == []
 
 

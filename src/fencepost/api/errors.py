@@ -36,3 +36,11 @@ class RetriableError(FencepostError):
 
 class IllegalStateError(FencepostError):
     """A call came at a time at which it makes no sense, for example commit and abort of the same record."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error in one line. Others than fencepost's own are told with their type: `KeyError: 'id'`."""
+    message = " ".join(str(error).split())
+    if isinstance(error, FencepostError):
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

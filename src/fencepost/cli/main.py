@@ -27,6 +27,9 @@ _COMMANDS: Final = {
 
 _INTERRUPTED: Final = 130
 
+# They log errors that they also raise, or get over by themselves; what comes of them is ours to tell.
+_SILENT_LOGGERS: Final = ("kafka", "py4j")
+
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -59,8 +62,6 @@ def cli(ctx: click.Context, *, traceback: bool, log_level: str) -> None:
     """Bring data into Kafka exactly once."""
     ctx.obj = traceback
     log_to_stderr(log_level, tracebacks=traceback)
-    # Its warnings are about connections that are tried again; what comes of it is ours to tell.
-    logging.getLogger("kafka").setLevel(logging.ERROR)
 
 
 class _OneLineFormatter(logging.Formatter):
@@ -68,17 +69,22 @@ class _OneLineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         brief = copy.copy(record)
+        error = record.exc_info[1] if record.exc_info else None
         brief.exc_info = brief.exc_text = None
-        return super().format(brief)
+        # What fencepost raises says what to do; of others, a connector's say, one wants to know where they come from.
+        hint = "" if error is None or isinstance(error, FencepostError) else " [--traceback shows where]"
+        return " ".join(super().format(brief).split("\n")) + hint
 
 
 def log_to_stderr(level: str, *, tracebacks: bool) -> None:
-    """Log fencepost's messages from a level up, and the warnings of others."""
+    """Log fencepost's messages from a level up, and the warnings of others. DEBUG shows tracebacks as well."""
     handler = logging.StreamHandler()
-    formatter = logging.Formatter if tracebacks else _OneLineFormatter
+    formatter = logging.Formatter if tracebacks or level.upper() == "DEBUG" else _OneLineFormatter
     handler.setFormatter(formatter("%(asctime)s %(levelname)-7s %(message)s (%(name)s)"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("fencepost").setLevel(level.upper())
+    for name in _SILENT_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def run(arguments: Sequence[str]) -> int:

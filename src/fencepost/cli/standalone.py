@@ -32,6 +32,7 @@ def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> Non
     from fencepost.config.properties import load_connector_config, load_properties  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
     from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
+    from fencepost.worker.errors import ConnectorsFailedError  # noqa: PLC0415 - see above
     from fencepost.worker.standalone import StandaloneHerder  # noqa: PLC0415 - see above
 
     properties = load_properties(worker)
@@ -44,7 +45,11 @@ def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> Non
     config = WorkerConfig.from_properties(properties, where=str(worker))
     herder = StandaloneHerder(Worker(config), [load_connector_config(path) for path in connectors], once=once)
     _stop_on_signals(herder.stop)
-    herder.run()
+    try:
+        herder.run()
+    except ConnectorsFailedError as failed:
+        # Each failure is in the log, from when it came about.
+        raise click.exceptions.Exit(1) from failed
 
 
 def _stop_on_signals(stop: Callable[[], None]) -> None:

@@ -163,7 +163,10 @@ class Cluster:
             if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                 raise AuthorizationError(f"topic {name}", "DESCRIBE")
             if row.error_code not in (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
-                raise refused(f"the topic name {name!r}", row.error_code)
+                advice = (
+                    "take 1 to 249 letters, digits, '.', '_' and '-'" if row.error_code == Code.INVALID_TOPIC else None
+                )
+                raise refused(f"the topic name {name!r}", row.error_code, advice)
             if grace.passed or deadline.passed:
                 raise TopicNotFoundError(name)
             backoff.sleep(deadline)

@@ -7,7 +7,7 @@ import threading
 from typing import Final, Protocol
 
 from fencepost.api.context import OffsetReader
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.source import SourceConnector, describe
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.runtime.task_state import State, check_transition
@@ -117,7 +117,7 @@ class WorkerConnector:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        _log.error("Connector %s failed: %s", self.config.name, error, exc_info=error)
+        _log.error("Connector %s failed: %s", self.config.name, describe_error(error), exc_info=error)
         self._set_state(State.FAILED, error)
 
     def _stop_connector(self) -> None:

@@ -9,7 +9,7 @@ import logging
 import threading
 from typing import Final, Protocol
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import describe_error
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.metrics import TaskMetrics
 from fencepost.runtime.restart_policy import RestartPolicy
@@ -108,7 +108,7 @@ class WorkerSourceTask:
                 again = self._run_once()
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
                 if self._control.stopping:
-                    _log.info("Task %s was stopped; that makes this no failure: %s", self.id, error)
+                    _log.info("Task %s was stopped; that makes this no failure: %s", self.id, describe_error(error))
                 elif not self._wait_to_restart(error):
                     final, reason, again = State.FAILED, error, False
         self._set_state(final, reason)
@@ -128,12 +128,9 @@ class WorkerSourceTask:
     def _wait_to_restart(self, error: Exception) -> bool:
         delay = self._restarts.failed(error)
         if delay is None:
-            # What fencepost raises says what to do; of a connector's own error one wants to know where it came from.
-            _log.error(
-                "Task %s failed: %s", self.id, error, exc_info=None if isinstance(error, FencepostError) else error
-            )
+            _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
             return False
-        _log.warning("Task %s failed and starts again in %.1f s: %s", self.id, delay, error)
+        _log.warning("Task %s failed and starts again in %.1f s: %s", self.id, delay, describe_error(error))
         self._set_state(State.RESTARTING, error)
         self._control.wait(delay)
         return True

@@ -4,6 +4,7 @@
     ├── SparkStartError     the session cannot be started
     ├── WriteRetriedError   Spark ran a part of a write a second time, which is refused
     └── BatchCancelledError the batch was cancelled while it was written
+    SparkDataError          a DataError: what is done with the rows does not fit them, and never will
 
 After any of them the caller aborts the transaction: stray writers on executors then hold a dead epoch.
 """
@@ -14,7 +15,7 @@ import base64
 import pickle
 import re
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import DataError, FencepostError
 
 
 class SparkJobError(FencepostError):
@@ -33,13 +34,27 @@ class BatchCancelledError(SparkJobError):
     """The batch was cancelled while it was written."""
 
 
+class SparkDataError(DataError):
+    """What a transform, or a source's DataFrame, does with the rows does not fit them, or raised. It would again."""
+
+
 _PYTHON_CAUSE = re.compile(
     r"^(?:[\w.]+\.)?(?!Traceback)(\w*(?:Error|Exception|Warning|Exit|Interrupt)\b.*)$", re.MULTILINE
 )
+_JVM_CAUSE = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _LOST = re.compile(
     r"ExecutorLostFailure \([^)]*\)[^\n]*|Python worker exited unexpectedly[^\n]*|[^\n]*TaskKilled[^\n]*"
 )
 _LONGEST = 400
+_PYTHON_TRACE = "Traceback (most recent call last)"
+# Classes of SQL's conditions: 22 is a data exception, 42 a syntax error or the name of something that is not there.
+_OF_DATA = re.compile(r"SQLSTATE: (?:22|42)\w{3}")
+
+
+def is_of_data(error: BaseException) -> bool:
+    """Whether a Py4J or PySpark error would come again with the same rows: SQL or Python code refused them."""
+    text = str(error)
+    return _LOST.search(text) is None and (_PYTHON_TRACE in text or _OF_DATA.search(text) is not None)
 
 
 def one_line_cause(error: BaseException) -> str:
@@ -47,9 +62,11 @@ def one_line_cause(error: BaseException) -> str:
     text = str(error)
     if lost := _LOST.search(text):
         return lost[0].strip()[:_LONGEST]
-    head, found, trace = text.partition("Traceback (most recent call last)")
+    head, found, trace = text.partition(_PYTHON_TRACE)
     causes = _PYTHON_CAUSE.findall(trace.partition("\n\tat ")[0]) if found else []
-    lines = [line.strip() for line in (causes[-1:] or head.splitlines()) if line.strip()]
+    lines = [
+        line.strip() for line in (causes[-1:] or _JVM_CAUSE.findall(head)[:1] or head.splitlines()) if line.strip()
+    ]
     return (lines[0] if lines else type(error).__name__)[:_LONGEST]
 
 

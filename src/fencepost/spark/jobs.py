@@ -13,7 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from fencepost.api.errors import FencepostError
-from fencepost.spark.errors import BatchCancelledError, SparkJobError, carried_failure, one_line_cause
+from fencepost.spark.errors import (
+    BatchCancelledError,
+    SparkDataError,
+    SparkJobError,
+    carried_failure,
+    is_of_data,
+    one_line_cause,
+)
 
 
 class Cancelled(Protocol):
@@ -39,9 +46,10 @@ class Jobs:
 
     @contextmanager
     def running(self, session: SparkSession, task: str, cancelled: Cancelled) -> Iterator[None]:
-        """Run Spark jobs for a task. Spark's failures become a SparkJobError, or what an executor sent along.
+        """Run Spark jobs for a task. Spark's failures become fencepost's.
 
-        Each batch has a job group of its own, so that cancelling it also stops jobs that it has yet to start.
+        That is what an executor sent along, else a SparkDataError for what would fail again with the same rows, else a
+        SparkJobError. Each batch has a job group of its own, so that cancelling it also stops jobs that it has yet to start.
         """
         context = session.sparkContext
         group = f"{task}#{next(self._numbers)}"
@@ -72,6 +80,11 @@ def _translated(error: Exception, task: str) -> FencepostError:
     failure = carried_failure(error)
     if failure is not None:
         return failure
+    if is_of_data(error):
+        return SparkDataError(
+            f"The Spark job of {task} failed: {one_line_cause(error)}. Nothing of this batch was written: correct the "
+            "data, or the code of the transform or connector"
+        )
     return SparkJobError(
         f"The Spark job of {task} failed: {one_line_cause(error)}. The transaction is aborted; the batch is read "
         "again when the task is restarted"

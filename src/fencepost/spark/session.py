@@ -17,7 +17,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from fencepost.api.errors import ConfigError
@@ -180,6 +182,7 @@ class LazySession:
             return SparkSession.builder.getOrCreate()
         java = find_java()
         with _LAUNCH, _environment(java, self._settings):
+            _quiet_query_errors()
             builder = SparkSession.builder.config(map=dict[str, bool | float | int | str | None](self._settings))
             try:
                 return builder.getOrCreate()
@@ -189,6 +192,12 @@ class LazySession:
                     f"Spark did not start with master {self._settings['spark.master']}: {one_line_cause(error)}. "
                     "Check the spark.* settings and the messages of the JVM above"
                 ) from error
+
+
+def _quiet_query_errors() -> None:
+    """Keep pyspark from printing each SQL error as JSON on stderr: it raises them as well."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
@@ -220,8 +229,13 @@ def make_java_home(java: Java, folder: Path) -> str:
 
 def _stop(session: SparkSession) -> None:
     """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
-    session.stop()
-    _end_jvm()
+    try:
+        session.stop()
+    except Py4JError:
+        # A signal that was sent to the whole process group has ended the JVM as well.
+        _forget(session)
+    else:
+        _end_jvm()
 
 
 def _jvm_runs() -> bool:

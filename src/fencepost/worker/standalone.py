@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Final
 
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, describe_error
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.source_connector import WorkerConnector
@@ -67,9 +67,9 @@ class _Running:
     def failures(self) -> list[str]:
         """One line for each failure of the connector or a task."""
         error = self.connector.error or self.failure
-        lines = [] if error is None else [f"Connector {self.config.name} failed: {error}"]
+        lines = [] if error is None else [f"Connector {self.config.name} failed: {describe_error(error)}"]
         failed = [task for task in self.tasks if task.state is State.FAILED]
-        return lines + [f"Task {task.id} failed: {task.error}" for task in failed]
+        return lines + [f"Task {task.id} failed: {describe_error(task.error)}" for task in failed if task.error]
 
 
 class StandaloneHerder:
@@ -92,7 +92,8 @@ class StandaloneHerder:
         """Run until asked to stop, or until nothing is left to do.
 
         Raises ConfigError for a configuration that will not do, before anything is started; KafkaError if the brokers
-        cannot be used; ConnectorsFailedError if everything failed or, with `once`, anything did.
+        cannot be used; ConnectorsFailedError if everything failed or, with `once`, anything did: each failure was
+        logged when it came about.
         """
         configs = self._checked_configs()
         try:
@@ -137,7 +138,7 @@ class StandaloneHerder:
                 for number, config in enumerate(task_configs)
             ]
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the others run on
-            _log.error("Connector %s has no tasks: %s", name, error, exc_info=error)
+            _log.error("Connector %s has no tasks: %s", name, describe_error(error), exc_info=error)
             running.failure = error
             return
         running.failure = None

@@ -12,7 +12,7 @@ from fencepost.kafka.errors import (
     UnknownOutcomeError,
 )
 from fencepost.runtime.restart_policy import LONGEST_DELAY_S, MOST_FAILURES, RestartPolicy, may_pass
-from fencepost.spark.errors import SparkJobError, SparkStartError
+from fencepost.spark.errors import SparkDataError, SparkJobError, SparkStartError
 
 PASSING = [
     RetriableError("x"),
@@ -28,6 +28,7 @@ LASTING = [
     ProducerFencedError("id"),
     TransactionExpiredError("id", open_ms=2, timeout_ms=1),
     SparkStartError("no Java"),
+    SparkDataError("a cast of what is no number"),
     RuntimeError("the connector's own"),
 ]
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from fencepost.kafka.errors import RecordTooLargeError
-from fencepost.spark.errors import CarriedFailureError, carried_failure, one_line_cause
+from fencepost.spark.errors import CarriedFailureError, carried_failure, is_of_data, one_line_cause
 
 PYTHON = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "/app/reader.py", line 27, in read
     raise ValueError("not a number: x")
 ValueError: not a number: x
+"""
+CAST = """An error occurred while calling o156.collectToPython.
+: org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'zz' cannot be cast. SQLSTATE: 22018
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.invalidInputInCastToNumberError(QueryExecutionErrors.scala:147)
 """
 LOST = """An error occurred while calling o158.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 4.0 failed 1 times, most recent \
@@ -25,6 +29,7 @@ one of the running tasks) Reason: Command exited with code 137
     ("text", "cause"),
     [
         (PYTHON, "ValueError: not a number: x"),
+        (CAST, "[CAST_INVALID_INPUT] The value 'zz' cannot be cast. SQLSTATE: 22018"),
         (LOST, "ExecutorLostFailure (executor 0 exited caused by one of the running tasks) Reason: Command exited"),
         ("[UNRESOLVED_COLUMN] no column `x`;\n'Project ['x]", "[UNRESOLVED_COLUMN] no column `x`;"),
         ("", "Exception"),
@@ -34,6 +39,21 @@ def test_a_spark_error_is_told_in_one_line(text: str, cause: str):
     told = one_line_cause(Exception(text))
     assert told.startswith(cause)
     assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "of_data"),
+    [
+        (PYTHON, True),
+        (CAST, True),
+        ("[UNRESOLVED_COLUMN] no column `x`. SQLSTATE: 42703", True),
+        (LOST, False),
+        ("[INTERNAL_ERROR] the executor is gone. SQLSTATE: XX000", False),
+        (f"Python worker exited unexpectedly (crashed)\n{PYTHON}", False),
+    ],
+)
+def test_a_failure_of_the_rows_is_told_from_one_of_the_machines(text: str, of_data: bool):
+    assert is_of_data(Exception(text)) is of_data
 
 
 def test_a_failure_is_found_again_in_the_text_that_spark_makes_of_it():
