@@ -330,4 +330,6 @@ def test_whoever_waits_is_told_when_the_store_is_closed(cluster: Cluster):
     waiting = worker.store.read_to_end()
     worker.store.close()
     assert isinstance(waiting.exception(_SECONDS), IllegalStateError)
+    with pytest.raises(IllegalStateError, match=cluster.topic):
+        worker.store.put_target_state("c1", TargetState.PAUSED)
     zombie.close()

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka.admin import Admin
@@ -40,6 +40,8 @@ from fencepost.storage.config_writer import LeaderWriter, PlainLeaderWriter, Tra
 from fencepost.storage.errors import ConfigWriteError
 from fencepost.storage.task_count import leader_transactional_id
 
+T = TypeVar("T")
+
 Post = Callable[[Callable[[], None]], object]
 """Runs a function on the owner's thread, soon: an event loop's `call_soon_threadsafe`."""
 
@@ -56,7 +58,8 @@ class ConfigBackingStore:
 
     `transactional` is whether exactly-once support is preparing or enabled. Privileged writes need
     `claim_write_privilege` then, and one that fails takes the privilege away. Those of one store run one after the
-    other, in the order in which they are asked for; others do not wait for them.
+    other, in the order in which they are asked for; others do not wait for them. All raise IllegalStateError once the
+    store is closed.
     """
 
     def __init__(
@@ -98,31 +101,31 @@ class ConfigBackingStore:
         The future holds ConfigError for a topic that has several partitions or is not compacted, and what creating
         and reading a topic raises. What is read before it is done is not told to the listener.
         """
-        return self._reading.submit(self._start, admin)
+        return self._run(self._reading, self._start, admin)
 
     def read_to_end(self, timeout_ms: float = _READ_TIMEOUT_MS) -> Future[ClusterConfigState]:
         """Read what anybody committed before this call, and what is in transactions that are open now.
 
         The future holds TopicReadTimeoutError, BrokerUnavailableError, or AuthorizationError.
         """
-        return self._reading.submit(self._read_to_end, timeout_ms)
+        return self._run(self._reading, self._read_to_end, timeout_ms)
 
     def claim_write_privilege(self) -> Future[None]:
         """Become the only one that may do privileged writes; the former leader is fenced.
 
         The future holds BrokerUnavailableError, AuthenticationError or AuthorizationError; then nothing is claimed.
         """
-        return self._leading.submit(self._leader.claim)
+        return self._run(self._leading, self._leader.claim)
 
     # -- privileged writes: futures hold ConfigWriteError, or IllegalStateError without the privilege ------------
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration, and before it, outside its transaction, a target state if one is given."""
-        return self._leading.submit(self._put_connector, connector, config, target_state)
+        return self._run(self._leading, self._put_connector, connector, config, target_state)
 
     def put_task_configs(self, connector: str, configs: Sequence[Config]) -> Future[None]:
         """Write the configurations of all tasks of a connector, perhaps none, then that they are complete."""
-        return self._leading.submit(self._put_task_configs, connector, tuple(configs))
+        return self._run(self._leading, self._put_task_configs, connector, tuple(configs))
 
     def remove_connector(self, connector: str) -> Future[None]:
         """Delete a connector and its target state, at once."""
@@ -145,11 +148,11 @@ class ConfigBackingStore:
 
     def put_target_state(self, connector: str, state: TargetState) -> Future[None]:
         """Write what a connector is meant to do."""
-        return self._writing.submit(self._write, *_target_state(connector, state))
+        return self._run(self._writing, self._write, *_target_state(connector, state))
 
     def put_logger_level(self, logger: str, level: str) -> Future[None]:
         """Give a logger of all workers a level."""
-        return self._writing.submit(self._write, f"The level of logger {logger}", LoggerLevel(logger, level))
+        return self._run(self._writing, self._write, f"The level of logger {logger}", LoggerLevel(logger, level))
 
     def close(self) -> None:
         """Stop, and let go of all connections. Blocks for some seconds at most; futures that are left fail."""
@@ -158,12 +161,18 @@ class ConfigBackingStore:
         self._closed = True
         self._log.close()
         self._plain.close()
-        for executor in (self._reading, self._writing):
-            executor.shutdown(wait=True, cancel_futures=True)
+        # A topic that is being created is not waited for.
+        self._reading.shutdown(wait=False, cancel_futures=True)
+        self._writing.shutdown(wait=True, cancel_futures=True)
         closing = self._leading.submit(self._leader.close)
         with suppress(TimeoutError):
             closing.result(_CLOSING_SECONDS)
         self._leading.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, thread: ThreadPoolExecutor, procedure: Callable[..., T], *args: Any) -> Future[T]:
+        if self._closed:
+            raise IllegalStateError(f"The store of config topic {self._topic.name} is closed")
+        return thread.submit(procedure, *args)
 
     # -- on the threads of the store -----------------------------------------------------------------------------
 
@@ -200,7 +209,7 @@ class ConfigBackingStore:
             self._post(lambda: self._listener(event, state))
 
     def _lead(self, what: str, *records: ConfigRecord) -> Future[None]:
-        return self._leading.submit(self._write_as_leader, what, *records)
+        return self._run(self._leading, self._write_as_leader, what, *records)
 
     def _put_connector(self, connector: str, config: Config, target_state: TargetState | None) -> None:
         if target_state is not None:

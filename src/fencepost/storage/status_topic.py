@@ -114,7 +114,8 @@ class StatusBackingStore:
         self._producer.close()
         self._log.close()
         self._sender.join()
-        self._reading.shutdown(wait=True, cancel_futures=True)
+        # A topic that is being created is not waited for.
+        self._reading.shutdown(wait=False, cancel_futures=True)
 
     # -- on the threads of the store -----------------------------------------------------------------------------
 
