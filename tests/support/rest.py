@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import ssl
 from collections.abc import Mapping
@@ -90,6 +91,7 @@ class RestApis:
             data = json.dumps(body).encode()
         if data is not None:
             headers = {"Content-Type": "application/json", **headers}
+            data = io.BytesIO(data)
         async with self._session.request(
             method, URL(url, encoded=True), data=data, headers=headers, ssl=tls or True
         ) as response:

@@ -113,7 +113,7 @@ class SecuredBroker:
 @contextmanager
 def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     """Start a secured broker with its state in `folder`."""
-    ca_file, key_store = _make_certificate(folder)
+    ca_file, key_store = make_certificate(folder)
     with EmbeddedBroker(
         folder / "broker",
         listeners=_listeners(key_store),
@@ -156,7 +156,7 @@ def _scram_users() -> list[str]:
     ]
 
 
-def _make_certificate(folder: Path) -> tuple[Path, Path]:
+def make_certificate(folder: Path) -> tuple[Path, Path]:
     """A self-signed certificate for 127.0.0.1: the file that clients trust, and the broker's, with the key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])

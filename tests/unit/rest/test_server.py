@@ -1,0 +1,197 @@
+"""Where the API listens, whom it lets in, and what it does when it takes too long or goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from aiohttp import ClientError, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from fencepost.api.errors import ConfigError
+from fencepost.config.rest_config import RestConfig
+from fencepost.rest.app import Gate, make_app
+from fencepost.rest.routes import MAX_BODY_BYTES, Route
+from fencepost.rest.server import RestServer
+from fencepost.worker.errors import NotLeaderError, RebalanceNeededError, RequestFailedError, ServiceUnavailableError
+from fencepost.worker.request_signing import signature_headers
+from fencepost.worker.rest_client import RestClient
+from tests.support.model_herder import SESSION_KEY, ModelHerder
+from tests.support.rest import ANY_PORT, Api, RestApis
+from tests.support.security import make_certificate
+
+ANY_HTTPS_PORT = "https://127.0.0.1:0"
+
+
+class _Failing(ModelHerder):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def connectors(self) -> list[str]:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ServiceUnavailableError("starting"), 503, "starting"),
+        (RebalanceNeededError("rebalance"), 409, "rebalance"),
+        (RequestFailedError("lost leadership"), 500, "lost leadership"),
+        (RuntimeError("secret"), 500, "fault of this worker: RuntimeError"),
+    ],
+)
+def test_errors_of_the_herder_have_their_statuses(apis: RestApis, error: Exception, status: int, said: str):
+    answer = apis.serve(_Failing(error)).get("/connectors")
+    assert answer.status == status
+    assert said in answer.message
+    assert "secret" not in answer.text
+
+
+def test_a_request_that_takes_too_long_is_told_so():
+    async def never(request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError(request)
+
+    async def scenario() -> None:
+        app = make_app([Route("GET", "/slow", never)], Gate(RestClient(), timeout_seconds=0.01))
+        async with TestClient(TestServer(app)) as client:
+            answer = await client.get("/slow")
+            assert answer.status == 500
+            assert "not completed within" in (await answer.json())["message"]
+
+    asyncio.run(scenario())
+
+
+def test_a_body_that_is_too_large_is_refused(api: Api):
+    assert api.post("/connectors", b" " * (MAX_BODY_BYTES + 1)).status == 413
+
+
+def test_users_are_let_in_by_name_and_password(apis: RestApis, tmp_path: Path):
+    users = tmp_path / "users.properties"
+    users.write_text("ann=s3cret: ü\nbob=other\n", encoding="utf-8")
+    api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)})
+
+    def status(path: str, credentials: str | None, method: str = "GET") -> int:
+        headers = {}
+        if credentials is not None:
+            headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode()}"
+        return api.request(method, path, headers=headers).status
+
+    assert status("/connectors", "ann:s3cret: ü") == 200
+    assert status("/connectors", "ann:other") == 401
+    assert status("/connectors", "eve:") == 401
+    assert status("/connectors", None) == 401
+    assert status("/nope", None) == 401
+    assert status("/health", None) == 200
+    assert status("/connectors/c/fence", None, "PUT") == 400
+    refused = api.get("/connectors", headers={"Authorization": "Basic %%%"})
+    assert refused.status == 401
+    assert refused.headers["WWW-Authenticate"].startswith("Basic")
+
+
+def test_credentials_go_along_to_the_leader(apis: RestApis, tmp_path: Path):
+    users = tmp_path / "users.properties"
+    users.write_text("ann=secret\n")
+    properties = {"rest.basic.auth.credentials.file": str(users)}
+    leader = apis.serve(ModelHerder(), properties)
+    follower = ModelHerder()
+    follower.elsewhere = NotLeaderError("Not the leader", forward_url=leader.url)
+    headers = {"Authorization": f"Basic {base64.b64encode(b'ann:secret').decode()}"}
+    assert apis.serve(follower, properties).delete("/connectors/c", headers=headers).status == 404
+
+
+def _https(folder: Path, **more: str) -> dict[str, str]:
+    authorities, key_store = make_certificate(folder)
+    given = {"keystore.location": str(key_store), "truststore.location": str(authorities), **more}
+    return {"listeners": ANY_HTTPS_PORT} | {f"listeners.https.ssl.{name}": value for name, value in given.items()}
+
+
+def _trusting(properties: dict[str, str]) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=properties["listeners.https.ssl.truststore.location"])
+
+
+def test_https_listeners_serve_and_workers_forward_over_them(apis: RestApis, tmp_path: Path):
+    properties = _https(tmp_path)
+    leader = apis.serve(ModelHerder(), properties)
+    assert leader.url.startswith("https://127.0.0.1:")
+    assert leader.get("/connectors", tls=_trusting(properties)).status == 200
+    follower = ModelHerder()
+    follower.elsewhere = NotLeaderError("Not the leader", forward_url=leader.url)
+    answer = apis.serve(follower, properties).delete("/connectors/c", tls=_trusting(properties))
+    assert answer.status == 404
+
+
+def test_clients_must_show_a_certificate_where_that_is_asked_for(apis: RestApis, tmp_path: Path):
+    properties = _https(tmp_path, **{"client.auth": "required"})
+    worker = apis.serve(ModelHerder(), properties)
+    trusting = _trusting(properties)
+    with pytest.raises((ClientError, OSError)):
+        worker.get("/connectors", tls=trusting)
+    trusting.load_cert_chain(properties["listeners.https.ssl.keystore.location"])
+    assert worker.get("/connectors", tls=trusting).status == 200
+
+
+def test_a_worker_that_is_not_trusted_gets_no_request(apis: RestApis, tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    leader = apis.serve(ModelHerder(), _https(tmp_path))
+    follower = ModelHerder()
+    follower.elsewhere = NotLeaderError("Not the leader", forward_url=leader.url)
+    answer = apis.serve(follower, {**_https(tmp_path / "other"), "listeners": ANY_PORT}).delete("/connectors/c")
+    assert answer.status == 500
+
+
+def test_without_admin_listeners_there_is_no_admin(apis: RestApis):
+    assert apis.serve(ModelHerder(), {"admin.listeners": ""}).get("/admin/loggers").status == 404
+
+
+def test_admin_is_found_at_its_own_listener_alone(apis: RestApis):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    api = apis.serve(ModelHerder(), {"admin.listeners": f"http://127.0.0.1:{port}"})
+    assert api.get("/admin/loggers").status == 404
+    assert apis.request("GET", f"http://127.0.0.1:{port}/admin/loggers").status == 200
+    assert apis.request("GET", f"http://127.0.0.1:{port}/connectors").status == 404
+
+
+def test_an_internal_request_needs_no_user_but_a_signature(apis: RestApis, tmp_path: Path):
+    users = tmp_path / "users.properties"
+    users.write_text("ann=secret\n")
+    api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)})
+    assert api.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("properties", "advertised"),
+    [
+        ({"listeners": "http://127.0.0.1:0", "rest.advertised.host.name": "worker-1"}, "http://worker-1"),
+        ({"listeners": "http://127.0.0.1:0"}, "http://127.0.0.1"),
+        ({"listeners": "http://[::1]:0"}, "http://[::1]"),
+    ],
+)
+def test_others_reach_a_worker_by_its_advertised_address(apis: RestApis, properties: dict[str, str], advertised: str):
+    assert apis.serve(ModelHerder(), properties).url.rpartition(":")[0] == advertised
+
+
+def test_a_worker_on_all_interfaces_advertises_an_address_that_others_can_use(apis: RestApis):
+    url = apis.serve(ModelHerder(), {"listeners": "http://:0"}).url
+    assert urlsplit(url).hostname not in (None, "", "0.0.0.0")
+    assert apis.serve(ModelHerder(), {"listeners": "http://:0", "rest.advertised.port": "1234"}).url.endswith(":1234")
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = RestConfig.from_properties({"listeners": f"http://127.0.0.1:{taken.getsockname()[1]}"}, where="w")
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{taken.getsockname()[1]}"):
+            RestServer(config)
+
+
+def test_an_https_listener_without_a_certificate_is_refused():
+    config = RestConfig.from_properties({"listeners": ANY_HTTPS_PORT}, where="w")
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location"):
+        RestServer(config)
