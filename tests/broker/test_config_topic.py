@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
+from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
@@ -241,6 +242,18 @@ def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster:
     done(old.store.put_target_state("c1", TargetState.PAUSED))
     done(new.store.put_connector("c1", _CONFIG))
     assert [key for key, _ in cluster.rows()] == [b"target-state-c1", b"connector-c1"]
+
+
+def test_an_old_leader_is_fenced_under_transaction_version_1_as_well(tv1_broker: EmbeddedBroker):
+    cluster = Cluster(tv1_broker.bootstrap_servers)
+    old, new = cluster.worker(), cluster.worker()
+    done(old.lead().put_connector("c1", _CONFIG))
+    done(new.lead().put_connector("c2", _CONFIG))
+    with pytest.raises(ConfigWriteError) as failure:
+        done(old.store.remove_connector("c2"))
+    assert failure.value.privilege_lost
+    assert done(new.store.read_to_end()).connectors() == ["c1", "c2"]
+    cluster.close()
 
 
 def test_a_leader_that_is_fenced_claims_its_privilege_back(cluster: Cluster):
