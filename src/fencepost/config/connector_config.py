@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -225,25 +226,31 @@ def transform_chain(properties: Mapping[str, str]) -> tuple[TransformSpec, ...]:
 
 def chain_errors(properties: Mapping[str, str]) -> list[ConfigValue]:
     """Return the problems of the transform chain, on the properties that have them."""
-    found = []
-    predicates = {}
-    for what in ("predicates", "transforms"):
-        try:
-            aliases = plugin_aliases(what, properties)
-        except ConfigError as error:
-            found.append(ConfigValue(what, errors=[str(error)]))
-            continue
-        for alias in aliases:
-            try:
-                if what == "predicates":
-                    # Known even if it turns out to be malformed: that is said once.
-                    predicates[alias] = PluginSpec("", {})
-                    predicates[alias] = _plugin(what, alias, properties)
-                else:
-                    _transform(alias, properties, predicates)
-            except ConfigError as error:
-                found.append(ConfigValue(error.name or what, errors=[str(error)]))
+    found: list[ConfigValue] = []
+    # A predicate counts as known even if it is malformed: that is said once.
+    predicates = dict.fromkeys(_each("predicates", properties, found), PluginSpec("", {}))
+    for alias in predicates:
+        with _collected(found):
+            _plugin("predicates", alias, properties)
+    for alias in _each("transforms", properties, found):
+        with _collected(found):
+            _transform(alias, properties, predicates)
     return found
+
+
+def _each(what: str, properties: Mapping[str, str], found: list[ConfigValue]) -> list[str]:
+    with _collected(found):
+        return plugin_aliases(what, properties)
+    return []
+
+
+@contextmanager
+def _collected(found: list[ConfigValue]) -> Iterator[None]:
+    """Keep a ConfigError, on the property that it blames."""
+    try:
+        yield
+    except ConfigError as error:
+        found.append(ConfigValue(error.name or "transforms", errors=[str(error)]))
 
 
 def plugin_aliases(what: str, properties: Mapping[str, str]) -> list[str]:

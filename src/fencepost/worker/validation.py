@@ -7,6 +7,7 @@ broker; plugins are imported, and the connector's code runs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,6 +26,8 @@ from fencepost.runtime.pipeline_builder import pipeline_errors
 from fencepost.worker.config_infos import config_infos
 from fencepost.worker.errors import BadRequestError
 from fencepost.worker.herder_interface import ConfigInfos
+
+_log: Final = logging.getLogger(__name__)
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
@@ -54,7 +57,23 @@ def validate_connector_config(worker: WorkerConfig, config: Mapping[str, str]) -
 
     Raises BadRequestError if there is no connector that could check it, or if its code fails.
     """
-    connector = _connector(config)
+    name = config.get(_CONNECTOR_CLASS, "")
+    if not name.strip():
+        raise BadRequestError(f"The configuration has no {_CONNECTOR_CLASS}: add '{_CONNECTOR_CLASS}=...'")
+    try:
+        plugin = find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)
+    except ConfigError as error:
+        raise BadRequestError(str(error)) from error
+    try:
+        return _validated(worker, config, plugin())
+    except Exception as error:
+        _log.warning("The connector %s failed while it checked a configuration", name, exc_info=True)
+        raise BadRequestError(
+            f"The connector {name} failed while it checked the configuration: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _validated(worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector) -> ConfigInfos:
     sections = [
         _common(worker, config, connector),
         _Section(connector.config().keys()),
@@ -75,38 +94,16 @@ def validate_connector_config(worker: WorkerConfig, config: Mapping[str, str]) -
     return config_infos(config[_CONNECTOR_CLASS], (keys[name] for name in shown), values)
 
 
-def _connector(config: Mapping[str, str]) -> SourceConnector:
-    name = config.get(_CONNECTOR_CLASS, "")
-    if not name.strip():
-        raise BadRequestError(f"The configuration has no {_CONNECTOR_CLASS}: add '{_CONNECTOR_CLASS}=...'")
-    try:
-        connector: SourceConnector = find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)()
-    except ConfigError as error:
-        raise BadRequestError(str(error)) from error
-    except Exception as error:
-        raise _failed(name, error) from error
-    return connector
-
-
 def _findings(
     worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector, sections: Iterable[_Section]
 ) -> dict[str, ConfigValue]:
-    try:
-        checked = preflight(
-            config, connector, support=worker.exactly_once_source_support, override_policy=worker.override_policy
-        )
-    except Exception as error:
-        raise _failed(config[_CONNECTOR_CLASS], error) from error
+    checked = preflight(
+        config, connector, support=worker.exactly_once_source_support, override_policy=worker.override_policy
+    )
     values = merge([*(value for section in sections for value in section.found), *checked])
     if not any(value.errors for value in values):
         values = merge([*values, *pipeline_errors(worker, ConnectorConfig.from_properties(config))])
     return {value.name: value for value in values}
-
-
-def _failed(connector: str, error: Exception) -> BadRequestError:
-    return BadRequestError(
-        f"The connector {connector} failed while it checked the configuration: {type(error).__name__}: {error}"
-    )
 
 
 def _common(worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector) -> _Section:

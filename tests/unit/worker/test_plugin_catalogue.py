@@ -1,0 +1,82 @@
+"""The plugins that a worker lists."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from fencepost import __version__
+from fencepost.config.plugins import PluginKind
+from fencepost.worker import plugin_catalogue
+from fencepost.worker.errors import BadRequestError, NotFoundError
+from fencepost.worker.herder_interface import PluginInfo
+from fencepost.worker.plugin_catalogue import PluginCatalogue
+
+CATALOGUE = PluginCatalogue()
+JAVA = "org.apache.kafka.connect."
+
+
+def test_a_plugin_is_listed_once_under_the_java_class_that_it_stands_in_for():
+    infos = CATALOGUE.infos()
+    assert PluginInfo(f"{JAVA}file.FileStreamSourceConnector", "source", __version__) in infos
+    assert PluginInfo(f"{JAVA}transforms.Cast$Value", "transformation", __version__) in infos
+    assert len(infos) == len(set(infos))
+
+
+def test_a_plugin_without_a_java_class_is_listed_under_its_path():
+    names = {info.plugin_class for info in CATALOGUE.infos()}
+    assert "fencepost.connectors.file_source.FileSourceConnector" in names
+
+
+def test_a_class_that_is_both_kinds_of_converter_is_listed_as_both():
+    types = {info.type for info in CATALOGUE.infos() if info.plugin_class == f"{JAVA}json.JsonConverter"}
+    assert types == {"converter", "header_converter"}
+    simple = [info.type for info in CATALOGUE.infos() if info.plugin_class.endswith("SimpleHeaderConverter")]
+    assert simple == ["header_converter"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FileStreamSource",
+        f"{JAVA}file.FileStreamSourceConnector",
+        "fencepost.connectors.file_stream.FileStreamSourceConnector",
+    ],
+)
+def test_a_connector_shows_its_own_properties_and_those_of_every_connector(name: str):
+    keys = {key.name: key for key in CATALOGUE.config(name)}
+    assert list(keys)[:2] == ["file", "topic"]
+    assert keys["tasks.max"].default_value == "1"
+    assert keys["connector.plugin.version"].default_value == __version__
+
+
+def test_a_converter_shows_its_role_and_its_own_properties():
+    keys = {
+        key.name: (key.type, key.default_value, key.group) for key in CATALOGUE.config("JsonConverter", __version__)
+    }
+    assert keys["converter.type"] == ("STRING", None, None)
+    assert keys["schemas.enable"] == ("BOOLEAN", "true", "Schemas")
+
+
+def test_unknown_plugins_and_versions_are_told_apart():
+    with pytest.raises(NotFoundError):
+        CATALOGUE.config("Nope")
+    with pytest.raises(BadRequestError):
+        CATALOGUE.config("JsonConverter", "9.9.9")
+
+
+def test_a_plugin_that_cannot_be_imported_is_in_the_log_and_breaks_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    registered = plugin_catalogue.plugin_entry_points
+
+    def with_a_broken_one(kind: PluginKind) -> list[EntryPoint]:
+        return [EntryPoint("Broken", "no.such.module:Broken", kind.group), *registered(kind)]
+
+    monkeypatch.setattr(plugin_catalogue, "plugin_entry_points", with_a_broken_one)
+    with caplog.at_level(logging.ERROR):
+        assert PluginCatalogue().infos() == CATALOGUE.infos()
+    assert "Broken" in caplog.text
+    assert "no.such" in caplog.text or "No module" in caplog.text

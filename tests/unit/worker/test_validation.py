@@ -1,0 +1,184 @@
+"""What validating a connector's configuration shows, in Connect's shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost import ConfigDef, SourceConnector, SourceTask
+from fencepost.worker.config_infos import HIDDEN, error_message
+from fencepost.worker.errors import BadRequestError
+from fencepost.worker.herder_interface import ConfigInfo, ConfigInfos
+from fencepost.worker.validation import validate_connector_config
+from tests.support.model_herder import model_worker_config
+
+WORKER = model_worker_config()
+CONFIG = {"connector.class": "FileStreamSource", "name": "c", "file": "/in", "topic": "t"}
+GROUPS = {
+    "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support", "offsets.topic",
+}  # fmt: skip
+
+
+class Awkward(SourceConnector):
+    """Has a password, and fails where it is told to."""
+
+    def version(self) -> str:
+        return "7"
+
+    def config(self) -> ConfigDef:
+        return (
+            ConfigDef().define("secret", ConfigDef.Type.PASSWORD, "hunter2").define("fail", ConfigDef.Type.STRING, "")
+        )
+
+    def validate(self, config: Any) -> Any:
+        if config.get("fail"):
+            raise RuntimeError(config["fail"])
+        return super().validate(config)
+
+    def start(self, config: Any) -> None:
+        raise AssertionError(config)
+
+    def task_class(self) -> type[SourceTask]:
+        raise AssertionError
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        raise AssertionError(max_tasks)
+
+
+AWKWARD = {"connector.class": f"{Awkward.__module__}.Awkward", "name": "c"}
+
+
+def _validate(config: dict[str, str], **more: str) -> ConfigInfos:
+    return validate_connector_config(WORKER, {**config, **more})
+
+
+def _info(infos: ConfigInfos, name: str) -> ConfigInfo:
+    return next(info for info in infos.configs if info.value.name == name)
+
+
+def _errors(infos: ConfigInfos) -> dict[str, int]:
+    return {info.value.name: len(info.value.errors) for info in infos.configs if info.value.errors}
+
+
+def test_a_good_config_has_no_errors_and_shows_the_workers_defaults():
+    infos = _validate(CONFIG)
+    assert (infos.name, infos.error_count, set(infos.groups)) == ("FileStreamSource", 0, GROUPS)
+    converter = _info(infos, "value.converter")
+    assert converter.definition is not None
+    assert converter.definition.default_value == converter.value.value == WORKER.properties["value.converter"]
+    assert (converter.definition.group, converter.definition.order) == ("Common", 8)
+    assert _info(infos, "value.converter.plugin.version").value.value is not None
+
+
+def test_every_property_is_shown_once_with_its_definition():
+    infos = _validate(
+        CONFIG,
+        **{
+            "transforms": "a",
+            "transforms.a.type": "HoistField$Value",
+            "transforms.a.field": "f",
+            "producer.override.acks": "all",
+            "topic.creation.default.partitions": "1",
+            "topic.creation.default.replication.factor": "1",
+        },
+    )
+    names = [info.value.name for info in infos.configs]
+    assert len(names) == len(set(names))
+    assert all(info.definition is not None and info.definition.name == info.value.name for info in infos.configs)
+    assert infos.error_count == 0
+
+
+def test_errors_are_counted_by_messages_and_a_value_that_parses_stays():
+    infos = _validate({"connector.class": "FileStreamSource"}, **{"tasks.max": "abc", "topic": "", "batch.size": "0"})
+    assert _errors(infos) == {"name": 1, "tasks.max": 2, "topic": 1, "batch.size": 1}
+    assert infos.error_count == 5
+    assert _info(infos, "tasks.max").value.value is None
+    assert _info(infos, "batch.size").value.value == "0"
+    assert _info(infos, "topic").value.value == ""
+
+
+def test_all_errors_are_in_the_message():
+    infos = _validate(CONFIG, **{"tasks.max": "0", "exactly.once.support": "maybe"})
+    message = error_message(infos)
+    assert "2 error(s)" in message
+    assert "tasks.max" in message
+    assert "exactly.once.support" in message
+
+
+def test_a_transform_has_a_group_with_its_own_properties():
+    infos = _validate(
+        CONFIG, **{"transforms": "a,b", "transforms.a.type": "HoistField$Value", "transforms.a.field": "line"}
+    )
+    assert set(infos.groups) == GROUPS | {"Transforms: a", "Transforms: b"}
+    mine = [info.definition for info in infos.configs if info.definition and info.definition.group == "Transforms: a"]
+    assert [(key.name, key.order) for key in mine] == [
+        ("transforms.a.type", 0), ("transforms.a.plugin.version", 1), ("transforms.a.field", 2),
+        ("transforms.a.negate", 3), ("transforms.a.predicate", 4),
+    ]  # fmt: skip
+    assert _errors(infos) == {"transforms.b.type": 1}
+
+
+@pytest.mark.parametrize(
+    ("properties", "errors"),
+    [
+        ({"transforms": "a", "transforms.a.type": "Nope"}, {"transforms.a.type": 1}),
+        ({"transforms": "a,a"}, {"transforms": 1}),
+        ({"transforms": "a", "transforms.a.type": "HoistField$Value"}, {"transforms.a.field": 1}),
+        ({"transforms": "a", "transforms.a.type": "Filter", "transforms.a.negate": "x"}, {"transforms.a.negate": 1}),
+        ({"transforms": "a", "transforms.a.type": "Filter", "transforms.a.predicate": "p"}, {"transforms.a.predicate": 1}),
+        ({"transforms": "a", "transforms.a.type": "InsertField$Value"}, {"transforms.a.topic.field": 1}),
+        ({"predicates": "p", "predicates.p.type": "TopicNameMatches"}, {"predicates.p.pattern": 1}),
+        ({"predicates": "p", "predicates.p.type": "Filter"}, {"predicates.p.type": 1}),
+        ({"value.converter": "no.such.Conv"}, {"value.converter": 1}),
+        ({"value.converter": "JsonConverter", "value.converter.schemas.enable": "x"}, {"value.converter.schemas.enable": 1}),
+        ({"value.converter.plugin.version": "9.9"}, {"value.converter.plugin.version": 1}),
+        ({"connector.plugin.version": "9.9"}, {"connector.plugin.version": 1}),
+        ({"topic.creation.groups": "g"}, {"topic.creation.default.partitions": 1}),
+        ({"exactly.once.support": "required", "file": ""}, {"exactly.once.support": 1, "file": 1}),
+    ],
+)  # fmt: skip
+def test_an_error_stands_on_the_property_that_has_it(properties: dict[str, str], errors: dict[str, int]):
+    assert _errors(_validate(CONFIG, **properties)) == errors
+
+
+def test_a_converter_that_is_not_found_has_no_value_and_no_version():
+    infos = _validate(CONFIG, **{"value.converter": "no.such.Conv"})
+    assert _info(infos, "value.converter").value.value is None
+    version = _info(infos, "value.converter.plugin.version")
+    assert version.definition is not None
+    assert (version.value.value, version.value.visible, version.definition.default_value) == (None, False, None)
+
+
+def test_a_converter_of_the_connectors_own_shows_its_properties():
+    infos = _validate(CONFIG, **{"key.converter": "JsonConverter", "key.converter.schemas.enable": "false"})
+    assert _info(infos, "key.converter.schemas.enable").value.value == "false"
+    assert infos.error_count == 0
+
+
+def test_overrides_are_listed_with_what_the_policy_says_of_them():
+    worker = model_worker_config(connector_client_config_override_policy="None")
+    infos = validate_connector_config(worker, {**CONFIG, "producer.override.acks": "all"})
+    assert _errors(infos) == {"producer.override.acks": 1}
+    assert _info(infos, "producer.override.acks").value.value == "all"
+
+
+def test_passwords_are_never_shown():
+    infos = _validate(AWKWARD, secret="letmein", **{"producer.override.sasl.jaas.config": "password=letmein"})
+    assert "letmein" not in repr([*infos.configs])
+    assert "hunter2" not in repr([*infos.configs])
+    assert _info(infos, "secret").value.value == HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"name": "c"}, "no connector.class"),
+        ({"connector.class": "Nope"}, "no connector named 'Nope'"),
+        ({"connector.class": "fencepost.connectors.Nope"}, "Nope"),
+        ({**AWKWARD, "fail": "boom"}, "RuntimeError: boom"),
+    ],
+)
+def test_what_nobody_can_check_is_a_bad_request(config: dict[str, str], said: str):
+    with pytest.raises(BadRequestError, match=said):
+        _validate(config)
