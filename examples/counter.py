@@ -1,10 +1,6 @@
 """A connector of one's own: counts, and goes on exactly where it was, whatever happens to the worker.
 
-fencepost standalone worker.properties counter.properties      with, in counter.properties:
-
-    name=counter
-    connector.class=counter.CounterConnector
-    topic=numbers
+fencepost standalone examples/worker.properties examples/counter.properties
 """
 
 import time

@@ -14,6 +14,9 @@ from fencepost.api.config_def import ConfigDef
 
 _INT: Final = ConfigDef.Type.INT
 _STRING: Final = ConfigDef.Type.STRING
+_HIGH: Final = ConfigDef.Importance.HIGH
+_MEDIUM: Final = ConfigDef.Importance.MEDIUM
+_LOW: Final = ConfigDef.Importance.LOW
 
 CLIENT_TIMES: Final[Mapping[str, str]] = {
     "request.timeout.ms": "request_timeout_ms",
@@ -36,33 +39,64 @@ PRODUCER_FIELDS: Final[Mapping[str, str]] = {
 
 CLIENT: Final = (
     ConfigDef()
-    .define("bootstrap.servers", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT)
-    .define("client.id", _STRING, "fencepost")
-    .define("security.protocol", _STRING, "PLAINTEXT")
-    .define("request.timeout.ms", _INT, 30_000)
-    .define("retry.backoff.ms", _INT, 100)
-    .define("retry.backoff.max.ms", _INT, 1_000)
-    .define("metadata.max.age.ms", _INT, 300_000)
-    .define("connections.max.idle.ms", _INT, 540_000)
-    .define("socket.connection.setup.timeout.ms", _INT, 10_000)
-)
+    .define("bootstrap.servers", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, _HIGH, "The brokers to connect to first.")
+    .define("client.id", _STRING, "fencepost", _LOW, "What brokers call the client in their logs and quotas.")
+    .define(
+        "security.protocol", _STRING, "PLAINTEXT", _MEDIUM, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, as the port has it.",
+    )
+    .define("request.timeout.ms", _INT, 30_000, _MEDIUM, "How long one answer may take, in milliseconds.")
+    .define("retry.backoff.ms", _INT, 100, _LOW, "The first pause before something is asked again, in milliseconds.")
+    .define("retry.backoff.max.ms", _INT, 1_000, _LOW, "The longest such pause, in milliseconds.")
+    .define(
+        "metadata.max.age.ms", _INT, 300_000, _LOW,
+        "How long what is known of brokers and partitions is good for, in milliseconds.",
+    )
+    .define(
+        "connections.max.idle.ms", _INT, 540_000, _LOW, "After how long a connection that is not used is closed, in milliseconds.",
+    )
+    .define(
+        "socket.connection.setup.timeout.ms", _INT, 10_000, _MEDIUM, "How long connecting may take, in milliseconds.",
+    )
+)  # fmt: skip
 
 # Milliseconds of a LONG in Java (max.block.ms) may be Long.MAX_VALUE, which Connect itself sets.
 PRODUCER: Final = (
     ConfigDef()
-    .define("acks", _STRING, "all")
-    .define("batch.size", _INT, 16_384)
-    .define("compression.type", _STRING, "none")
-    .define("compression.gzip.level", _INT, None)
-    .define("compression.lz4.level", _INT, None)
-    .define("compression.zstd.level", _INT, None)
-    .define("max.request.size", _INT, 1_048_576)
-    .define("buffer.memory", ConfigDef.Type.LONG, 33_554_432)
-    .define("max.in.flight.requests.per.connection", _INT, 5)
-    .define("transaction.timeout.ms", _INT, 60_000)
-    .define("delivery.timeout.ms", _INT, 120_000)
-    .define("max.block.ms", ConfigDef.Type.LONG, 60_000)
-)
+    .define("acks", _STRING, "all", _LOW, "Only all (or -1) is exactly-once; anything else is refused.")
+    .define(
+        "batch.size", _INT, None, _LOW,
+        "The most bytes of a batch, before compression. Unset: max.request.size, because columns are encoded at a "
+        "fixed cost a batch.",
+    )
+    .define("compression.type", _STRING, "none", _MEDIUM, "none, gzip, snappy, lz4 or zstd.")
+    .define("compression.gzip.level", _INT, None, _LOW, "The level of gzip; unset: its own default.")
+    .define("compression.lz4.level", _INT, None, _LOW, "The level of lz4; unset: its own default.")
+    .define("compression.zstd.level", _INT, None, _LOW, "The level of zstd; unset: its own default.")
+    .define(
+        "max.request.size", _INT, 1_048_576, _MEDIUM,
+        "The most bytes of a record and of a batch. The topic's max.message.bytes limits both as well.",
+    )
+    .define(
+        "buffer.memory", ConfigDef.Type.LONG, 33_554_432, _MEDIUM,
+        "The most bytes that one writer gathers for all partitions together before it sends them.",
+    )
+    .define(
+        "max.in.flight.requests.per.connection", _INT, 5, _LOW, "The most batches on their way to a partition; 5 at most.",
+    )
+    .define(
+        "transaction.timeout.ms", _INT, 60_000, _HIGH,
+        "How long a transaction may stay open, in milliseconds, before the broker aborts it and the task fails. At "
+        "most the broker's transaction.max.timeout.ms. For transaction.boundary=interval twice the interval, if unset.",
+    )
+    .define(
+        "delivery.timeout.ms", _INT, 120_000, _MEDIUM,
+        "How long a batch may take from being sent to being acknowledged, retries included, in milliseconds.",
+    )
+    .define(
+        "max.block.ms", ConfigDef.Type.LONG, 60_000, _MEDIUM,
+        "How long beginning and ending a transaction, and finding brokers, may take, in milliseconds.",
+    )
+)  # fmt: skip
 
 SECURITY: Final = frozenset(
     {
@@ -94,7 +128,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries", "send.buffer.bytes",
         "socket.connection.setup.timeout.max.ms",
         # Of producers: records are sent when a flush or a full batch asks for it.
-        "buffer.memory", "key.serializer", "linger.ms", "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
+        "key.serializer", "linger.ms", "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms", "partitioner.ignore.keys", "value.serializer",
         # Of consumers: topics are read to their end, outside any group.
         "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs",

