@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
@@ -23,6 +25,22 @@ _FOLDERS = ("unit", "broker", "cluster", "chaos")
 
 # Expired transactions are looked for every 10 s by default; tests do not wait that long.
 FAST_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
+
+# The tests of these files are long and share nothing: each may run on another xdist worker. All other files stay whole,
+# so that what their tests share, such as a Spark session, is started once.
+_SPREAD = ("test_kill_points.py", "test_mutations.py")
+
+
+class _Scheduling(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return nodeid if file.endswith(_SPREAD) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Distribute tests by file (`--dist loadfile`), but for those of a few files one by one."""
+    return _Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
