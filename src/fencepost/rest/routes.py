@@ -97,9 +97,11 @@ async def json_body(request: web.Request) -> bytes:
 
 
 async def body(request: web.Request) -> bytes:
-    """Return the body of a request as it came."""
+    """Return the body of a request as it came. Raises 408, 413 or, if it is cut off or badly encoded, 400."""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
             return await request.read()
     except TimeoutError:
         raise web.HTTPRequestTimeout(text=f"The body did not arrive within {BODY_TIMEOUT_SECONDS:.0f} s") from None
+    except web.RequestPayloadError as error:
+        raise web.HTTPBadRequest(text=f"The body cannot be read: {error}") from None

@@ -72,6 +72,12 @@ def test_a_body_that_is_too_large_is_refused(api: Api):
     assert api.post("/connectors", b" " * (MAX_BODY_BYTES + 1)).status == 413
 
 
+def test_a_body_that_is_not_encoded_as_it_says_is_refused(api: Api):
+    answer = api.post("/connectors", b"abc", headers={"Content-Encoding": "gzip"})
+    assert answer.status == 400
+    assert "cannot be read" in answer.message
+
+
 def test_users_are_let_in_by_name_and_password(apis: RestApis, tmp_path: Path):
     users = tmp_path / "users.properties"
     users.write_text("ann=s3cret: ü\nbob=other\n", encoding="utf-8")
