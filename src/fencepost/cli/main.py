@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "broker": ("fencepost.cli.broker:broker", "Run a Kafka broker on this machine."),
     "demo": ("fencepost.cli.demo:demo", "See 336,776 flights arrive exactly once while the worker is killed."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
+    "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
 }
 
 _INTERRUPTED: Final = 130

@@ -13,6 +13,7 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.config import rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
+from fencepost.config.group_config import group_config_def
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
 
 _log = logging.getLogger(__name__)
@@ -259,7 +260,7 @@ def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[s
 def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, mode: WorkerMode, where: str) -> None:
     known = set(definitions.keys())
     if mode is WorkerMode.DISTRIBUTED:
-        known.update(rest_config.rest_config_def().keys())
+        known.update(rest_config.rest_config_def().keys(), group_config_def().keys())
     for name in properties:
         if name not in known and not name.startswith(_PREFIXES) and not is_client_property(name):
             _log.warning("The property %s, set in %s, is not known and has no effect", name, where)

@@ -88,6 +88,10 @@ class Admin:
         """Return how many brokers the cluster has."""
         return self._client.run(self._count_brokers, doing="counting the brokers")
 
+    def cluster_id(self) -> str:
+        """Return the id of the Kafka cluster."""
+        return self._client.run(self._cluster_id, doing="asking for the id of the cluster")
+
     def ensure_compacted_topic(
         self,
         name: str,
@@ -214,6 +218,10 @@ class Admin:
             replication_factor=len(row.partitions[0].replica_nodes),
             configs={config.name: config.value for config in result.configs},
         )
+
+    async def _cluster_id(self) -> str:
+        response = await self._client.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return response.cluster_id or ""
 
     async def _count_brokers(self) -> int:
         await self._client.refresh_brokers()

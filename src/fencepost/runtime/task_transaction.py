@@ -39,6 +39,8 @@ class WritePath:
     pipeline: Pipeline
     topic_creator: TopicCreator
     offsets_topic: str
+    wrote_to: Callable[[Collection[str]], None]
+    """Told, on the task's thread, which topics a committed transaction has records in."""
 
 
 class TaskTransaction:
@@ -66,6 +68,7 @@ class TaskTransaction:
         self._offsets = offsets
         self._settled: Settled = []
         self._size = 0
+        self._topics: set[str] = set()
         self._open = False
 
     @property
@@ -125,6 +128,7 @@ class TaskTransaction:
         finally:
             self._metrics.aborted(self._size)
             self._size = 0
+            self._topics.clear()
         self._open = False
 
     def discard(self) -> None:
@@ -150,6 +154,8 @@ class TaskTransaction:
             raise
         self._open = False
         self._on_commit()
+        self._path.wrote_to(self._topics)
+        self._topics.clear()
         reach(FailPoint.BEFORE_CALLBACKS)
 
     def _write_offsets(self) -> None:
@@ -179,6 +185,7 @@ class TaskTransaction:
 
     def _take(self, batch: Batch, result: WriteResult) -> None:
         self._size += result.written
+        self._topics |= result.topics
         if isinstance(batch, SourceBatch):
             self._metrics.wrote(result.written, result.written)
             self._offsets.update(batch.offsets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from fencepost.api.config_def import ConfigValue
@@ -32,6 +32,7 @@ from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
 from fencepost.runtime.task_transaction import WritePath
 from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import SparkEngine
+from fencepost.storage.offset_store import OffsetStore
 
 _log: Final = logging.getLogger(__name__)
 
@@ -113,15 +114,31 @@ class Worker:
         checks: StartChecks | None = None,
         paused: bool = False,
         stop_at_end: bool = False,
+        wrote_to: Callable[[Collection[str]], None] = lambda _: None,
     ) -> WorkerSourceTask:
         """Return a task, not started.
 
-        `stop_at_end` lets it end where its source does, instead of waiting for more. Raises ConfigError.
+        `stop_at_end` lets it end where its source does, instead of waiting for more. `wrote_to` is told on the task's
+        thread which topics each commit has records in. Raises ConfigError.
         """
         task_id = ConnectorTaskId(connector.name, number)
         metrics = self.metrics.add(task_id)
-        parts = self._parts(task_id, connector, task_config, checks or NoChecks())
+        parts = self._parts(task_id, connector, task_config, checks or NoChecks(), wrote_to)
         return WorkerSourceTask(task_id, parts, listener, metrics, paused=paused, stop_at_end=stop_at_end)
+
+    def offsets(self, config: ConnectorConfig) -> OffsetStore:
+        """Return the store of a connector's offsets. Raises what opening its offsets topic raises."""
+        return self._offsets.open(config)
+
+    def offset_producer(self, config: ConnectorConfig) -> TransactionalProducer:
+        """Return a producer for a connector's offsets, under the transactional id of its first task.
+
+        Raises ConfigError.
+        """
+        task = ConnectorTaskId(config.name, 0)
+        return TransactionalProducer(
+            producer_config(self.config, config, task), task.transactional_id(self.config.group_id)
+        )
 
     def stop_tasks(self, tasks: Iterable[WorkerSourceTask]) -> list[WorkerSourceTask]:
         """Ask tasks to commit and end, and wait for `task.shutdown.graceful.timeout.ms` in all.
@@ -148,7 +165,12 @@ class Worker:
         self.engine.stop()
 
     def _parts(
-        self, task_id: ConnectorTaskId, connector: ConnectorConfig, task_config: Mapping[str, str], checks: StartChecks
+        self,
+        task_id: ConnectorTaskId,
+        connector: ConnectorConfig,
+        task_config: Mapping[str, str],
+        checks: StartChecks,
+        wrote_to: Callable[[Collection[str]], None],
     ) -> TaskParts:
         task_class = _connector_class(connector.properties)().task_class()
         producer = producer_config(self.config, connector, task_id)
@@ -167,9 +189,20 @@ class Worker:
                     connector.topic_creation, lambda: Admin(admin_config(self.config, connector))
                 ),
                 offsets_topic=self._offsets.topic(connector),
+                wrote_to=wrote_to,
             ),
             checks=checks,
         )
+
+
+def connector_version(properties: Mapping[str, str]) -> str:
+    """Return the version of the connector that a configuration names. Raises ConfigError if there is none."""
+    return _connector_class(properties)().version()
+
+
+def new_connector_instance(config: ConnectorConfig) -> SourceConnector:
+    """Return an instance of a connector's class, which is not started. Raises ConfigError if there is none."""
+    return _connector_class(config.properties)()
 
 
 def _connector_class(properties: Mapping[str, str]) -> type[SourceConnector]:

@@ -49,6 +49,8 @@ class ConnectorState:
     """
 
     config: Config | None = field(default=None, repr=False)
+    applied_config: Config | None = field(default=None, repr=False)
+    """The configuration that was there when the tasks were committed: tasks of an older one are to be made anew."""
     target_state: TargetState | None = None
     tasks: tuple[Config, ...] = field(default=(), repr=False)
     tasks_generation: int | None = None
@@ -246,6 +248,7 @@ def _commit(name: str, entry: ConnectorState, count: int) -> tuple[ConnectorStat
         generation = 0 if generation is None else generation + 1
     entry = replace(
         entry,
+        applied_config=entry.config,
         tasks=tuple(waiting[number] for number in range(count)) if complete else (),
         tasks_generation=generation,
         inconsistent=not complete,

@@ -3,6 +3,8 @@
 FencepostError
 ├── ConnectorsFailedError
 ├── OvertakenError               another worker has started newer tasks of the connector
+├── SupersededError              a task is not to run as it was started: newer configurations, or another worker
+├── FencingRoundError            former tasks could not be fenced; tried again
 └── HerderError                  a request was not carried out, and left nothing changed unless it says so
     ├── BadRequestError          400  what was asked makes no sense, or not in the state that the connector is in
     ├── ForbiddenError           403  an internal request whose signature is wrong
@@ -17,7 +19,7 @@ FencepostError
 
 from __future__ import annotations
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import FencepostError, RetriableError
 
 
 class ConnectorsFailedError(FencepostError):
@@ -37,6 +39,25 @@ class OvertakenError(FencepostError):
 
     def __reduce__(self) -> tuple[type[OvertakenError], tuple[str, str]]:
         return OvertakenError, (self.connector, self.group_id)
+
+
+class SupersededError(FencepostError):
+    """A task must not run as it was started: there are newer task configurations, or it was given to another worker."""
+
+    def __init__(self, connector: str, task: int) -> None:
+        super().__init__(
+            f"Task {connector}-{task} does not start: the connector has newer task configurations, or the task was "
+            "given to another worker. Whoever runs it starts it anew"
+        )
+        self.connector = connector
+        self.task = task
+
+    def __reduce__(self) -> tuple[type[SupersededError], tuple[str, int]]:
+        return SupersededError, (self.connector, self.task)
+
+
+class FencingRoundError(RetriableError):
+    """The leader did not fence the former tasks of a connector, for a reason that may pass."""
 
 
 class HerderError(FencepostError):

@@ -1,0 +1,78 @@
+"""`fencepost worker`: a worker of a group that shares connectors and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from fencepost.worker.herder import DistributedHerder
+
+
+@click.command()
+@click.argument("properties", metavar="WORKER.properties", type=click.Path(path_type=Path))
+def worker(properties: Path) -> None:
+    """Run a worker of a group, with Kafka Connect's REST API.
+
+    The file is that of Kafka Connect's distributed mode. Workers with the same group.id share connectors and tasks.
+    SIGTERM and Ctrl-C commit what is open and stop; a second one stops at once.
+    """
+    asyncio.run(_run(properties))
+
+
+async def _run(path: Path) -> None:
+    # What stands behind this (Spark, Arrow, a Kafka client) takes a second to import.
+    from fencepost.config.group_config import GroupConfig  # noqa: PLC0415 - see above
+    from fencepost.config.properties import load_properties  # noqa: PLC0415 - see above
+    from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
+    from fencepost.config.worker_config import WorkerConfig, WorkerMode  # noqa: PLC0415 - see above
+    from fencepost.rest.server import RestServer  # noqa: PLC0415 - see above
+    from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
+    from fencepost.worker.herder import DistributedHerder  # noqa: PLC0415 - see above
+
+    properties = load_properties(path)
+    config = WorkerConfig.from_properties(properties, where=str(path), mode=WorkerMode.DISTRIBUTED)
+    group = GroupConfig.from_properties(properties, where=str(path))
+    server = RestServer(RestConfig.from_properties(properties, where=str(path)))
+    runtime = Worker(config)
+    herder = DistributedHerder(runtime, group, server.advertised_url, server.client)
+    try:
+        await server.start(herder, runtime.metrics.registry)
+        await _serve(herder)
+    finally:
+        await server.stop()
+        await herder.stop()
+
+
+async def _serve(herder: DistributedHerder) -> None:
+    """Run until a signal comes, or the worker cannot be in its group. Raises what keeps it from starting."""
+    stopping = asyncio.Event()
+    _stop_on_signals(stopping)
+    starting: asyncio.Future[Any] = asyncio.ensure_future(herder.start())
+    signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
+    ended: asyncio.Future[Any] = herder.failed
+    await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        await starting
+        await asyncio.wait([ended, signalled], return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    signalled.cancel()
+    if herder.failed.done():
+        raise herder.failed.result()
+
+
+def _stop_on_signals(stopping: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.default_int_handler)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)

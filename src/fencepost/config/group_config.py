@@ -1,0 +1,118 @@
+"""How a worker shares work with others of its group, under the property names of Kafka Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.config.validators import at_least, one_of
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+_KEY_ALGORITHM: Final = "inter.worker.key.generation.algorithm"
+_SIGNATURE_ALGORITHM: Final = "inter.worker.signature.algorithm"
+_VERIFICATION_ALGORITHMS: Final = "inter.worker.verification.algorithms"
+_ALGORITHMS: Final = ("HmacSHA1", "HmacSHA256", "HmacSHA384", "HmacSHA512")
+
+
+def group_config_def() -> ConfigDef:
+    """Return the definitions of the properties of a group of workers."""
+    definitions = ConfigDef()
+    for name, default, what in (
+        ("session.timeout.ms", 10_000, "After how long without a heartbeat a worker's work goes to others."),
+        (
+            "heartbeat.interval.ms",
+            3_000,
+            "How often a worker tells the group that it is there, and hears of rebalances.",
+        ),
+        ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
+        ("scheduled.rebalance.max.delay.ms", 10_000, "How long the work of a worker that left is held back for it."),
+        ("inter.worker.key.ttl.ms", 3_600_000, "How long a session key signs requests between workers."),
+    ):
+        least = 0 if name.startswith("scheduled.") else 1
+        definitions.define(name, _T.INT, default, _I.MEDIUM, f"{what} In milliseconds.", validator=at_least(least))
+    return (
+        definitions.define(
+            "connect.protocol", _T.STRING, "sessioned", _I.LOW,
+            "How work is shared: eager (all stops for it), compatible (what moves stops), or sessioned (requests "
+            "between workers are signed as well).",
+            validator=one_of(["eager", "compatible", "sessioned"]),
+        )
+        .define(
+            "inter.worker.key.size", _T.INT, 32, _I.LOW, "The size of session keys, in bytes.", validator=at_least(16)
+        )
+        .define(
+            _KEY_ALGORITHM, _T.STRING, "HmacSHA256", _I.LOW, "The algorithm that session keys are for.",
+            validator=_algorithms,
+        )
+        .define(
+            _SIGNATURE_ALGORITHM, _T.STRING, "HmacSHA256", _I.LOW,
+            "The algorithm by which this worker signs requests to others.", validator=_algorithms,
+        )
+        .define(
+            _VERIFICATION_ALGORITHMS, _T.LIST, "HmacSHA256", _I.LOW,
+            "The algorithms of signatures that this worker accepts, comma-separated.", validator=_algorithms,
+        )
+    )  # fmt: skip
+
+
+def _check(values: Mapping[str, Any]) -> None:
+    if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
+        raise ConfigError(
+            "heartbeat.interval.ms must be less than session.timeout.ms: a third of it is usual",
+            name="heartbeat.interval.ms",
+        )
+    if values[_SIGNATURE_ALGORITHM] not in values[_VERIFICATION_ALGORITHMS]:
+        raise ConfigError(
+            f"{_VERIFICATION_ALGORITHMS} must contain {values[_SIGNATURE_ALGORITHM]}, by which workers sign "
+            f"({_SIGNATURE_ALGORITHM})",
+            name=_VERIFICATION_ALGORITHMS,
+        )
+
+
+def _algorithms(name: str, value: Any) -> None:
+    for algorithm in [value] if isinstance(value, str) else value:
+        if algorithm not in _ALGORITHMS:
+            raise ConfigError(
+                f"Invalid value {algorithm!r} for the property {name}: use {', '.join(_ALGORITHMS)}", name=name
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """How a worker shares work, checked. Times are in milliseconds."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    scheduled_rebalance_max_delay_ms: int
+    connect_protocol: str
+    key_ttl_ms: int
+    key_size: int
+    key_algorithm: str
+    signature_algorithm: str
+    verification_algorithms: tuple[str, ...]
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], *, where: str) -> GroupConfig:
+        """Read the properties of a worker. Raises ConfigError that names the property and `where` it is."""
+        try:
+            values = group_config_def().parse(properties)
+            _check(values)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}", name=error.name) from None
+        return cls(
+            session_timeout_ms=values["session.timeout.ms"],
+            heartbeat_interval_ms=values["heartbeat.interval.ms"],
+            rebalance_timeout_ms=values["rebalance.timeout.ms"],
+            scheduled_rebalance_max_delay_ms=values["scheduled.rebalance.max.delay.ms"],
+            connect_protocol=values["connect.protocol"].lower(),
+            key_ttl_ms=values["inter.worker.key.ttl.ms"],
+            key_size=values["inter.worker.key.size"],
+            key_algorithm=values[_KEY_ALGORITHM],
+            signature_algorithm=values[_SIGNATURE_ALGORITHM],
+            verification_algorithms=tuple(values[_VERIFICATION_ALGORITHMS]),
+        )

@@ -1,0 +1,142 @@
+"""Requests that create, change, pause, restart and delete connectors: checked here, written by the leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fencepost.api.errors import FencepostError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.task_state import State
+from fencepost.storage.config_records import RestartRequest, TargetState
+from fencepost.worker.assignor import Unit
+from fencepost.worker.assignor_leader import LeaderAssignor
+from fencepost.worker.config_infos import error_message
+from fencepost.worker.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    NotAssignedError,
+    NotFoundError,
+    RequestFailedError,
+)
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.group_work import GroupWork
+from fencepost.worker.herder_interface import ConnectorInfo, ConnectorStateInfo, PutConnectorConfig
+from fencepost.worker.leadership import Leadership
+from fencepost.worker.restarts import restart_plan
+from fencepost.worker.snapshots import Snapshots
+from fencepost.worker.validation import validate_connector_config
+
+
+class ConnectorRequests:
+    """Carries out changes of connectors."""
+
+    def __init__(
+        self,
+        parts: GroupParts,
+        leadership: Leadership,
+        work: GroupWork,
+        assignor: LeaderAssignor,
+        snapshots: Snapshots,
+    ) -> None:
+        self._parts = parts
+        self._leadership = leadership
+        self._work = work
+        self._assignor = assignor
+        self._snapshots = snapshots
+
+    async def put(
+        self, name: str, config: Mapping[str, str], target_state: TargetState | None, *, allow_replace: bool
+    ) -> PutConnectorConfig:
+        """Validate and write a configuration. Raises BadRequestError or AlreadyExistsError."""
+        await self._leadership.require()
+        self._check_new(name, allow_replace=allow_replace)
+        await self._check(config)
+        created = not self._parts.state.contains(name)
+        await self._leadership.write(
+            lambda: self._parts.configs.put_connector(name, config, target_state),
+            check=lambda: self._check_new(name, allow_replace=allow_replace),
+        )
+        return PutConnectorConfig(created, self._written(name, config))
+
+    async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
+        """Change some properties of a configuration. Raises BadRequestError."""
+        await self._leadership.require()
+        former = self._snapshots.config(name)
+        config = {key: text for key, text in {**former, **patch}.items() if text is not None}
+        await self._check(config)
+        await self._leadership.write(
+            lambda: self._parts.configs.put_connector(name, config), check=lambda: self._check_exists(name)
+        )
+        return self._written(name, config)
+
+    async def delete(self, name: str) -> None:
+        """Delete a connector."""
+        await self._leadership.require()
+        await self._leadership.write(
+            lambda: self._parts.configs.remove_connector(name), check=lambda: self._check_exists(name)
+        )
+
+    async def set_target_state(self, name: str, state: TargetState) -> None:
+        """Have a connector run or pause."""
+        self._check_exists(name)
+        try:
+            await asyncio.wrap_future(self._parts.configs.put_target_state(name, state))
+        except FencepostError as error:
+            raise RequestFailedError(str(error)) from error
+
+    async def stop(self, name: str) -> None:
+        """Stop a connector and remove its tasks."""
+        await self._leadership.require()
+        self._check_exists(name)
+        await self._leadership.write(
+            lambda: self._parts.configs.put_task_configs(name, []), check=lambda: self._check_exists(name)
+        )
+        await self.set_target_state(name, TargetState.STOPPED)
+
+    async def restart(self, unit: Unit) -> None:
+        """Restart a connector or a task of this worker. Raises NotAssignedError if another one has it."""
+        if isinstance(unit, ConnectorTaskId):
+            self._snapshots.check_task(unit)
+        else:
+            self._check_exists(unit)
+        if not self._work.has(unit):
+            leader = self._leadership.leads
+            url = self._assignor.owner_url(unit) if leader else self._leadership.leader_url
+            here = url is not None and url.rstrip("/") == self._parts.url.rstrip("/")
+            raise NotAssignedError(f"Another worker runs {unit}", forward_url=None if here else url)
+        self._work.restart(unit, announce=False)
+
+    async def restart_all(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
+        """Have all workers restart what is asked for, and return what the states will be."""
+        await self._leadership.require()
+        self._check_exists(name)
+        request = RestartRequest(name, include_tasks, only_failed)
+        status = self._snapshots.status(name)
+        plan = restart_plan(request, self._parts.state, self._parts.statuses.table)
+        await self._leadership.write(lambda: self._parts.configs.put_restart_request(request))
+        return replace(
+            status,
+            connector=replace(status.connector, state=State.RESTARTING) if name in plan else status.connector,
+            tasks=[
+                replace(task, state=State.RESTARTING) if ConnectorTaskId(name, task.id) in plan else task
+                for task in status.tasks
+            ],
+        )
+
+    async def _check(self, config: Mapping[str, str]) -> None:
+        infos = await self._parts.run(validate_connector_config, self._parts.config, config)
+        if infos.error_count:
+            raise BadRequestError(error_message(infos))
+
+    def _check_new(self, name: str, *, allow_replace: bool) -> None:
+        if not allow_replace and self._parts.state.contains(name):
+            raise AlreadyExistsError(f"Connector {name} already exists")
+
+    def _check_exists(self, name: str) -> None:
+        if not self._parts.state.contains(name):
+            raise NotFoundError(f"There is no connector {name}")
+
+    def _written(self, name: str, config: Mapping[str, str]) -> ConnectorInfo:
+        return ConnectorInfo(name, dict(config), self._parts.state.tasks(name))

@@ -1,0 +1,165 @@
+"""A connector that this worker was given to run: not its tasks, which any worker of the group may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from fencepost.api.errors import ConfigError
+from fencepost.runtime.source_connector import WorkerConnector
+from fencepost.runtime.task_state import State
+from fencepost.runtime.worker import connector_version
+from fencepost.storage.config_records import Config, TargetState
+from fencepost.worker.convergence import Converging
+from fencepost.worker.group_parts import GroupParts
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorPlan:
+    """How a connector is to run: a plan that differs in more than `target` needs another start.
+
+    `version` counts the configurations that were written, `restart` the restarts that were asked for.
+    """
+
+    version: int
+    target: TargetState
+    restart: int
+
+
+class ConnectorWork(Converging[ConnectorPlan]):
+    """Starts, pauses and stops one connector as it is planned, and reports its states.
+
+    `configure_tasks` is called with the name whenever the connector should be asked for its task configurations.
+    """
+
+    def __init__(self, name: str, parts: GroupParts, configure_tasks: Callable[[str], None]) -> None:
+        super().__init__()
+        self.name = name
+        self.announce_restart = False
+        """Whether the next restart shows as RESTARTING."""
+        self._parts = parts
+        self._configure_tasks = configure_tasks
+        self._connector: WorkerConnector | None = None
+        self._version: str | None = None
+        # Which instance it is: what earlier ones still tell does not count.
+        self._run = 0
+
+    @property
+    def running(self) -> WorkerConnector | None:
+        """The connector, if it runs and can be asked for task configurations."""
+        connector = self._connector
+        return connector if connector is not None and connector.state is State.RUNNING else None
+
+    def fail(self, error: Exception) -> None:
+        """Report a failure that does not end the connector itself."""
+        self._report(State.FAILED, error)
+
+    async def _step(self, before: ConnectorPlan | None, wanted: ConnectorPlan | None) -> ConnectorPlan | None:
+        if wanted is None:
+            await self._halt()
+            if self._parts.state.contains(self.name):
+                self._report(State.UNASSIGNED)
+            return None
+        if before is not None and replace(before, target=wanted.target) != wanted:
+            if await self._halt():
+                self._report(State.UNASSIGNED)
+            self._announce_restart()
+            return None
+        await self._move_to(wanted.target)
+        return wanted
+
+    async def _move_to(self, target: TargetState) -> None:
+        try:
+            match target:
+                case TargetState.STARTED:
+                    await self._start()
+                case TargetState.PAUSED:
+                    await self._pause()
+                case TargetState.STOPPED:
+                    await self._halt()
+                    await self._find_version()
+                    self._report(State.STOPPED)
+        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+            self._report(State.FAILED, error)
+
+    async def _start(self) -> None:
+        if self._connector is None or self._connector.state is not State.PAUSED:
+            self._run += 1
+            self._connector = await self._parts.run(self._make, self._config(), self._run)
+        await self._parts.run(self._connector.start)
+        if self.running is not None:
+            self._configure_tasks(self.name)
+
+    def _make(self, config: Config, run: int) -> WorkerConnector:
+        properties = {name: value for name, value in config.items() if value is not None}
+        self._version = connector_version(properties)
+        checked = self._parts.worker.checked(properties)
+        return self._parts.worker.new_connector(checked, _ConnectorEvents(self, run))
+
+    def _config(self) -> Config:
+        config = self._parts.state.connector_config(self.name)
+        if config is None:
+            raise ConfigError(f"Connector {self.name} was deleted", name="name")
+        return config
+
+    async def _pause(self) -> None:
+        if self._connector is not None:
+            await self._parts.run(self._connector.pause)
+        else:
+            await self._find_version()
+            self._report(State.PAUSED)
+
+    async def _find_version(self) -> None:
+        if self._version is None:
+            config = {name: value for name, value in self._config().items() if value is not None}
+            self._version = await self._parts.run(connector_version, config)
+
+    async def _halt(self) -> bool:
+        """Stop the connector, and return whether there was one."""
+        self._run += 1
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            await self._parts.run(connector.stop)
+        return connector is not None
+
+    def _announce_restart(self) -> None:
+        if self.announce_restart:
+            self.announce_restart = False
+            self._report(State.RESTARTING)
+
+    def _report(self, state: State, error: Exception | None = None) -> None:
+        self._parts.report(self.name, state, error=error, version=self._version)
+
+    def told(self, run: int, state: State, error: Exception | None) -> None:
+        """Take note of what the connector tells of its state."""
+        if run == self._run and state is not State.STOPPED:
+            self._report(state, error)
+
+    def asked(self, run: int) -> None:
+        """Take note that the connector wants its tasks configured anew."""
+        if run == self._run:
+            self._configure_tasks(self.name)
+
+    def post(self, function: Callable[..., None], *arguments: object) -> None:
+        """Have the event loop call a function, unless it is closed."""
+        with suppress(RuntimeError):
+            self._parts.loop.call_soon_threadsafe(function, *arguments)
+
+
+class _ConnectorEvents:
+    """Brings what one instance of a connector tells, on whatever thread, to the event loop."""
+
+    def __init__(self, work: ConnectorWork, run: int) -> None:
+        self._work = work
+        self._run = run
+
+    def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
+        """Pass a state on."""
+        del connector
+        self._work.post(self._work.told, self._run, state, error)
+
+    def on_task_reconfiguration(self, connector: str) -> None:
+        """Pass the wish on."""
+        del connector
+        self._work.post(self._work.asked, self._run)

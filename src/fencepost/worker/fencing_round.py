@@ -1,0 +1,130 @@
+"""Rounds of fencing: former tasks of a connector lose the right to write before newer ones start (KIP-618).
+
+    pending ──> fence the transactional ids of the former count ──> read the config topic ──> write the new count
+                (not where one task follows one)                    (newer task configurations: 409)
+
+Tasks of a connector that ask at once share one round; rounds of several connectors go on side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.errors import AuthorizationError
+from fencepost.runtime.client_properties import admin_config
+from fencepost.storage.config_records import Config
+from fencepost.storage.task_count import fencing_plan, task_transactional_id
+from fencepost.worker.errors import (
+    BadRequestError,
+    FencingRoundError,
+    ForbiddenError,
+    NotFoundError,
+    RebalanceNeededError,
+    RequestTargetError,
+)
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.leadership import Leadership
+
+_log: Final = logging.getLogger(__name__)
+
+_LASTING: Final = (AuthorizationError, ConfigError, BadRequestError, ForbiddenError, NotFoundError)
+
+
+_Work = tuple[str, int | None, int]
+"""A connector, the generation of its task configurations, and how many there are."""
+
+
+class FencingRounds:
+    """Fences as the leader, and has the leader fence for tasks of this worker."""
+
+    def __init__(self, parts: GroupParts, leadership: Leadership) -> None:
+        self._parts = parts
+        self._leadership = leadership
+        self._rounds: dict[_Work, asyncio.Task[None]] = {}
+        self._waiting: dict[_Work, asyncio.Task[None]] = {}
+
+    async def fence(self, connector: str) -> None:
+        """Return once former tasks of a connector are fenced, for a task of this worker that is to start.
+
+        Tasks that ask at once share one request to the leader. Raises FencingRoundError if that may pass, and the
+        reason otherwise.
+        """
+        try:
+            await self._shared(self._waiting, connector, self._fence_by_leader)
+        except _LASTING:
+            raise
+        except FencepostError as error:
+            raise FencingRoundError(f"The former tasks of connector {connector} are not fenced: {error}") from error
+
+    async def lead(self, connector: str) -> None:
+        """Fence as the leader.
+
+        Raises NotLeaderError, NotFoundError, RebalanceNeededError for newer task configurations, RequestFailedError
+        if the count cannot be written, and what fencing raises.
+        """
+        await self._leadership.require()
+        await self._shared(self._rounds, connector, self._round)
+
+    async def _fence_by_leader(self, connector: str) -> None:
+        if not self._parts.state.pending_fencing(connector):
+            return
+        try:
+            await self.lead(connector)
+        except RequestTargetError as elsewhere:
+            if elsewhere.forward_url is None:
+                raise
+            await self._parts.client.fence_zombie_source_tasks(
+                elsewhere.forward_url, connector, self._leadership.signer
+            )
+
+    async def _shared(
+        self,
+        running: dict[_Work, asyncio.Task[None]],
+        connector: str,
+        start: Callable[[str], Coroutine[Any, Any, None]],
+    ) -> None:
+        work = self._work(connector)
+        task = running.get(work)
+        if task is None:
+            task = running[work] = asyncio.ensure_future(start(connector))
+            task.add_done_callback(lambda _: running.pop(work, None))
+        # One that waits may be cancelled without the others.
+        await asyncio.shield(task)
+
+    def _work(self, connector: str) -> _Work:
+        state = self._parts.state
+        return connector, state.task_config_generation(connector), len(state.tasks(connector))
+
+    async def _round(self, connector: str) -> None:
+        work, state = self._work(connector), self._parts.state
+        config = state.connector_config(connector)
+        if config is None:
+            raise NotFoundError(f"There is no connector {connector}: nothing is to be fenced")
+        if not state.pending_fencing(connector):
+            return
+        tasks = len(state.tasks(connector))
+        former = fencing_plan(state.task_count_record(connector), tasks)
+        if former:
+            await self._parts.run(self._fence, config, former)
+        await asyncio.wrap_future(self._parts.configs.read_to_end())
+        await self._leadership.write(
+            lambda: self._parts.configs.put_task_count(connector, tasks), check=lambda: self._check(work)
+        )
+
+    def _check(self, work: _Work) -> None:
+        if self._work(work[0]) != work:
+            raise RebalanceNeededError(f"Connector {work[0]} has got newer task configurations: ask again")
+
+    def _fence(self, config: Config, former: range) -> None:
+        connector = ConnectorConfig.from_properties({name: text for name, text in config.items() if text is not None})
+        group = self._parts.config.group_id
+        ids = [task_transactional_id(group, connector.name, task) for task in former]
+        _log.info("Fencing %d former tasks of connector %s", len(ids), connector.name)
+        with Admin(admin_config(self._parts.config, connector)) as admin:
+            admin.fence_producers(ids).all()

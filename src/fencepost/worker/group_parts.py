@@ -1,0 +1,71 @@
+"""What the parts of a herder share. Everything but the pool's functions is for the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from fencepost.config.group_config import GroupConfig
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.worker import Worker
+from fencepost.storage.cluster_config_state import ClusterConfigState
+from fencepost.storage.config_topic import ConfigBackingStore
+from fencepost.storage.status_records import Status
+from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.worker.rest_client import RestClient
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Connectors and tasks that start or stop at once. Their threads wait most of the time, for brokers or the connector.
+_THREADS: Final = 32
+
+
+@dataclass(slots=True)
+class GroupParts:
+    """The worker, its stores and its loop; `url` is where other workers reach this one."""
+
+    config: WorkerConfig
+    group: GroupConfig
+    url: str
+    worker: Worker
+    configs: ConfigBackingStore
+    statuses: StatusBackingStore
+    client: RestClient
+    loop: asyncio.AbstractEventLoop
+    generation: int = -1
+    """The generation of the group that this worker was last a member of."""
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="herder")
+    )
+
+    @property
+    def state(self) -> ClusterConfigState:
+        """What is read of the config topic."""
+        return self.configs.state
+
+    @property
+    def worker_id(self) -> str:
+        """How statuses name this worker, as host:port."""
+        return urlsplit(self.url).netloc
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call what may block on a thread, and wait for it."""
+        return await self.loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+    def report(
+        self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None
+    ) -> None:
+        """Publish how a connector or a task is."""
+        trace = None if error is None else "".join(traceback.format_exception(error))
+        self.statuses.put(subject, Status(state, self.worker_id, self.generation, trace, version))
+
+    def close(self) -> None:
+        """Let go of the threads, without waiting for those that hang."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,260 @@
+"""What this worker runs: the connectors and tasks that the group gave it, as the config topic says they are to run.
+
+    assignment ──┐
+                 ├──> a plan for each connector and task ──> ConnectorWork, TaskWork
+    config topic ┘
+
+Whatever changes, the plans of those it concerns are made anew. Where the connectors and tasks that there are differ
+from those that were shared out, the group is to share out again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from fencepost.api.errors import FencepostError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.kafka.group_membership import Membership
+from fencepost.storage.cluster_config_state import (
+    ClusterConfigState,
+    ConfigEvent,
+    ConnectorConfigRemoval,
+    ConnectorConfigUpdate,
+    TargetStateChange,
+    TaskConfigUpdate,
+)
+from fencepost.storage.config_records import RestartRequest, TargetState
+from fencepost.worker.assignor import Unit, Work
+from fencepost.worker.assignor_leader import ConfiguredWork
+from fencepost.worker.connector_work import ConnectorPlan, ConnectorWork
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.leadership import Leadership
+from fencepost.worker.restarts import restart_plan
+from fencepost.worker.task_work import Fencing, TaskPlan, TaskWork
+
+_log: Final = logging.getLogger(__name__)
+
+_READ_AGAIN_SECONDS: Final = 0.5
+
+
+class GroupWork:
+    """Follows assignments and the config topic; the group member's listener, and the config store's."""
+
+    def __init__(
+        self,
+        parts: GroupParts,
+        leadership: Leadership,
+        fencing: Fencing,
+        *,
+        configure_tasks: Callable[[str], None],
+        rejoin: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """`failed` is told that this worker cannot be a member of the group."""
+        self._parts = parts
+        self._leadership = leadership
+        self._fencing = fencing
+        self._configure_tasks = configure_tasks
+        self._rejoin = rejoin
+        self._failed = failed
+        self._assigned: Work = frozenset()
+        self._connectors: dict[str, ConnectorWork] = {}
+        self._tasks: dict[ConnectorTaskId, TaskWork] = {}
+        self._versions: Counter[str] = Counter()
+        self._restarts: Counter[Unit] = Counter()
+        # What the group last shared out, as far as this worker knows.
+        self._shared_out: dict[str, int] = {}
+        self._catching_up: asyncio.Task[None] | None = None
+
+    def find(self, connector: str) -> ConnectorWork | None:
+        """Return a connector that this worker was given."""
+        return self._connectors.get(connector) if connector in self._assigned else None
+
+    def has(self, unit: Unit) -> bool:
+        """Whether this worker was given a connector or task."""
+        return unit in self._assigned
+
+    def configured(self) -> ConfiguredWork:
+        """Return what a leader is to share out. On the member's thread."""
+        state = self._parts.state
+        self._shared_out = task_counts(state)
+        return ConfiguredWork(state.offset, self._shared_out)
+
+    def restart(self, unit: Unit, *, announce: bool) -> None:
+        """Start a connector or task of this worker again; `announce` shows it as RESTARTING."""
+        self._restarts[unit] += 1
+        work = self._tasks.get(unit) if isinstance(unit, ConnectorTaskId) else self._connectors.get(unit)
+        if work is not None:
+            work.announce_restart = announce
+        self._plan(unit)
+
+    async def stop(self) -> None:
+        """Stop everything, and return once it stands still."""
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+        await self._give_up(self._assigned)
+
+    # -- what the group tells ------------------------------------------------------------------------------------
+
+    async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
+        """Stop these, and return once they stand still."""
+        await self._give_up(frozenset(connectors) | frozenset(tasks))
+
+    def on_assigned(self, membership: Membership) -> None:
+        """Run what the assignment says, when the config topic is read as far as the leader had read it."""
+        self._parts.generation = membership.generation
+        self._leadership.assigned(membership)
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            self._catching_up = None
+        if membership.assignment.failed or self._parts.state.offset < membership.assignment.config_offset:
+            self._catching_up = asyncio.ensure_future(self._catch_up(membership))
+        else:
+            self._take(membership)
+
+    async def on_lost(self, reason: str) -> None:
+        """Stop everything, and return once it stands still."""
+        _log.debug("Everything stops: %s", reason)
+        self._leadership.lost()
+        await self.stop()
+
+    def on_failed(self, error: Exception) -> None:
+        """Pass on that this worker is no member any more."""
+        self._leadership.lost()
+        self._failed(error)
+
+    async def _catch_up(self, membership: Membership) -> None:
+        while True:
+            try:
+                await asyncio.wrap_future(self._parts.configs.read_to_end())
+            except FencepostError as error:
+                _log.warning("The config topic cannot be read, which is tried again: %s", error)
+                await asyncio.sleep(_READ_AGAIN_SECONDS)
+            else:
+                break
+        if membership.assignment.failed:
+            self._rejoin()
+        else:
+            self._take(membership)
+
+    def _take(self, membership: Membership) -> None:
+        assignment = membership.assignment
+        if not membership.leader:
+            self._shared_out = task_counts(self._parts.state)
+        former, self._assigned = self._assigned, frozenset(assignment.connectors) | frozenset(assignment.tasks)
+        if self._assigned != former:
+            _log.info(
+            "Generation %d: this worker runs %d connector(s) and %d task(s)",
+            membership.generation, len(assignment.connectors), len(assignment.tasks),
+        )  # fmt: skip
+        for unit in former | self._assigned:
+            self._plan(unit)
+        self._share_out_again()
+
+    async def _give_up(self, units: Work) -> None:
+        self._assigned -= units
+        for unit in units:
+            self._plan(unit)
+        works = [self._find_work(unit) for unit in units]
+        await asyncio.gather(*(work.settled() for work in works if work is not None))
+        for unit in units:
+            self._forget(unit)
+
+    # -- what the config topic tells -----------------------------------------------------------------------------
+
+    def on_config(self, event: ConfigEvent) -> None:
+        """Follow a change of the config topic, other than one of a session key or of a logger."""
+        match event:
+            case ConnectorConfigUpdate(name):
+                self._versions[name] += 1
+                self._plan_all(name, ())
+            case ConnectorConfigRemoval(name):
+                self._plan_all(name, self._tasks_of(name))
+                if self._leadership.leads or self.has(name):
+                    self._parts.statuses.delete_connector(name)
+            case TaskConfigUpdate(name, tasks):
+                self._plan_all(name, {*tasks, *self._tasks_of(name)}, connector=False)
+                self._forget_statuses(name, tasks)
+            case TargetStateChange(name):
+                self._plan_all(name, self._tasks_of(name))
+            case RestartRequest():
+                self._restart_as_asked(event)
+        self._share_out_again()
+
+    def _restart_as_asked(self, request: RestartRequest) -> None:
+        plan = restart_plan(request, self._parts.state, self._parts.statuses.table)
+        for unit in plan:
+            if self.has(unit):
+                self.restart(unit, announce=True)
+
+    def _forget_statuses(self, connector: str, tasks: Iterable[ConnectorTaskId]) -> None:
+        if self._leadership.leads:
+            for task in self._parts.statuses.table.tasks(connector).keys() - set(tasks):
+                if not self.has(task):
+                    self._parts.statuses.delete_task(task)
+
+    def _share_out_again(self) -> None:
+        """Have the group share out what there is, if it is not what was shared out."""
+        counts = task_counts(self._parts.state)
+        if self._leadership.membership is not None and counts != self._shared_out:
+            self._shared_out = counts
+            self._rejoin()
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def _tasks_of(self, connector: str) -> set[ConnectorTaskId]:
+        return {task for task in self._tasks if task.connector == connector}
+
+    def _plan_all(self, name: str, tasks: Iterable[ConnectorTaskId], *, connector: bool = True) -> None:
+        if connector:
+            self._plan(name)
+        for task in tasks:
+            self._plan(task)
+
+    def _plan(self, unit: Unit) -> None:
+        if isinstance(unit, ConnectorTaskId):
+            plan = self._task_plan(unit)
+            if unit not in self._tasks and plan is not None:
+                self._tasks[unit] = TaskWork(unit, self._parts, self._fencing)
+            if unit in self._tasks:
+                self._tasks[unit].want(plan)
+        else:
+            wanted = self._connector_plan(unit)
+            if unit not in self._connectors and wanted is not None:
+                self._connectors[unit] = ConnectorWork(unit, self._parts, self._configure_tasks)
+            if unit in self._connectors:
+                self._connectors[unit].want(wanted)
+        self._forget(unit)
+
+    def _connector_plan(self, name: str) -> ConnectorPlan | None:
+        state = self._parts.state
+        if not (self.has(name) and state.contains(name)):
+            return None
+        target = state.target_state(name) or TargetState.STARTED
+        return ConnectorPlan(self._versions[name], target, self._restarts[name])
+
+    def _task_plan(self, task: ConnectorTaskId) -> TaskPlan | None:
+        state = self._parts.state
+        config = state.task_config(task)
+        target = state.target_state(task.connector)
+        if config is None or not self.has(task) or target is TargetState.STOPPED:
+            return None
+        generation = state.task_config_generation(task.connector)
+        return TaskPlan(generation, config, target is TargetState.PAUSED, self._restarts[task])
+
+    def _find_work(self, unit: Unit) -> ConnectorWork | TaskWork | None:
+        return self._tasks.get(unit) if isinstance(unit, ConnectorTaskId) else self._connectors.get(unit)
+
+    def _forget(self, unit: Unit) -> None:
+        work = self._find_work(unit)
+        if work is not None and work.gone:
+            (self._tasks if isinstance(unit, ConnectorTaskId) else self._connectors).pop(unit)  # type: ignore[arg-type]
+
+
+def task_counts(state: ClusterConfigState) -> dict[str, int]:
+    """Return how many tasks each connector has."""
+    return {name: len(state.entry(name).tasks) for name in state.connectors()}

@@ -1,0 +1,373 @@
+"""The distributed herder: one worker of a group that shares connectors and tasks.
+
+One event loop owns all state, and what happens comes to it as a message: requests, rebalances, records of the config
+topic, timers, and what connectors and tasks tell. Nothing blocks it: Kafka, Spark and connectors' code run on threads.
+
+    REST ──> ConnectorRequests, OffsetRequests ──> Leadership ──> config topic ──> GroupWork ──> connectors, tasks
+    group ──────────────────────────────────────────^──────────────────────────────^ ^           │         │
+    tasks that start ──> FencingRounds ─────────────┘    TaskConfigs <───────────────┘───────────┘         │
+                              ^────────────────────────────────────────────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from fencepost.config.client_overrides import ClientKind
+from fencepost.config.group_config import GroupConfig
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.group_member import GroupMember
+from fencepost.kafka.group_membership import GroupSettings
+from fencepost.kafka.group_protocol import ConnectProtocol
+from fencepost.runtime.client_properties import admin_config, client_properties
+from fencepost.runtime.worker import Worker
+from fencepost.storage.cluster_config_state import ClusterConfigState, ConfigEvent
+from fencepost.storage.config_records import LoggerLevel as LoggerLevelRecord
+from fencepost.storage.config_records import TargetState
+from fencepost.storage.config_topic import ConfigBackingStore
+from fencepost.storage.status_records import ActiveTopic
+from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.worker.assignor_leader import LeaderAssignor
+from fencepost.worker.connector_requests import ConnectorRequests
+from fencepost.worker.connector_work import ConnectorWork
+from fencepost.worker.errors import BadRequestError, ServiceUnavailableError
+from fencepost.worker.fencing_round import FencingRounds
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.group_work import GroupWork
+from fencepost.worker.herder_interface import (
+    ConfigInfos,
+    ConfigKeyInfo,
+    ConnectorInfo,
+    ConnectorOffset,
+    ConnectorStateInfo,
+    HealthStatus,
+    Herder,
+    LoggerLevel,
+    PluginInfo,
+    PutConnectorConfig,
+    TaskInfo,
+    TaskState,
+    WorkerHealth,
+)
+from fencepost.worker.leadership import Leadership
+from fencepost.worker.logger_registry import LoggerRegistry
+from fencepost.worker.offset_requests import OffsetRequests
+from fencepost.worker.plugin_catalogue import PluginCatalogue
+from fencepost.worker.request_signing import SignedRequest
+from fencepost.worker.rest_client import RestClient
+from fencepost.worker.snapshots import Snapshots
+from fencepost.worker.task_configs import TaskConfigs
+from fencepost.worker.validation import validate_connector_config
+
+_log: Final = logging.getLogger(__name__)
+
+
+class DistributedHerder(Herder):
+    """A worker of a group. It is made, started, asked and stopped on one event loop.
+
+    herder = DistributedHerder(worker, group, url, client)
+    await rest_server.start(herder, worker.metrics.registry)    # says that it is starting
+    await herder.start()                                        # joins the group
+    await herder.failed                                         # the error that ends the membership, if one does
+    await herder.stop()
+    """
+
+    def __init__(self, worker: Worker, group: GroupConfig, url: str, client: RestClient) -> None:
+        """`url` is where the other workers reach this one. Raises ConfigError."""
+        loop = asyncio.get_running_loop()
+        config = worker.config
+        self.failed: asyncio.Future[Exception] = loop.create_future()
+        self._parts = GroupParts(
+            config, group, url, worker, self._config_store(config, loop), _status_store(config), client, loop
+        )
+        self._leadership = Leadership(self._parts, self._rejoin)
+        self._fencing = FencingRounds(self._parts, self._leadership)
+        self._task_configs = TaskConfigs(self._parts, self._leadership, self._find)
+        self._work = GroupWork(
+            self._parts,
+            self._leadership,
+            self._fencing,
+            configure_tasks=self._task_configs.request,
+            rejoin=self._rejoin,
+            failed=self._fail,
+        )
+        assignor = LeaderAssignor(self._work.configured, max_delay_ms=group.scheduled_rebalance_max_delay_ms)
+        self._member = GroupMember(
+            _client_config(config),
+            _settings(config, group, url),
+            config_offset=lambda: self._parts.state.offset,
+            assign=assignor,
+            listener=self._work,
+            loop=loop,
+        )
+        self._snapshots = Snapshots(self._parts)
+        self._requests = ConnectorRequests(self._parts, self._leadership, self._work, assignor, self._snapshots)
+        self._offsets = OffsetRequests(self._parts, self._leadership, self._fencing)
+        self._plugins = PluginCatalogue()
+        self._loggers = LoggerRegistry()
+        self._cluster_id: asyncio.Future[str] = loop.create_future()
+        self._started = False
+
+    async def start(self) -> None:
+        """Reach the brokers, read the internal topics, and join the group.
+
+        Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError.
+        """
+        parts = self._parts
+        administration = admin_config(parts.config, None)
+        cluster_id = await parts.run(_cluster_id, administration)
+        await parts.run(parts.worker.start)
+        await asyncio.gather(
+            asyncio.wrap_future(parts.configs.start(administration)),
+            asyncio.wrap_future(parts.statuses.start(administration)),
+        )
+        self._cluster_id.set_result(cluster_id)
+        self._started = True
+        self._member.start()
+        parts.worker.engine.warm_up()
+
+    async def stop(self) -> None:
+        """Stop everything, leave the group, and let go of what is open."""
+        parts = self._parts
+        self._task_configs.close()
+        await self._work.stop()
+        self._leadership.lost()
+        await self._member.close()
+        await parts.run(parts.configs.close)
+        await parts.run(parts.statuses.close)
+        await parts.run(parts.worker.stop)
+        parts.close()
+
+    # -- the worker ----------------------------------------------------------------------------------------------
+
+    async def health(self) -> WorkerHealth:
+        """Say how the worker is."""
+        session_s = self._parts.group.session_timeout_ms / 1000
+        if self.failed.done():
+            return WorkerHealth(HealthStatus.UNHEALTHY, f"This worker is out of its group: {self.failed.result()}")
+        if self._started and self._member.coordinator_unknown_for > session_s:
+            return WorkerHealth(
+                HealthStatus.UNHEALTHY,
+                f"The coordinator of group {self._parts.config.group_id} has not been reached for "
+                f"{self._member.coordinator_unknown_for:.0f} s: check the brokers",
+            )
+        if self._leadership.membership is None:
+            return WorkerHealth(HealthStatus.STARTING, "The worker is joining its group")
+        return WorkerHealth(HealthStatus.HEALTHY, "The worker is in its group and takes requests")
+
+    async def kafka_cluster_id(self) -> str:
+        """Return the id of the Kafka cluster."""
+        return await asyncio.shield(self._cluster_id)
+
+    # -- connectors and tasks ------------------------------------------------------------------------------------
+
+    async def connectors(self) -> Sequence[str]:
+        """Return the names of all connectors."""
+        self._require_started()
+        return self._parts.state.connectors()
+
+    async def connector_info(self, name: str) -> ConnectorInfo:
+        """Return a connector's configuration and tasks."""
+        self._require_started()
+        return self._snapshots.info(name)
+
+    async def connector_status(self, name: str) -> ConnectorStateInfo:
+        """Return the states of a connector and its tasks."""
+        self._require_started()
+        return self._snapshots.status(name)
+
+    async def put_connector_config(
+        self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
+    ) -> PutConnectorConfig:
+        """Validate and write a configuration."""
+        return await self._requests.put(name, config, target_state, allow_replace=allow_replace)
+
+    async def patch_connector_config(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
+        """Change some properties of a configuration."""
+        return await self._requests.patch(name, patch)
+
+    async def delete_connector_config(self, name: str) -> None:
+        """Delete a connector."""
+        await self._requests.delete(name)
+
+    async def pause_connector(self, name: str) -> None:
+        """Have a connector and its tasks pause."""
+        self._require_started()
+        await self._requests.set_target_state(name, TargetState.PAUSED)
+
+    async def resume_connector(self, name: str) -> None:
+        """Have a paused or stopped connector run."""
+        self._require_started()
+        await self._requests.set_target_state(name, TargetState.STARTED)
+
+    async def stop_connector(self, name: str) -> None:
+        """Stop a connector and remove its tasks."""
+        await self._requests.stop(name)
+
+    async def restart_connector(self, name: str) -> None:
+        """Restart a connector alone, on the worker that runs it."""
+        self._require_started()
+        await self._requests.restart(name)
+
+    async def restart_connector_and_tasks(
+        self, name: str, *, include_tasks: bool, only_failed: bool
+    ) -> ConnectorStateInfo:
+        """Restart what is asked for of a connector and its tasks."""
+        return await self._requests.restart_all(name, include_tasks=include_tasks, only_failed=only_failed)
+
+    async def task_configs(self, name: str) -> Sequence[TaskInfo]:
+        """Return the configurations of a connector's tasks."""
+        self._require_started()
+        return self._snapshots.tasks(name)
+
+    async def task_status(self, task: ConnectorTaskId) -> TaskState:
+        """Return a task's state."""
+        self._require_started()
+        return self._snapshots.task_status(task)
+
+    async def restart_task(self, task: ConnectorTaskId) -> None:
+        """Restart a task, on the worker that runs it."""
+        self._require_started()
+        await self._requests.restart(task)
+
+    # -- topics and offsets --------------------------------------------------------------------------------------
+
+    async def connector_active_topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a connector has written to."""
+        self._require_started()
+        return self._snapshots.topics(name)
+
+    async def reset_connector_active_topics(self, name: str) -> None:
+        """Forget which topics a connector has written to."""
+        self._require_started()
+        for topic in self._snapshots.topics(name):
+            self._parts.statuses.delete_active_topic(ActiveTopic(name, topic))
+
+    async def connector_offsets(self, name: str) -> Sequence[ConnectorOffset]:
+        """Return a connector's committed offsets."""
+        self._require_started()
+        return await self._offsets.show(name)
+
+    async def alter_connector_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
+        """Set offsets of a stopped connector."""
+        return await self._offsets.alter(name, offsets)
+
+    async def reset_connector_offsets(self, name: str) -> str:
+        """Remove all offsets of a stopped connector."""
+        return await self._offsets.reset(name)
+
+    # -- plugins and loggers -------------------------------------------------------------------------------------
+
+    async def connector_plugins(self) -> Sequence[PluginInfo]:
+        """Return all plugins."""
+        return await self._parts.run(self._plugins.infos)
+
+    async def connector_plugin_config(self, plugin: str, version: str | None = None) -> Sequence[ConfigKeyInfo]:
+        """Return the properties of a plugin."""
+        return await self._parts.run(self._plugins.config, plugin, version)
+
+    async def validate_connector_config(self, config: Mapping[str, str]) -> ConfigInfos:
+        """Check a connector's configuration."""
+        return await self._parts.run(validate_connector_config, self._parts.config, config)
+
+    async def all_logger_levels(self) -> Mapping[str, LoggerLevel]:
+        """Return the loggers whose levels are set."""
+        return self._loggers.levels()
+
+    async def logger_level(self, name: str) -> LoggerLevel:
+        """Return a logger's level."""
+        return self._loggers.level(name)
+
+    async def set_worker_logger_level(self, namespace: str, level: str) -> Sequence[str]:
+        """Set the level of a logger and those below it on this worker."""
+        return self._loggers.set_level(namespace, level)
+
+    async def set_cluster_logger_level(self, namespace: str, level: str) -> None:
+        """Set the level of a logger and those below it on all workers."""
+        self._require_started()
+        await asyncio.wrap_future(self._parts.configs.put_logger_level(namespace, level))
+
+    # -- requests of other workers -------------------------------------------------------------------------------
+
+    async def fence_zombie_source_tasks(self, name: str, request: SignedRequest) -> None:
+        """Fence former generations of a connector's tasks."""
+        self._leadership.verify(request)
+        await self._fencing.lead(name)
+
+    async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
+        """Store task configurations that another worker's connector made."""
+        self._leadership.verify(request)
+        await self._task_configs.store(name, configs)
+
+    # -- what comes from elsewhere -------------------------------------------------------------------------------
+
+    def _on_config(self, event: ConfigEvent, state: ClusterConfigState) -> None:
+        del state
+        if isinstance(event, LoggerLevelRecord):
+            # One that a newer worker understands, perhaps.
+            with suppress(BadRequestError):
+                self._loggers.set_level(event.logger, event.level)
+        else:
+            self._work.on_config(event)
+
+    def _find(self, name: str) -> ConnectorWork | None:
+        return self._work.find(name)
+
+    def _rejoin(self) -> None:
+        self._member.rejoin()
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def _require_started(self) -> None:
+        if not self._started:
+            raise ServiceUnavailableError("The worker is starting and has not read the group's topics yet: ask again")
+
+    def _config_store(self, config: WorkerConfig, loop: asyncio.AbstractEventLoop) -> ConfigBackingStore:
+        return ConfigBackingStore(
+            config.config_storage,
+            config.group_id,
+            transactional=config.exactly_once_source_support is not ExactlyOnceSourceSupport.DISABLED,
+            consumer=_client_config(config, ClientKind.CONSUMER),
+            producer=_producer_config(config),
+            listener=self._on_config,
+            post=loop.call_soon_threadsafe,
+        )
+
+
+def _status_store(config: WorkerConfig) -> StatusBackingStore:
+    return StatusBackingStore(
+        config.status_storage, consumer=_client_config(config, ClientKind.CONSUMER), producer=_producer_config(config)
+    )
+
+
+def _client_config(config: WorkerConfig, kind: ClientKind = ClientKind.CONSUMER) -> ClientConfig:
+    return ClientConfig.from_properties(client_properties(config, None, kind), where=config.where)
+
+
+def _producer_config(config: WorkerConfig) -> ProducerConfig:
+    return ProducerConfig.from_properties(client_properties(config, None, ClientKind.PRODUCER), where=config.where)
+
+
+def _settings(config: WorkerConfig, group: GroupConfig, url: str) -> GroupSettings:
+    return GroupSettings(
+        group_id=config.group_id,
+        url=f"{url.rstrip('/')}/",
+        protocol=ConnectProtocol.of_setting(group.connect_protocol),
+        session_timeout_ms=group.session_timeout_ms,
+        heartbeat_interval_ms=group.heartbeat_interval_ms,
+        rebalance_timeout_ms=group.rebalance_timeout_ms,
+    )
+
+
+def _cluster_id(config: ClientConfig) -> str:
+    with Admin(config) as admin:
+        return admin.cluster_id()

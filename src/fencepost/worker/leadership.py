@@ -1,0 +1,217 @@
+"""Whether this worker leads its group, and so may write connectors and tasks to the config topic (KIP-618).
+
+                      assigned as leader
+    FOLLOWING ─────────────────────────────> CLAIMING <──┐ not claimed: tried again
+        ^                                     │    └─────┘
+        │ assigned as follower, lost          │ claimed, config topic read to its end
+        ├─────────────────────────────────────┤
+        │                                     v
+        └──────────────────────────────── LEADING
+              or a write was fenced
+
+A leader whose write fails may have been replaced without knowing it. It does not claim the right back, which would
+fence its successor, but joins the group again: that tells who leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from enum import Enum, auto
+from typing import Final, TypeVar
+
+from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.kafka.group_membership import Membership
+from fencepost.kafka.group_protocol import ConnectProtocol
+from fencepost.storage.config_records import SessionKey
+from fencepost.storage.errors import ConfigWriteError
+from fencepost.worker.errors import NotLeaderError, RequestFailedError, ServiceUnavailableError
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.request_signing import SignedRequest
+from fencepost.worker.rest_client import Signer
+
+_log: Final = logging.getLogger(__name__)
+
+_CLAIM_AGAIN_SECONDS: Final = 0.25
+_KEY_AGAIN_SECONDS: Final = 1.0
+_CLAIM_TIMEOUT_SECONDS: Final = 30.0
+
+T = TypeVar("T")
+
+
+class LeaderState(Enum):
+    """See the module's diagram."""
+
+    FOLLOWING = auto()
+    CLAIMING = auto()
+    LEADING = auto()
+
+
+TRANSITIONS: Final[Mapping[LeaderState, frozenset[LeaderState]]] = {
+    LeaderState.FOLLOWING: frozenset({LeaderState.CLAIMING, LeaderState.FOLLOWING}),
+    LeaderState.CLAIMING: frozenset({LeaderState.LEADING, LeaderState.FOLLOWING}),
+    LeaderState.LEADING: frozenset({LeaderState.FOLLOWING}),
+}
+
+
+class Leadership:
+    """Follows who leads, and does what only the leader may do. `rejoin` has the group say who leads."""
+
+    def __init__(self, parts: GroupParts, rejoin: Callable[[], None]) -> None:
+        self._parts = parts
+        self._rejoin = rejoin
+        self._state = LeaderState.FOLLOWING
+        self._changed = asyncio.Condition()
+        # Not for threads: what a write depends on must not be changed by one that is under way.
+        self._turn = asyncio.Lock()
+        self._term: asyncio.Task[None] | None = None
+        self.membership: Membership | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker may write as the leader."""
+        return self._state is LeaderState.LEADING
+
+    @property
+    def leader_url(self) -> str | None:
+        """Where the leader is reached, None if nobody told."""
+        return None if self.membership is None else self.membership.assignment.leader_url
+
+    @property
+    def signer(self) -> Signer | None:
+        """What signs requests to other workers; None where they are not signed. Raises ServiceUnavailableError."""
+        if not self._sessioned:
+            return None
+        key = self._parts.state.session_key
+        if key is None:
+            raise ServiceUnavailableError("This worker has not read the group's session key yet")
+        return Signer(key.key, self._parts.group.signature_algorithm)
+
+    def assigned(self, membership: Membership) -> None:
+        """Take note of a generation of the group."""
+        self.membership = membership
+        if not membership.leader:
+            self._step_down()
+        elif self._state is LeaderState.FOLLOWING:
+            self._become(LeaderState.CLAIMING)
+            self._term = asyncio.ensure_future(self._lead())
+
+    def lost(self) -> None:
+        """Take note that this worker is in no group."""
+        self.membership = None
+        self._step_down()
+
+    def verify(self, request: SignedRequest) -> None:
+        """Check a request of another worker. Raises as `SignedRequest.verify`."""
+        if self._sessioned:
+            key = self._parts.state.session_key
+            request.verify(None if key is None else key.key, self._parts.group.verification_algorithms)
+
+    async def require(self) -> None:
+        """Return if this worker leads, once it may write.
+
+        Raises NotLeaderError, ServiceUnavailableError if the group did not say yet who leads, and RequestFailedError
+        if the right to write cannot be had.
+        """
+        if self.membership is None:
+            raise ServiceUnavailableError("This worker is not in its group at the moment: ask again soon")
+        if self._state is LeaderState.CLAIMING:
+            await self._claimed()
+        if self._state is LeaderState.FOLLOWING:
+            raise NotLeaderError(
+                "Only the leader of the group can do this", forward_url=None if self._is_leader else self.leader_url
+            )
+
+    async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
+        """Do a privileged write, when those before it are read back.
+
+        `check` is called right before it and may raise. Raises as `require`, and RequestFailedError if it fails.
+        """
+        await self.require()
+        try:
+            async with self._turn:
+                check()
+                return await asyncio.wrap_future(write())
+        except (ConfigWriteError, IllegalStateError) as error:
+            if isinstance(error, IllegalStateError) or error.privilege_lost:
+                self._step_down()
+                self._rejoin()
+            raise RequestFailedError(str(error)) from error
+
+    @property
+    def _is_leader(self) -> bool:
+        return self.membership is not None and self.membership.leader
+
+    @property
+    def _sessioned(self) -> bool:
+        return self.membership is not None and self.membership.protocol is ConnectProtocol.SESSIONED
+
+    async def _claimed(self) -> None:
+        try:
+            async with asyncio.timeout(_CLAIM_TIMEOUT_SECONDS), self._changed:
+                await self._changed.wait_for(lambda: self._state is not LeaderState.CLAIMING)
+        except TimeoutError:
+            raise RequestFailedError(
+                f"This worker leads the group, but did not get the right to write to the config topic within "
+                f"{_CLAIM_TIMEOUT_SECONDS:.0f} s; its log says why. This can be retried"
+            ) from None
+
+    async def _lead(self) -> None:
+        while not await self._claim():
+            _log.debug("Trying again to lead the group")
+        self._become(LeaderState.LEADING)
+        await self._tell()
+        _log.info("This worker leads the group")
+        while self._sessioned:
+            seconds = await self._keep_session_key()
+            await asyncio.sleep(seconds)
+
+    async def _claim(self) -> bool:
+        """Try to get the right to write; if that fails, rest a little before the next try."""
+        try:
+            await asyncio.wrap_future(self._parts.configs.claim_write_privilege())
+            await asyncio.wrap_future(self._parts.configs.read_to_end())
+        except FencepostError as error:
+            _log.warning("The right to write to the config topic is not claimed, which is tried again: %s", error)
+            await asyncio.sleep(_CLAIM_AGAIN_SECONDS)
+            return False
+        return True
+
+    async def _keep_session_key(self) -> float:
+        """Write another session key if it is time, and return after how many seconds to look again."""
+        settings = self._parts.group
+        now = time.time_ns() // 1_000_000
+        key = self._parts.state.session_key
+        if key is not None and now < key.creation_timestamp + settings.key_ttl_ms:
+            return (key.creation_timestamp + settings.key_ttl_ms - now) / 1000
+        fresh = SessionKey(secrets.token_bytes(settings.key_size), settings.key_algorithm, now)
+        try:
+            await asyncio.wrap_future(self._parts.configs.put_session_key(fresh))
+        except (ConfigWriteError, IllegalStateError) as error:
+            _log.warning("The group's session key is not renewed, which is tried again: %s", error)
+            if isinstance(error, IllegalStateError) or error.privilege_lost:
+                # Ends this task as well, where it waits next.
+                self._step_down()
+                self._rejoin()
+        return _KEY_AGAIN_SECONDS
+
+    def _step_down(self) -> None:
+        term, self._term = self._term, None
+        if term is not None:
+            term.cancel()
+        self._become(LeaderState.FOLLOWING)
+        # Whoever waits for the claim is told.
+        asyncio.ensure_future(self._tell())  # noqa: RUF006 - nothing waits for it
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _become(self, state: LeaderState) -> None:
+        if state is not self._state and state not in TRANSITIONS[self._state]:
+            raise IllegalStateError(f"A worker is {self._state.name} and cannot become {state.name}")
+        self._state = state

@@ -1,0 +1,90 @@
+"""Requests that show and change source offsets (KIP-875); changes are made by the leader, with former tasks fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fencepost.api.errors import ConfigError, DataError, FencepostError
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
+from fencepost.storage.config_records import TargetState
+from fencepost.worker.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
+from fencepost.worker.fencing_round import FencingRounds
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.herder_interface import ConnectorOffset
+from fencepost.worker.leadership import Leadership
+
+
+class OffsetRequests:
+    """Answers requests about the offsets of connectors."""
+
+    def __init__(self, parts: GroupParts, leadership: Leadership, fencing: FencingRounds) -> None:
+        self._parts = parts
+        self._leadership = leadership
+        self._fencing = fencing
+
+    async def show(self, name: str) -> list[ConnectorOffset]:
+        """Return a connector's offsets. Raises NotFoundError, and what reading raises."""
+        offsets = await self._parts.run(committed_offsets, self._parts.worker, self._config(name))
+        return [ConnectorOffset(partition, offset) for partition, offset in offsets]
+
+    async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
+        """Set offsets. Raises BadRequestError unless the connector is stopped, or if it refuses them."""
+        pairs = [(offset.partition, offset.offset) for offset in offsets]
+        told = await self._change(name, lambda config: alter_offsets(self._parts.worker, config, pairs))
+        return _message(name, "altered", told=told)
+
+    async def reset(self, name: str) -> str:
+        """Remove all offsets. Raises as `alter`."""
+        told = await self._change(name, lambda config: reset_offsets(self._parts.worker, config))
+        return _message(name, "reset", told=told)
+
+    async def _change(self, name: str, change: Callable[[ConnectorConfig], bool]) -> bool:
+        await self._leadership.require()
+        self._check(name)
+        if self._parts.config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED:
+            await self._fence(name)
+            self._check(name)
+        try:
+            return await self._parts.run(change, self._config(name))
+        except (ConfigError, DataError) as error:
+            raise BadRequestError(f"The offsets of connector {name} are not changed: {error}") from error
+        except FencepostError as error:
+            raise RequestFailedError(f"The offsets of connector {name} are not changed: {error}") from error
+        except Exception as error:
+            raise RequestFailedError(
+                f"The offsets of connector {name} are not changed, because it refused them: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    async def _fence(self, name: str) -> None:
+        try:
+            await self._fencing.lead(name)
+        except HerderError:
+            raise
+        except FencepostError as error:
+            raise RequestFailedError(
+                f"The offsets of connector {name} are not changed, because its former tasks could not be fenced, and "
+                f"might write others: {error}"
+            ) from error
+
+    def _check(self, name: str) -> None:
+        self._config(name)
+        state = self._parts.state
+        if state.target_state(name) is not TargetState.STOPPED or state.tasks(name):
+            raise BadRequestError(
+                f"Connector {name} must be STOPPED before its offsets are changed: ask for PUT "
+                f"/connectors/{name}/stop first, and wait until its status shows no tasks"
+            )
+
+    def _config(self, name: str) -> ConnectorConfig:
+        config = self._parts.state.connector_config(name)
+        if config is None:
+            raise NotFoundError(f"There is no connector {name}")
+        return ConnectorConfig.from_properties({key: text for key, text in config.items() if text is not None})
+
+
+def _message(name: str, done: str, *, told: bool) -> str:
+    by = "" if told else ". The connector did not take note of it: where it keeps state of its own, that is as it was"
+    return f"The offsets for connector {name} have been {done} successfully{by}"

@@ -1,0 +1,26 @@
+"""What a restart request means: which of a connector and its tasks start again (KIP-745). Pure."""
+
+from __future__ import annotations
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.task_state import State
+from fencepost.storage.cluster_config_state import ClusterConfigState
+from fencepost.storage.config_records import RestartRequest, TargetState
+from fencepost.storage.status_records import Status
+from fencepost.storage.status_table import StatusTable
+from fencepost.worker.assignor import Unit
+
+
+def restart_plan(request: RestartRequest, state: ClusterConfigState, statuses: StatusTable) -> list[Unit]:
+    """Return the connector, if it is to be restarted, and those of its tasks that are."""
+    name = request.connector
+    if not state.contains(name) or state.target_state(name) is TargetState.STOPPED:
+        return []
+    tasks: list[ConnectorTaskId] = state.tasks(name) if request.include_tasks else []
+    every: list[tuple[Unit, Status | None]] = [(name, statuses.connector(name))]
+    every += [(task, statuses.task(task)) for task in tasks]
+    return [unit for unit, status in every if not request.only_failed or _failed(status)]
+
+
+def _failed(status: Status | None) -> bool:
+    return status is not None and status.state == State.FAILED

@@ -1,0 +1,178 @@
+"""A source task that this worker was given to run, and the checks at its start that make it the only one (KIP-618)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from fencepost.api.errors import ConfigError
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.runtime.source_task import WorkerSourceTask
+from fencepost.runtime.task_state import State
+from fencepost.runtime.worker import connector_version
+from fencepost.storage.config_records import Config
+from fencepost.worker.convergence import Converging
+from fencepost.worker.errors import SupersededError
+from fencepost.worker.group_parts import GroupParts
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """How a task is to run: a plan that differs in more than `paused` needs another start.
+
+    `generation` is that of its connector's task configurations; `restart` counts the restarts that were asked for.
+    """
+
+    generation: int | None
+    config: Config = field(repr=False)
+    paused: bool
+    restart: int
+
+
+class Fencing(Protocol):
+    """Has former generations of tasks fenced, by the leader."""
+
+    async def fence(self, connector: str) -> None:
+        """Return once no former task can write any more."""
+
+
+class GroupChecks:
+    """The checks around the moment in which a task takes over its transactional id, on the task's thread."""
+
+    def __init__(self, parts: GroupParts, fencing: Fencing, is_current: Callable[[], bool]) -> None:
+        """`is_current` is asked on the event loop whether the task is still to run as it was started."""
+        self._parts = parts
+        self._fencing = fencing
+        self._is_current = is_current
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Have the leader fence former tasks. Raises its refusal, or SupersededError."""
+        self._on_loop(self._check(task))
+        self._on_loop(self._fencing.fence(task.connector))
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Raise SupersededError if the config topic has newer task configurations, or the task was revoked."""
+        self._parts.configs.read_to_end().result()
+        self._on_loop(self._check(task))
+
+    async def _check(self, task: ConnectorTaskId) -> None:
+        if not self._is_current():
+            raise SupersededError(task.connector, task.task)
+
+    def _on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._parts.loop).result()
+
+
+class TaskWork(Converging[TaskPlan]):
+    """Starts, pauses and stops one task as it is planned, and reports its states."""
+
+    def __init__(self, task: ConnectorTaskId, parts: GroupParts, fencing: Fencing) -> None:
+        super().__init__()
+        self.id = task
+        self.announce_restart = False
+        """Whether the next restart shows as RESTARTING."""
+        self._parts = parts
+        self._fencing = fencing
+        self._task: WorkerSourceTask | None = None
+        self._version: str | None = None
+        # Which start it is: what earlier ones still tell does not count.
+        self._run = 0
+
+    async def _step(self, before: TaskPlan | None, wanted: TaskPlan | None) -> TaskPlan | None:
+        if wanted is None:
+            await self._stop()
+        elif before is None:
+            await self._start(wanted)
+        elif replace(before, paused=wanted.paused) == wanted:
+            if self._task is not None:
+                self._task.pause() if wanted.paused else self._task.resume()
+        else:
+            await self._stop()
+            self._announce_restart()
+            return None
+        return wanted
+
+    async def _start(self, plan: TaskPlan) -> None:
+        properties = self._parts.state.connector_config(self.id.connector)
+        try:
+            self._task = await self._parts.run(self._make, dict(properties or {}), plan, self._run)
+        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+            self._parts.report(self.id, State.FAILED, error=error, version=self._version)
+        else:
+            self._task.start()
+
+    def _make(self, properties: dict[str, Any], plan: TaskPlan, run: int) -> WorkerSourceTask:
+        support = self._parts.config.exactly_once_source_support
+        self._version = connector_version(properties)
+        if support is not ExactlyOnceSourceSupport.ENABLED:
+            raise ConfigError(
+                f"Task {self.id} is not started: the worker's exactly.once.source.support is {support}, and source "
+                "tasks run exactly once only. Set exactly.once.source.support=enabled on all workers of the group, "
+                "by way of preparing if they are to be restarted one after the other",
+                name="exactly.once.source.support",
+            )
+        checks = GroupChecks(self._parts, self._fencing, lambda: self._run == run and self._is_current(plan))
+        return self._parts.worker.new_task(
+            ConnectorConfig.from_properties(properties),
+            self.id.task,
+            {name: value for name, value in plan.config.items() if value is not None},
+            _TaskEvents(self, run),
+            checks=checks,
+            paused=plan.paused,
+            wrote_to=self._wrote_to,
+        )
+
+    def _is_current(self, plan: TaskPlan) -> bool:
+        wanted = self.wanted
+        generation = self._parts.state.task_config_generation(self.id.connector)
+        return wanted is not None and plan.generation == generation and plan.restart == wanted.restart
+
+    async def _stop(self) -> None:
+        self._run += 1
+        task, self._task = self._task, None
+        if task is not None:
+            await self._parts.run(self._parts.worker.stop_tasks, [task])
+        if self._parts.state.task_config(self.id) is None:
+            self._parts.statuses.delete_task(self.id)
+        else:
+            self._parts.report(self.id, State.UNASSIGNED, version=self._version)
+
+    def _announce_restart(self) -> None:
+        if self.announce_restart:
+            self.announce_restart = False
+            self._parts.report(self.id, State.RESTARTING, version=self._version)
+
+    def told(self, run: int, state: State, error: Exception | None) -> None:
+        """Take note of what the task tells of its state."""
+        # How a task that was stopped ends is of no interest, nor is one that made room for its successor.
+        if run == self._run and state is not State.STOPPED and not isinstance(error, SupersededError):
+            self._parts.report(self.id, state, error=error, version=self._version)
+
+    def _wrote_to(self, topics: Collection[str]) -> None:
+        # On the task's thread, after each commit. The last one of a connector that is deleted leaves no trace.
+        if self._parts.state.contains(self.id.connector):
+            for topic in topics:
+                self._parts.statuses.put_active_topic(self.id, topic)
+
+    def post(self, function: Callable[..., None], *arguments: object) -> None:
+        """Have the event loop call a function, unless it is closed."""
+        with suppress(RuntimeError):
+            self._parts.loop.call_soon_threadsafe(function, *arguments)
+
+
+class _TaskEvents:
+    """Brings what one start of a task tells, on its thread, to the event loop."""
+
+    def __init__(self, work: TaskWork, run: int) -> None:
+        self._work = work
+        self._run = run
+
+    def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
+        """Pass a state on."""
+        del task
+        self._work.post(self._work.told, self._run, state, error)

@@ -1,0 +1,194 @@
+"""One worker as tools for Kafka Connect meet it: a real process, its REST API, and what it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
+from tests.support.processes import wait_for
+from tests.support.sequence_source import properties, seqs
+from tests.support.topics import Topics, unique
+from tests.support.workers import Group, Worker
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
+    return Group(tmp_path_factory.mktemp("single"), broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def worker(group: Group) -> Iterator[Worker]:
+    with group.worker() as worker:
+        yield worker
+
+
+@pytest.fixture
+def name(worker: Worker) -> Iterator[str]:
+    """The name of a connector, which is deleted in the end."""
+    name = unique("connector")
+    yield name
+    worker.request("DELETE", f"/connectors/{name}")
+
+
+def create(worker: Worker, name: str, topic: str, tasks: int = 1, **extra: Any) -> dict[str, str]:
+    config = properties(name, topic, {"tasks.max": tasks, "limit": 50, **extra})
+    answer = worker.request("POST", "/connectors", {"name": name, "config": config})
+    assert answer.status == 201, answer
+    worker.wait_for_states(name, *["RUNNING"] * (tasks + 1))
+    return config
+
+
+def config_records(bootstrap_servers: str, group: Group, name: str) -> list[tuple[str, Any]]:
+    """The keys and values of the records about a connector, in order; of tasks without their configurations."""
+    records = read_topic(bootstrap_servers, f"{group.id}-configs")
+    ours = [(record.key or b"").decode().replace(name, "c") for record in records]
+    decoded = [json.loads(record.value) if record.value else None for record in records]
+    about = [(key, value) for key, value in zip(ours, decoded, strict=True) if key.endswith(("-c", "-c-0", "-c-1"))]
+    return [(key, None if value is None or "properties" in value else value) for key, value in about]
+
+
+def test_a_connector_that_is_posted_runs_and_delivers_exactly_once(
+    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    create(worker, name, topic, tasks=2)
+
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 100, what="both tasks wrote everything")
+    found = values(read_topic(bootstrap_servers, topic))
+    for task in (0, 1):
+        assert_exactly_once(seqs(found, name, task), range(1, 51))
+    assert len(read_offsets(bootstrap_servers, f"{group.id}-offsets", name)) == 2
+    assert config_records(bootstrap_servers, group, name) == [
+        ("connector-c", None),
+        ("task-c-0", None),
+        ("task-c-1", None),
+        ("commit-c", {"tasks": 2}),
+        ("tasks-fencing-c", {"task-count": 2}),
+    ]
+    wait_for(lambda: worker.get(f"/connectors/{name}/topics") == {name: {"topics": [topic]}})
+
+
+def test_fewer_tasks_fence_the_former_ones_and_go_on_where_they_were(
+    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    config = create(worker, name, topic, tasks=2)
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 100, what="both tasks wrote everything")
+
+    answer = worker.request("PUT", f"/connectors/{name}/config", config | {"tasks.max": "1", "limit": "70"})
+
+    assert answer.status == 200
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 120, what="the first task went on")
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+    assert_exactly_once(seqs(values(read_topic(bootstrap_servers, topic)), name, 0), range(1, 71))
+    assert config_records(bootstrap_servers, group, name)[-4:] == [
+        ("connector-c", None),
+        ("task-c-0", None),
+        ("commit-c", {"tasks": 1}),
+        ("tasks-fencing-c", {"task-count": 1}),
+    ]
+
+
+def test_the_same_configuration_again_leaves_the_tasks_alone(
+    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    config = create(worker, name, topic)
+    before = config_records(bootstrap_servers, group, name)
+
+    assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
+
+    # What follows is written behind whatever the first request led to.
+    assert worker.request("PUT", f"/connectors/{name}/pause").status == 202
+    worker.wait_for_states(name, "PAUSED", "PAUSED")
+    expected = [*before, ("connector-c", None), ("target-state-c", {"state": "PAUSED", "state.v2": "PAUSED"})]
+    assert config_records(bootstrap_servers, group, name) == expected
+
+
+def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
+    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    create(worker, name, topic)
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 50, what="everything is written")
+    partition = {"task.id": f"{name}-0"}
+    offsets = {"offsets": [{"partition": partition, "offset": {"saved": 40}}]}
+    assert worker.request("PATCH", f"/connectors/{name}/offsets", offsets).status == 400
+
+    assert worker.request("PUT", f"/connectors/{name}/stop").status == 204
+    worker.wait_for_states(name, "STOPPED")
+    answer = worker.request("PATCH", f"/connectors/{name}/offsets", offsets)
+
+    assert answer.status == 200, answer
+    assert worker.get(f"/connectors/{name}/offsets") == offsets
+    assert config_records(bootstrap_servers, group, name)[-3:] == [
+        ("commit-c", {"tasks": 0}),
+        ("target-state-c", {"state": "PAUSED", "state.v2": "STOPPED"}),
+        ("tasks-fencing-c", {"task-count": 0}),
+    ]
+    assert worker.request("PUT", f"/connectors/{name}/resume").status == 202
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 60, what="ten records are written again")
+    assert sorted(seqs(values(read_topic(bootstrap_servers, topic)), name)) == [
+        *range(1, 41),
+        *sorted([*range(41, 51)] * 2),
+    ]
+
+
+def test_a_failed_task_shows_its_trace_and_is_restarted_by_hand(
+    worker: Worker, group: Group, name: str, bootstrap_servers: str, topics: Topics
+) -> None:
+    own = topics.create(config={"cleanup.policy": "compact"})
+    config = properties(name, own, {"limit": 1, "offsets.storage.topic": own})
+    assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    worker.wait_for_states(name, "RUNNING", "FAILED")
+    status = worker.get(f"/connectors/{name}/tasks/0/status")
+    assert "holds its own source offsets" in status["trace"]
+
+    answer = worker.request("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+
+    assert answer.status == 202
+    assert [task["state"] for task in answer.body["tasks"]] == ["RESTARTING"]
+    assert answer.body["connector"]["state"] == "RUNNING"
+    restarts = [key for key, _ in config_records(bootstrap_servers, group, name) if key == "restart-connector-c"]
+    assert len(restarts) == 1
+    worker.wait_for_states(name, "RUNNING", "FAILED")
+
+
+def test_a_deleted_connector_leaves_nothing_but_its_offsets(
+    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    create(worker, name, topic)
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 50, what="everything is written")
+
+    assert worker.request("DELETE", f"/connectors/{name}").status == 204
+
+    assert worker.request("GET", f"/connectors/{name}/status").status == 404
+    assert config_records(bootstrap_servers, group, name)[-2:] == [("connector-c", None), ("target-state-c", None)]
+    wait_for(lambda: statuses_of(bootstrap_servers, group, name) == set(), what="all statuses are removed")
+    ((_, offset),) = read_offsets(bootstrap_servers, f"{group.id}-offsets", name)
+    assert offset == {"saved": 50}
+
+
+def statuses_of(bootstrap_servers: str, group: Group, name: str) -> set[bytes]:
+    latest = {record.key or b"": record.value for record in read_topic(bootstrap_servers, f"{group.id}-status")}
+    return {key for key, value in latest.items() if value and name.encode() in key}
+
+
+def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker: Worker, name: str) -> None:
+    config = properties(name, "t", {"tasks.max": "none", "value.converter": "Xml"})
+    answer = worker.request("POST", "/connectors", {"name": name, "config": config})
+
+    assert answer.status == 400
+    assert "tasks.max" in answer.body["message"]
+    assert "Xml" in answer.body["message"]
+    assert worker.request("GET", f"/connectors/{name}").status == 404
+
+
+def test_requests_between_workers_must_be_signed(worker: Worker, name: str, topic: str) -> None:
+    create(worker, name, topic)
+    signed = {"X-Connect-Authorization": "bm8=", "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
+
+    assert worker.request("PUT", f"/connectors/{name}/fence").status == 400
+    assert worker.request("PUT", f"/connectors/{name}/fence", headers=signed).status == 403
+    assert worker.request("POST", f"/connectors/{name}/tasks", [{}], signed).status == 403

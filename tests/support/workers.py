@@ -1,0 +1,100 @@
+"""Workers of a group as real processes, and a client of their REST API."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fencepost.embedded.ports import free_ports
+from tests.support.processes import Process, wait_for
+from tests.support.topics import unique
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: Any
+    headers: Mapping[str, str]
+
+
+class Worker:
+    """A worker process, and requests to it."""
+
+    def __init__(self, process: Process, port: int) -> None:
+        self.process = process
+        self.url = f"http://127.0.0.1:{port}"
+        self.id = f"127.0.0.1:{port}"
+
+    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+        address = urlsplit(self.url)
+        connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
+        with contextlib.closing(connection):
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})
+            response = connection.getresponse()
+            text = response.read()
+            return Answer(response.status, json.loads(text) if text else None, dict(response.getheaders()))
+
+    def get(self, path: str) -> Any:
+        """The body of a GET; None if it was not answered with 200."""
+        answer = self.request("GET", path)
+        return answer.body if answer.status == 200 else None
+
+    def healthy(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self.request("GET", "/health").status == 200
+        return False
+
+    def states(self, connector: str) -> list[str]:
+        """The states of a connector and of its tasks, in order; none while nobody has reported."""
+        status = self.get(f"/connectors/{connector}/status")
+        return [] if status is None else [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
+
+    def wait_for_states(self, connector: str, *states: str) -> None:
+        wait_for(lambda: self.states(connector) == list(states), what=f"{connector} is {', '.join(states)}")
+
+
+class Group:
+    """The files of a group of workers."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, **settings: str) -> None:
+        self.id = unique("group")
+        self.folder = folder
+        self.settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": self.id,
+            "exactly.once.source.support": "enabled",
+            "config.storage.topic": f"{self.id}-configs",
+            "offset.storage.topic": f"{self.id}-offsets",
+            "offset.storage.partitions": "1",
+            "status.storage.topic": f"{self.id}-status",
+            "status.storage.partitions": "1",
+            "key.converter": STRING,
+            "value.converter": STRING,
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "300",
+            "scheduled.rebalance.max.delay.ms": "0",
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+
+    @contextlib.contextmanager
+    def worker(self, **settings: str) -> Iterator[Worker]:
+        """A worker that is in the group."""
+        (port,) = free_ports(1)
+        own = {"listeners": f"http://127.0.0.1:{port}"}
+        own |= {name.replace("_", "."): value for name, value in settings.items()}
+        file = self.folder / f"worker-{port}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in (self.settings | own).items()))
+        with Process.fencepost("worker", str(file), log_file=self.folder / f"worker-{port}.log") as process:
+            worker = Worker(process, port)
+            wait_for(lambda: worker.healthy() or not process.running, what="the worker is in its group")
+            assert process.running, process.output
+            yield worker
