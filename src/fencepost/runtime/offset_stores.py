@@ -26,6 +26,7 @@ class OffsetStores:
         self._worker = worker
         self._lock = threading.Lock()
         self._open: dict[tuple[str, ClientConfig], OffsetStore] = {}
+        self._opening: dict[tuple[str, ClientConfig], threading.Lock] = {}
 
     def topic(self, connector: ConnectorConfig) -> str:
         """Return the name of the topic that holds a connector's offsets."""
@@ -40,10 +41,15 @@ class OffsetStores:
         topic = self._worker.offset_storage.name if connector is None else self.topic(connector)
         config = self._reading_config(connector)
         with self._lock:
-            store = self._open.get((topic, config))
+            opening = self._opening.setdefault((topic, config), threading.Lock())
+        # Not under the lock of all: another cluster may take its time to answer.
+        with opening:
+            with self._lock:
+                store = self._open.get((topic, config))
             if store is None:
                 store = self._create(topic, config, connector)
-                self._open[topic, config] = store
+                with self._lock:
+                    self._open[topic, config] = store
             return store
 
     def close(self) -> None:
