@@ -27,6 +27,7 @@ from fencepost.kafka.errors import (
 from fencepost.kafka.metadata import Cluster
 from fencepost.kafka.pool import POOL, ConnectionPool
 from tests.support.fault_proxy import FaultProxy
+from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
 
@@ -72,6 +73,21 @@ def test_a_connection_with_something_in_flight_is_closed(
     other = pool.take(config, address)
     assert other.call(metadata_request(), at_most=9).brokers
     other.close()
+
+
+def test_connections_that_nobody_comes_back_for_are_closed(broker: EmbeddedBroker, address: tuple[str, int]) -> None:
+    gone = ClientConfig((broker.bootstrap_servers,), client_id=unique("client"), connections_max_idle_ms=300)
+    stays = ClientConfig((broker.bootstrap_servers,), client_id=unique("client"))
+    with closing(ConnectionPool(sweep_s=0)) as pool:
+        left, used = pool.take(gone, address), pool.take(stays, address)
+        left.call(metadata_request(), at_most=9)
+        pool.give_back(gone, left)
+        wait_for(lambda: not left.fit_for_reuse)
+        pool.give_back(stays, used)
+
+        assert left.closed
+        assert pool.take(stays, address) is used
+        used.close()
 
 
 def test_a_connection_that_broke_while_idle_is_not_used_again(pool: ConnectionPool, fault_proxy: FaultProxy) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import Final
 
 from fencepost.kafka.client_config import ClientConfig
@@ -16,11 +17,16 @@ from fencepost.kafka.connection import Address, Connection
 _MOST_IDLE: Final = 8
 """Idle connections that are kept for one broker and configuration; several tasks may write at once."""
 
+_SWEEP_S: Final = 30.0
+"""How often connections are looked for that nobody came back for, such as those of a task that is gone."""
+
 
 class ConnectionPool:
     """Idle connections by client configuration and broker. Safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, sweep_s: float = _SWEEP_S) -> None:
+        self._sweep_s = sweep_s
+        self._swept_at = time.monotonic()
         self._lock = threading.Lock()
         self._idle: dict[tuple[ClientConfig, Address], list[Connection]] = {}
 
@@ -38,13 +44,33 @@ class ConnectionPool:
 
     def give_back(self, config: ClientConfig, connection: Connection) -> None:
         """Keep a connection for its next user, or close it if it is not fit for that."""
-        if connection.fit_for_reuse:
-            with self._lock:
+        closing = [connection]
+        with self._lock:
+            if connection.fit_for_reuse:
                 idle = self._idle.setdefault((config, connection.address), [])
                 if len(idle) < _MOST_IDLE:
                     idle.append(connection)
-                    return
-        connection.close()
+                    closing = []
+            closing += self._sweep()
+        for useless in closing:
+            useless.close()
+
+    def _sweep(self) -> list[Connection]:
+        """Take out the connections that were idle for too long, now and then."""
+        now = time.monotonic()
+        if now < self._swept_at + self._sweep_s:
+            return []
+        self._swept_at = now
+        useless: list[Connection] = []
+        for key, idle in list(self._idle.items()):
+            fit: list[Connection] = []
+            for connection in idle:
+                (fit if connection.fit_for_reuse else useless).append(connection)
+            if fit:
+                self._idle[key] = fit
+            else:
+                del self._idle[key]
+        return useless
 
     def close(self) -> None:
         """Close all idle connections."""
