@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from fencepost.cli.main import run
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.errors import AuthenticationError, AuthorizationError, BrokerUnavailableError
 from fencepost.kafka.oauth import _unsigned
@@ -164,3 +167,74 @@ def test_a_token_endpoint_that_refuses_says_what_to_check(secured: SecuredBroker
         producer = TransactionalProducer(config(oauth_properties(secured, endpoint, "wrong")), unique("task"))
         with pytest.raises(AuthenticationError, match="clientSecret"):
             producer.init_transactions()
+
+
+class Command:
+    """`fencepost standalone --once` in this process, reading two lines into a topic of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.group, self.topic = unique("group"), unique("topic")
+        self._worker, self._connector = folder / "worker.properties", folder / "lines.properties"
+        (folder / "lines.txt").write_text("one\ntwo\n")
+        self._connector.write_text(
+            f"name=lines\nconnector.class=FileStreamSource\nfile={folder}/lines.txt\ntopic={self.topic}\n"
+        )
+
+    def run(self, client: dict[str, str]) -> int:
+        settings = {
+            "group.id": self.group,
+            "offset.storage.topic": f"{self.group}-offsets",
+            "config.storage.topic": f"{self.group}-configs",
+            "key.converter": "StringConverter",
+            "value.converter": "StringConverter",
+            **client,
+        }
+        self._worker.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return run(["standalone", "--once", str(self._worker), str(self._connector)])
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+def errors(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the command told its user since the last call."""
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fencepost: ")]
+    logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    caplog.clear()
+    return printed + logged
+
+
+def test_the_command_tells_wrong_credentials_in_one_line(
+    secured: SecuredBroker, command: Command, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert command.run(secured.properties("worker", secret="wrong")) == 1
+
+    (line,) = errors(capsys, caplog)
+    assert "does not accept the credentials" in line
+    assert "sasl.jaas.config" in line
+
+
+def test_the_command_tells_each_right_that_is_missing_until_all_are_there(
+    secured: SecuredBroker, command: Command, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, ids, write = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE
+    own = (AclOperation.CREATE, AclOperation.READ, AclOperation.DESCRIBE_CONFIGS, write)
+    for missing, then_given in (
+        (f"topic {command.group}-offsets", [(operation, topic, command.group) for operation in own]),
+        (f"transactional id connect-cluster-{command.group}", [(write, ids, f"connect-cluster-{command.group}")]),
+        (f"transactional id {command.group}-lines-0", [(write, ids, f"{command.group}-")]),
+        (f"topic {command.topic}", [(AclOperation.CREATE, topic, command.topic), (write, topic, command.topic)]),
+    ):
+        assert command.run(secured.properties("worker")) == 1
+        (line,) = errors(capsys, caplog)
+        assert f"Not authorized: the principal lacks DESCRIBE on {missing}" in line
+        assert "Add an ACL that allows" in line
+        for operation, kind, name in then_given:
+            secured.allow("worker", operation, kind, name, prefix=True)
+
+    assert command.run(secured.properties("worker")) == 0
+    assert errors(capsys, caplog) == []
+    found = values(read_topic(secured.sasl_servers, command.topic, settings=secured.rdkafka()))
+    assert found == [b"one", b"two"]

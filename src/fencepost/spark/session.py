@@ -60,12 +60,17 @@ FORBIDDEN: Final[Mapping[str, tuple[str, str]]] = {
 
 _LAUNCH: Final = threading.Lock()
 
-_JAVA_WITHOUT_VECTOR: Final = """#!/bin/sh
+_VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_SECURITY_ACTION: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_LAST_WITH_SECURITY_ACTION: Final = 23
+
+_JAVA_WITHOUT: Final = """#!/bin/sh
 # Spark always asks for jdk.incubator.vector, which only its machine learning uses. Some JVMs lack it and do not start.
+# It also asks for a package that newer ones lack, which they warn of.
 for argument do
   shift
   case "$argument" in
-    --add-modules=jdk.incubator.vector) ;;
+    {dropped}) ;;
     *) set -- "$@" "$argument" ;;
   esac
 done
@@ -222,7 +227,10 @@ def make_java_home(java: Java, folder: Path) -> str:
     """Make `folder` a JAVA_HOME with which Spark's launchers start `java`; returns it."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(_JAVA_WITHOUT_VECTOR.format(java=str(java.executable).replace("'", "'\\''")))
+    dropped = [_VECTOR_MODULE] if java.version <= _LAST_WITH_SECURITY_ACTION else [_VECTOR_MODULE, _SECURITY_ACTION]
+    program.write_text(
+        _JAVA_WITHOUT.format(dropped=" | ".join(dropped), java=str(java.executable).replace("'", "'\\''"))
+    )
     program.chmod(0o700)
     return str(folder)
 
@@ -231,7 +239,7 @@ def _stop(session: SparkSession) -> None:
     """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
     try:
         session.stop()
-    except Py4JError:
+    except (Py4JError, OSError):
         # A signal that was sent to the whole process group has ended the JVM as well.
         _forget(session)
     else:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from fencepost.api.errors import ConfigError
-from fencepost.spark.session import check_settings, session_settings
+from fencepost.embedded.java import Java
+from fencepost.spark.session import check_settings, make_java_home, session_settings
 
 
 def test_a_local_session_stays_on_loopback_and_has_slots_to_spare():
@@ -42,3 +46,18 @@ def test_a_session_of_the_users_own_must_not_speculate_either():
 def test_connectors_folders_come_before_the_users_import_path():
     settings = session_settings({"spark.executorEnv.PYTHONPATH": "/mine"}, import_path=["/plugins/a", "/plugins/b"])
     assert settings["spark.executorEnv.PYTHONPATH"] == "/plugins/a:/plugins/b:/mine"
+
+
+@pytest.mark.parametrize(("version", "dropped"), [(17, ["vector"]), (25, ["vector", "action"])])
+def test_java_is_not_asked_for_what_it_lacks(tmp_path: Path, version: int, dropped: list[str]) -> None:
+    (tmp_path / "jdk" / "bin").mkdir(parents=True)
+    program = tmp_path / "jdk" / "bin" / "java"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o700)
+    home = make_java_home(Java(tmp_path / "jdk", version, bundled=True), tmp_path / "home")
+    vector, action = "--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+
+    asked = subprocess.run([f"{home}/bin/java", vector, action, "Main"], check=True, capture_output=True, text=True)
+
+    expected = [argument for argument in (vector, action, "Main") if not any(word in argument for word in dropped)]
+    assert asked.stdout.split() == expected
