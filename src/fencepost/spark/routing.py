@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
+from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.partitioner import partition_for_keys
 from fencepost.kafka.records import Records
 from fencepost.spark.conversion import Converted
@@ -83,7 +84,8 @@ class Router:
     def route(self, converted: Converted) -> Iterator[Routed]:
         """Split records by topic partition; those of one partition keep their order.
 
-        Raises DataError for a partition that the topic does not have.
+        Raises DataError for a partition that the topic does not have, TransactionAbortableError where the topic lost
+        all partitions that the writer owns.
         """
         topic, records = converted.topic, converted.records
         count = self._partition_count(topic)
@@ -109,6 +111,12 @@ class Router:
 
     def _run(self, topic: str, count: int, records: Records) -> int:
         owned = self._ownership.partitions(count)
+        if not owned:
+            # Another broker knows less of the topic than the one that the job was planned with.
+            raise TransactionAbortableError(
+                f"Topic {topic} has {count} partitions, fewer than when its {self._ownership.writers} writers were "
+                "planned: the records are sent again in a new transaction"
+            )
         position, size = self._runs.get(topic, (self._start, 0))
         size += records.value.nbytes
         self._runs[topic] = (position, size) if size < self._run_bytes else (position + 1, 0)

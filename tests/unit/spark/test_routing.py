@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
+from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.partitioner import partition_for_keys
 from fencepost.kafka.records import Records
 from fencepost.spark.conversion import Converted
@@ -68,6 +69,24 @@ def test_records_without_key_and_partition_go_to_owned_partitions_in_runs():
     writer = router(6, Ownership(1, 2), run_bytes=2 * size)
     partitions = [routed.partition for _ in range(7) for routed in writer.route(batch)]
     assert partitions == [1, 1, 3, 3, 5, 5, 1]
+
+
+@given(st.integers(1, 6), st.lists(COUNTS, min_size=1, max_size=6))
+def test_writers_never_share_a_partition_however_a_topic_grows(writers: int, added: list[int]):
+    counts = [writers + total for total in np.cumsum(added).tolist()]
+    seen: dict[int, set[int]] = {}
+    for index in range(writers):
+        coming = iter(counts)
+        own = Router(lambda _, coming=coming: next(coming), Ownership(index, writers), run_bytes=1)
+        for _ in counts:
+            for routed in own.route(converted(1)):
+                seen.setdefault(routed.partition, set()).add(index)
+    assert all(len(indices) == 1 for indices in seen.values())
+
+
+def test_a_writer_whose_partitions_are_gone_asks_for_another_transaction():
+    with pytest.raises(TransactionAbortableError, match="has 1 partitions, fewer than when its 3 writers"):
+        list(router(1, Ownership(2, 3)).route(converted(1)))
 
 
 def test_the_first_run_starts_where_it_is_told_to():
