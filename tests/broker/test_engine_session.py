@@ -61,6 +61,7 @@ def test_spark_starts_late_stops_wholly_and_starts_again(tmp_path: Path):
     assert "stopped []" in lines
     assert "again 10" in lines
     assert "stopped after its JVM []" in lines
+    assert "Warning" not in process.output
 
 
 def test_neither_jvm_nor_python_workers_outlive_a_killed_worker(tmp_path: Path):

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -238,7 +239,9 @@ def make_java_home(java: Java, folder: Path) -> str:
 def _stop(session: SparkSession) -> None:
     """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
     try:
-        session.stop()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+            session.stop()
     except (Py4JError, OSError):
         # A signal that was sent to the whole process group has ended the JVM as well.
         _forget(session)
@@ -253,7 +256,9 @@ def _jvm_runs() -> bool:
 
 def _forget(session: SparkSession) -> None:
     """Make pyspark forget a session whose JVM is gone; `stop` would want to talk to it."""
-    session.sparkContext._accumulatorServer.shutdown()  # noqa: SLF001 - a thread and a socket of this process
+    accumulators = session.sparkContext._accumulatorServer  # noqa: SLF001 - a thread and a socket of this process
+    if accumulators is not None:
+        accumulators.shutdown()
     SparkContext._active_spark_context = None  # noqa: SLF001 - so that another session is made
     SparkSession._instantiatedSession = None  # noqa: SLF001 - likewise
     _end_jvm()
