@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey
 from fencepost.config.connector_config import connector_config_def
+from fencepost.config.group_config import group_config_def
 from fencepost.config.plugins import PluginKind, plugin_entry_points
+from fencepost.config.rest_config import rest_config_def
 from fencepost.config.worker_config import WorkerMode, worker_config_def
 from fencepost.kafka import client_properties as clients
 from fencepost.spark.session import DEFAULTS, FORBIDDEN, LOCAL_DEFAULTS
@@ -109,6 +111,10 @@ def _blocks() -> Iterator[str]:
     yield _WORKER
     alone, group = worker_config_def(WorkerMode.STANDALONE), worker_config_def(WorkerMode.DISTRIBUTED)
     yield _table({**alone.keys(), **group.keys()}, alone.keys())
+    yield "### Groups of distributed workers"
+    yield _table(group_config_def().keys())
+    yield "### REST API of distributed workers"
+    yield _table(rest_config_def().keys())
     yield _CLIENTS
     yield _table({**clients.CLIENT.keys(), **clients.PRODUCER.keys()})
     yield from _other_client_properties()
