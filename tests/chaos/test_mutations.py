@@ -111,7 +111,7 @@ def test_without_a_guard_the_suite_turns_red(guard: Guard, tmp_path: Path):
 def test_a_copy_with_all_guards_stays_green(tmp_path: Path):
     shutil.copytree(PACKAGE, tmp_path / "fencepost", ignore=shutil.ignore_patterns("__pycache__"))
 
-    run = _run("tests/broker/test_transactional_producer.py", tmp_path)
+    run = _run(GUARDS[0].test, tmp_path)
 
     assert run.returncode == pytest.ExitCode.OK, run.stdout[-3000:]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -21,13 +20,26 @@ from tests.support.topics import Topics
 COUNT = 40_000
 
 
-@contextmanager
-def running(settings: dict[str, str]) -> Iterator[SparkEngine]:
-    engine = SparkEngine(settings)
-    try:
-        yield engine
-    finally:
-        engine.stop()
+@pytest.fixture(scope="module")
+def shared_engine() -> Iterator[SparkEngine]:
+    engine = SparkEngine({})
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+def engine(shared_engine: SparkEngine) -> SparkEngine:
+    """For tests after which it can be used again."""
+    return shared_engine
+
+
+@pytest.fixture
+def retrying_engine(shared_engine: SparkEngine) -> Iterator[SparkEngine]:
+    """Takes the place of the other one, for there is one Spark session in a process."""
+    shared_engine.stop()
+    engine = SparkEngine({"spark.master": "local[2,4]", "spark.task.maxFailures": "4"})
+    yield engine
+    engine.stop()
 
 
 def batch(tmp_path: Path) -> SourceBatch:
@@ -36,10 +48,10 @@ def batch(tmp_path: Path) -> SourceBatch:
 
 
 def test_a_killed_python_worker_fails_the_batch_and_the_next_attempt_commits_it_once(
-    bootstrap_servers: str, topics: Topics, tmp_path: Path
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     topic = topics.create(partitions=2)
-    with running({}) as engine, producer(bootstrap_servers) as owner:
+    with producer(bootstrap_servers) as owner:
         with pytest.raises(SparkJobError, match="Python worker exited unexpectedly"):
             write(engine, owner, batch(tmp_path), pipeline(topic))
         assert read_topic(bootstrap_servers, topic) == []
@@ -48,7 +60,7 @@ def test_a_killed_python_worker_fails_the_batch_and_the_next_attempt_commits_it_
 
 
 def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(
-    bootstrap_servers: str, topics: Topics, tmp_path: Path
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     topic = topics.create(partitions=2)
     marker = tmp_path / "hangs"
@@ -61,7 +73,7 @@ def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(
 
     killer = threading.Thread(target=kill_jvm)
     killer.start()
-    with running({}) as engine, producer(bootstrap_servers) as owner:
+    with producer(bootstrap_servers) as owner:
         with pytest.raises(SparkJobError, match="connector-0"):
             write(engine, owner, hanging, pipeline(topic))
         killer.join()
@@ -69,13 +81,14 @@ def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
 
 
-def test_a_write_that_spark_runs_again_is_refused(bootstrap_servers: str, topics: Topics, tmp_path: Path):
+def test_a_write_that_spark_runs_again_is_refused(
+    retrying_engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
     topic = topics.create(partitions=2)
-    settings = {"spark.master": "local[2,4]", "spark.task.maxFailures": "4"}
-    with running(settings) as engine, producer(bootstrap_servers) as owner:
+    with producer(bootstrap_servers) as owner:
         with pytest.raises(WriteRetriedError, match=r"attempt 1\)"):
-            write(engine, owner, batch(tmp_path), pipeline(topic))
+            write(retrying_engine, owner, batch(tmp_path), pipeline(topic))
         assert (tmp_path / "killed").exists()
         assert read_topic(bootstrap_servers, topic) == []
-        write(engine, owner, batch(tmp_path), pipeline(topic))
+        write(retrying_engine, owner, batch(tmp_path), pipeline(topic))
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -359,5 +360,11 @@ def test_no_broker_at_all_is_said_after_max_block(fault_proxy: FaultProxy) -> No
         producer.init_transactions()
     assert producer.state is TransactionState.FAILED
     fault_proxy.heal()
-    producer.init_transactions()
+
+    def initialized() -> bool:
+        with suppress(BrokerUnavailableError):
+            producer.init_transactions()
+        return producer.state is TransactionState.READY
+
+    wait_for(initialized)
     producer.close()

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 
 from fencepost.embedded.process import launch
 
-_TIMEOUT_SECONDS = 60.0
+_TIMEOUT_SECONDS = 120.0
 _POLL_SECONDS = 0.02
 
 T = TypeVar("T")
