@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
 
 if TYPE_CHECKING:
-    from fencepost.api.config_def import ConfigDef, ConfigValue
     from fencepost.api.context import SourceConnectorContext, SourceTaskContext
     from fencepost.api.record import PollResult, RecordMetadata, SourceOffset, SourcePartition, SourceRecord
 
@@ -22,21 +22,21 @@ class SourceConnector(ABC):
 
     context: SourceConnectorContext
 
-    @abstractmethod
     def version(self) -> str:
         """Return the connector's own version."""
+        return "undefined"
 
-    @abstractmethod
     def config(self) -> ConfigDef:
-        """Return the definitions of the connector's own properties."""
+        """Return the definitions of the connector's own properties; the default defines none, so none is checked."""
+        return ConfigDef()
 
     def validate(self, config: Config) -> list[ConfigValue]:
         """Check a configuration; the default checks each property against `config`."""
         return self.config().validate(config)
 
-    @abstractmethod
     def start(self, config: Config) -> None:
-        """Begin, with a configuration that was validated."""
+        """Begin, with a configuration that was validated; the default keeps it for `task_configs`."""
+        self._config = dict(config)
 
     def stop(self) -> None:  # noqa: B027 - most connectors hold nothing
         """Let go of what `start` took."""
@@ -45,9 +45,9 @@ class SourceConnector(ABC):
     def task_class(self) -> type[SourceTask]:
         """Return the class that does the work."""
 
-    @abstractmethod
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Return one configuration for each task, `max_tasks` at most."""
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - for overriding
+        """Return one configuration for each task, `max_tasks` at most; the default is one task with the connector's."""
+        return [self._config]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:  # noqa: ARG002 - for overriding
         """Say whether each source partition and offset let a task resume exactly where a commit left it.

@@ -108,22 +108,24 @@ def _define_errors(definitions: ConfigDef) -> None:
     definitions.define(
         "errors.retry.timeout", _T.LONG, 0, _I.MEDIUM,
         "How long a transform or conversion that fails for a passing reason is tried again, in milliseconds; 0: not "
-        "at all, -1: for ever.",
+        "at all, -1: for ever. Accepted; without effect so far.",
         group=group, order_in_group=1, width=_W.MEDIUM,
     ).define(
         "errors.retry.delay.max.ms", _T.LONG, 60_000, _I.MEDIUM,
-        "The longest pause between two such tries, in milliseconds.",
+        "The longest pause between two such tries, in milliseconds. Accepted; without effect so far.",
         group=group, order_in_group=2, width=_W.MEDIUM,
     ).define(
         "errors.tolerance", _T.STRING, "none", _I.MEDIUM,
-        "What becomes of a record that cannot be transformed or converted: none fails the task, all skips the record.",
+        "What becomes of a record that cannot be transformed or converted: none fails the task, all skips the record. "
+        "So far the task fails with either.",
         validator=one_of(["none", "all"]), group=group, order_in_group=3, width=_W.SHORT,
     ).define(
-        "errors.log.enable", _T.BOOLEAN, False, _I.MEDIUM, "Whether each failure of a record is logged.",
+        "errors.log.enable", _T.BOOLEAN, False, _I.MEDIUM,
+        "Whether each failure of a record is logged. Accepted; without effect so far.",
         group=group, order_in_group=4, width=_W.SHORT,
     ).define(
         "errors.log.include.messages", _T.BOOLEAN, False, _I.MEDIUM,
-        "Whether the log shows the record that failed, which may hold what a log should not.",
+        "Whether the log shows the record that failed, which may hold what a log should not. Accepted; without effect so far.",
         group=group, order_in_group=5, width=_W.SHORT,
     )  # fmt: skip
 
