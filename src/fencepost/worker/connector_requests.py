@@ -16,6 +16,7 @@ from fencepost.worker.config_infos import error_message
 from fencepost.worker.errors import (
     AlreadyExistsError,
     BadRequestError,
+    ConflictError,
     NotAssignedError,
     NotFoundError,
     RequestFailedError,
@@ -67,7 +68,7 @@ class ConnectorRequests:
         config = {key: text for key, text in {**former, **patch}.items() if text is not None}
         await self._check(config)
         await self._leadership.write(
-            lambda: self._parts.configs.put_connector(name, config), check=lambda: self._check_exists(name)
+            lambda: self._parts.configs.put_connector(name, config), check=lambda: self._check_unchanged(name, former)
         )
         return self._written(name, config)
 
@@ -137,6 +138,12 @@ class ConnectorRequests:
     def _check_exists(self, name: str) -> None:
         if not self._parts.state.contains(name):
             raise NotFoundError(f"There is no connector {name}")
+
+    def _check_unchanged(self, name: str, former: Mapping[str, str]) -> None:
+        if self._snapshots.config(name) != former:
+            raise ConflictError(
+                f"The configuration of connector {name} was changed meanwhile: look at it and ask again"
+            )
 
     def _written(self, name: str, config: Mapping[str, str]) -> ConnectorInfo:
         return ConnectorInfo(name, dict(config), self._parts.state.tasks(name))

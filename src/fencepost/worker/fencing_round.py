@@ -112,7 +112,7 @@ class FencingRounds:
         former = fencing_plan(state.task_count_record(connector), tasks)
         if former:
             await self._parts.run(self._fence, config, former)
-        await asyncio.wrap_future(self._parts.configs.read_to_end())
+        await self._parts.read_config_topic()
         await self._leadership.write(
             lambda: self._parts.configs.put_task_count(connector, tasks), check=lambda: self._check(work)
         )

@@ -41,6 +41,8 @@ class GroupParts:
     loop: asyncio.AbstractEventLoop
     generation: int = -1
     """The generation of the group that this worker was last a member of."""
+    _reading: asyncio.Future[None] | None = None
+    _next_read: asyncio.Future[None] | None = None
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="herder")
     )
@@ -58,6 +60,22 @@ class GroupParts:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call what may block on a thread, and wait for it."""
         return await self.loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+    async def read_config_topic(self) -> None:
+        """Read what was committed to the config topic before this call.
+
+        Those that ask while a read is under way share the next one: hundreds of tasks ask when they start. Raises as
+        `ConfigBackingStore.read_to_end`.
+        """
+        if self._next_read is None:
+            self._next_read = asyncio.ensure_future(self._read_after(self._reading))
+        await asyncio.shield(self._next_read)
+
+    async def _read_after(self, former: asyncio.Future[None] | None) -> None:
+        if former is not None:
+            await asyncio.wait([former])
+        self._reading, self._next_read = self._next_read, None
+        await asyncio.wrap_future(self.configs.read_to_end())
 
     def report(
         self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None

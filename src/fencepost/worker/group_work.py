@@ -130,7 +130,7 @@ class GroupWork:
     async def _catch_up(self, membership: Membership) -> None:
         while True:
             try:
-                await asyncio.wrap_future(self._parts.configs.read_to_end())
+                await self._parts.read_config_topic()
             except FencepostError as error:
                 _log.warning("The config topic cannot be read, which is tried again: %s", error)
                 await asyncio.sleep(_READ_AGAIN_SECONDS)

@@ -292,6 +292,8 @@ class DistributedHerder(Herder):
     async def set_cluster_logger_level(self, namespace: str, level: str) -> None:
         """Set the level of a logger and those below it on all workers."""
         self._require_started()
+        # Here it is set at once, or refused.
+        self._loggers.set_level(namespace, level)
         await asyncio.wrap_future(self._parts.configs.put_logger_level(namespace, level))
 
     # -- requests of other workers -------------------------------------------------------------------------------

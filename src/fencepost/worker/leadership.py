@@ -132,6 +132,10 @@ class Leadership:
         `check` is called right before it and may raise. Raises as `require`, and RequestFailedError if it fails.
         """
         await self.require()
+        # Whoever asked may give up waiting; the next write waits all the same.
+        return await asyncio.shield(self._write_in_turn(write, check))
+
+    async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
         try:
             async with self._turn:
                 check()
@@ -174,7 +178,7 @@ class Leadership:
         """Try to get the right to write; if that fails, rest a little before the next try."""
         try:
             await asyncio.wrap_future(self._parts.configs.claim_write_privilege())
-            await asyncio.wrap_future(self._parts.configs.read_to_end())
+            await self._parts.read_config_topic()
         except FencepostError as error:
             _log.warning("The right to write to the config topic is not claimed, which is tried again: %s", error)
             await asyncio.sleep(_CLAIM_AGAIN_SECONDS)

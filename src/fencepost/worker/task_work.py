@@ -57,8 +57,11 @@ class GroupChecks:
 
     def after_ownership(self, task: ConnectorTaskId) -> None:
         """Raise SupersededError if the config topic has newer task configurations, or the task was revoked."""
-        self._parts.configs.read_to_end().result()
-        self._on_loop(self._check(task))
+        self._on_loop(self._read_and_check(task))
+
+    async def _read_and_check(self, task: ConnectorTaskId) -> None:
+        await self._parts.read_config_topic()
+        await self._check(task)
 
     async def _check(self, task: ConnectorTaskId) -> None:
         if not self._is_current():
