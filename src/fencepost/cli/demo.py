@@ -126,10 +126,10 @@ def _count_rows(csv: Path) -> int:
 def _transfer_with_kills(console: Console, files: DemoFiles, bootstrap: str, rows: int) -> int:
     """Run the worker to the end of the file, with SIGKILL in between; return how often it was killed."""
     kill_at = [int(rows * random.uniform(*share)) for share in KILL_AT]  # noqa: S311 - chance, not secrecy
-    kills = 0
+    kills = aborted = 0
     with _progress(console, rows) as show, TopicCounter(bootstrap, TOPIC, OFFSETS_TOPIC) as counter:
         while True:
-            threshold = kill_at[kills] if kills < len(kill_at) else None
+            threshold = kill_at[kills] + aborted if kills < len(kill_at) else None
             worker = _start_worker(files)
             try:
                 finished = _watch(worker, counter, show, threshold, kills)
@@ -141,6 +141,8 @@ def _transfer_with_kills(console: Console, files: DemoFiles, bootstrap: str, row
                     raise FencepostError(f"The worker stopped by itself; the end of its log:\n{_tail(files.log)}")
                 return kills
             kills += 1
+            decided, written = counter.ends()
+            aborted += written - decided
             console.print(f"Worker {worker.pid} killed (SIGKILL) at {counter.records:,} visible records; restarting.")
 
 
@@ -155,11 +157,15 @@ def _start_worker(files: DemoFiles) -> subprocess.Popen[bytes]:
 def _watch(
     worker: subprocess.Popen[bytes], counter: TopicCounter, show: Show, threshold: int | None, kills: int
 ) -> bool:
-    """Show what becomes visible; return True when the worker ended by itself, False when it was to be killed."""
+    """Show what becomes visible; return True when the worker ended by itself, False when it was killed.
+
+    It is killed with a transaction open, once `threshold` records of the topic are decided.
+    """
     while worker.poll() is None:
-        counter.advance(timeout_s=0.02)
+        counter.advance(timeout_s=0.01)
         show(counter, kills)
-        if threshold is not None and counter.records >= threshold and counter.in_transaction():
+        decided, written = counter.ends()
+        if threshold is not None and threshold <= decided < written:
             worker.send_signal(signal.SIGKILL)
             return False
     while counter.advance(timeout_s=1.0):

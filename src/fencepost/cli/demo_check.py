@@ -102,13 +102,11 @@ class TopicCounter:
                 self.transactions += 1
         return bool(messages)
 
-    def in_transaction(self) -> bool:
-        """Whether records lie in the topic that no transaction has committed yet."""
-        return any(
-            self._end(self._uncommitted, partition) > self._end(self._consumer, partition)
-            for partition in self._consumer.assignment()
-            if partition.topic == self._topic
-        )
+    def ends(self) -> tuple[int, int]:
+        """How many records the topic holds in transactions that are decided, and how many in all. Counts no records."""
+        partitions = [partition for partition in self._consumer.assignment() if partition.topic == self._topic]
+        decided = sum(self._end(self._consumer, partition) for partition in partitions)
+        return decided, sum(self._end(self._uncommitted, partition) for partition in partitions)
 
     @staticmethod
     def _end(consumer: Consumer, partition: TopicPartition) -> int:
