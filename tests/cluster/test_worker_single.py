@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import wait_for
@@ -153,6 +154,20 @@ def test_a_failed_task_shows_its_trace_and_is_restarted_by_hand(
     restarts = [key for key, _ in config_records(bootstrap_servers, group, name) if key == "restart-connector-c"]
     assert len(restarts) == 1
     worker.wait_for_states(name, "RUNNING", "FAILED")
+
+
+def test_a_task_that_a_stranger_fenced_goes_on_while_it_is_this_workers(
+    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    create(worker, name, topic, limit=4000, **{"messages.per.poll": 5})
+    stranger = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"{group.id}-{name}-0"})
+
+    stranger.init_transactions(30)
+
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 4000, what="everything is written")
+    assert_exactly_once(seqs(values(read_topic(bootstrap_servers, topic)), name), range(1, 4001))
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+    assert f"took over the transactional id {group.id}-{name}-0" in worker.process.output
 
 
 def test_a_deleted_connector_leaves_nothing_but_its_offsets(

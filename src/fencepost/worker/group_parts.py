@@ -39,8 +39,8 @@ class GroupParts:
     statuses: StatusBackingStore
     client: RestClient
     loop: asyncio.AbstractEventLoop
-    generation: int = -1
-    """The generation of the group that this worker was last a member of."""
+    generation: int | None = None
+    """The generation of the group that this worker is a member of, None out of the group."""
     _reading: asyncio.Future[None] | None = None
     _next_read: asyncio.Future[None] | None = None
     _threads: ThreadPoolExecutor = field(
@@ -80,7 +80,12 @@ class GroupParts:
     def report(
         self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None
     ) -> None:
-        """Publish how a connector or a task is."""
+        """Publish how a connector or a task is.
+
+        A worker that was lost to its group has no say: others may have what it ran, and have reported on it.
+        """
+        if self.generation is None:
+            return
         trace = None if error is None else "".join(traceback.format_exception(error))
         self.statuses.put(subject, Status(state, self.worker_id, self.generation, trace, version))
 

@@ -39,6 +39,8 @@ from fencepost.worker.task_work import Fencing, TaskPlan, TaskWork
 _log: Final = logging.getLogger(__name__)
 
 _READ_AGAIN_SECONDS: Final = 0.5
+_FENCED_SECONDS: Final = 60.0
+_MOST_FENCED: Final = 3
 
 
 class GroupWork:
@@ -69,6 +71,8 @@ class GroupWork:
         # What the group last shared out, as far as this worker knows.
         self._shared_out: dict[str, int] = {}
         self._catching_up: asyncio.Task[None] | None = None
+        # When tasks were fenced of late, in seconds of the loop's clock.
+        self._fenced: dict[ConnectorTaskId, list[float]] = {}
 
     def find(self, connector: str) -> ConnectorWork | None:
         """Return a connector that this worker was given."""
@@ -119,6 +123,7 @@ class GroupWork:
     async def on_lost(self, reason: str) -> None:
         """Stop everything, and return once it stands still."""
         _log.debug("Everything stops: %s", reason)
+        self._parts.generation = None
         self._leadership.lost()
         await self.stop()
 
@@ -153,7 +158,24 @@ class GroupWork:
         )  # fmt: skip
         for unit in former | self._assigned:
             self._plan(unit)
+        for work in self._tasks.values():
+            if work.fenced and self.has(work.id):
+                self.restart(work.id, announce=True)
         self._share_out_again()
+
+    def _on_fenced(self, task: ConnectorTaskId) -> bool:
+        """Have the group say whether a task that was fenced is still this worker's; if it is, it starts again.
+
+        A worker that was cut off from the group may fence the owner of a task before it learns that it is none. False
+        for a task that is fenced again and again: somebody else uses its transactional id.
+        """
+        now = self._parts.loop.time()
+        lately = [moment for moment in self._fenced.get(task, ()) if now < moment + _FENCED_SECONDS]
+        self._fenced[task] = [*lately, now]
+        if len(lately) >= _MOST_FENCED:
+            return False
+        self._rejoin()
+        return True
 
     async def _give_up(self, units: Work) -> None:
         self._assigned -= units
@@ -219,7 +241,7 @@ class GroupWork:
         if isinstance(unit, ConnectorTaskId):
             plan = self._task_plan(unit)
             if unit not in self._tasks and plan is not None:
-                self._tasks[unit] = TaskWork(unit, self._parts, self._fencing)
+                self._tasks[unit] = TaskWork(unit, self._parts, self._fencing, self._on_fenced)
             if unit in self._tasks:
                 self._tasks[unit].want(plan)
         else:

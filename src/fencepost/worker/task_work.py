@@ -12,6 +12,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.kafka.errors import ProducerFencedError
 from fencepost.runtime.source_task import WorkerSourceTask
 from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import connector_version
@@ -74,13 +75,23 @@ class GroupChecks:
 class TaskWork(Converging[TaskPlan]):
     """Starts, pauses and stops one task as it is planned, and reports its states."""
 
-    def __init__(self, task: ConnectorTaskId, parts: GroupParts, fencing: Fencing) -> None:
+    def __init__(
+        self,
+        task: ConnectorTaskId,
+        parts: GroupParts,
+        fencing: Fencing,
+        on_fenced: Callable[[ConnectorTaskId], bool],
+    ) -> None:
+        """`on_fenced` is told that the task lost its transactional id; false if that is to be a failure."""
         super().__init__()
         self.id = task
         self.announce_restart = False
         """Whether the next restart shows as RESTARTING."""
         self._parts = parts
         self._fencing = fencing
+        self._on_fenced = on_fenced
+        self.fenced = False
+        """Whether the task ended because it was fenced, and waits for the group to say whose it is."""
         self._task: WorkerSourceTask | None = None
         self._version: str | None = None
         # Which start it is: what earlier ones still tell does not count.
@@ -137,6 +148,7 @@ class TaskWork(Converging[TaskPlan]):
 
     async def _stop(self) -> None:
         self._run += 1
+        self.fenced = False
         task, self._task = self._task, None
         if task is not None:
             await self._parts.run(self._parts.worker.stop_tasks, [task])
@@ -153,7 +165,11 @@ class TaskWork(Converging[TaskPlan]):
     def told(self, run: int, state: State, error: Exception | None) -> None:
         """Take note of what the task tells of its state."""
         # How a task that was stopped ends is of no interest, nor is one that made room for its successor.
-        if run == self._run and state is not State.STOPPED and not isinstance(error, SupersededError):
+        if run != self._run or state is State.STOPPED or isinstance(error, SupersededError):
+            return
+        if state is State.FAILED and isinstance(error, ProducerFencedError) and self._on_fenced(self.id):
+            self.fenced = True
+        else:
             self._parts.report(self.id, state, error=error, version=self._version)
 
     def _wrote_to(self, topics: Collection[str]) -> None:
