@@ -31,7 +31,7 @@ SCHEMA: Final = (
     "arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, air_time INT, "
     "distance INT, hour INT, minute INT, time_hour STRING"
 )
-KILL_AT: Final = (0.15, 0.35), (0.5, 0.75)
+KILL_AT: Final = (0.15, 0.3), (0.45, 0.65)
 """Between which shares of the rows the worker is killed; where exactly is chance."""
 
 WORKER_PROPERTIES: Final = """\
@@ -164,13 +164,24 @@ def _watch(
     while worker.poll() is None:
         counter.advance(timeout_s=0.01)
         show(counter, kills)
-        decided, written = counter.ends()
-        if threshold is not None and threshold <= decided < written:
-            worker.send_signal(signal.SIGKILL)
+        if threshold is not None and counter.ends()[0] >= threshold and _kill_in_transaction(worker, counter):
             return False
     while counter.advance(timeout_s=1.0):
         show(counter, kills)
     return True
+
+
+def _kill_in_transaction(worker: subprocess.Popen[bytes], counter: TopicCounter) -> bool:
+    """Kill the worker as soon as it has written into a transaction; False if it ends before that."""
+    before = -1
+    while worker.poll() is None:
+        decided, written = counter.ends()
+        # While a commit is on its way through the partitions the number of decided records still grows.
+        if before == decided < written:
+            worker.send_signal(signal.SIGKILL)
+            return True
+        before = decided
+    return False
 
 
 class Show:
