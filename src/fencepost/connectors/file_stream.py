@@ -86,15 +86,11 @@ class FileStreamSourceConnector(SourceConnector):
                 f"it can be resumed: write to a file, and set {FILE} to its path",
                 name=FILE,
             )
-        self._config = dict(config)
+        super().start(config)
 
     def task_class(self) -> type[SourceTask]:
         """Return FileStreamSourceTask."""
         return FileStreamSourceTask
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one file is one task
-        """Return one configuration."""
-        return [dict(self._config)]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
         """Say yes for a file, no for the standard input."""
