@@ -21,7 +21,9 @@ from fencepost.api.errors import FencepostError
 # Commands are imported when they run: `fencepost --help` needs none of what they stand on (Spark, a Kafka client).
 _COMMANDS: Final = {
     "broker": ("fencepost.cli.broker:broker", "Run a Kafka broker on this machine."),
+    "connectors": ("fencepost.cli.connectors:connectors", "Create, show and control connectors."),
     "demo": ("fencepost.cli.demo:demo", "See 336,776 flights arrive exactly once while the worker is killed."),
+    "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
     "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
 }

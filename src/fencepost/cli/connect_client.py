@@ -1,0 +1,118 @@
+"""Asks a worker over Kafka Connect's REST API, fencepost's or Java's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from fencepost.api.errors import ConfigError, FencepostError
+
+# A worker answers after 90 s at the latest, if only with an error.
+_ANSWER_SECONDS: Final = 100.0
+_CONNECT_SECONDS: Final = 10.0
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 3.0
+_CONFLICT: Final = 409
+
+
+class RequestRefusedError(FencepostError):
+    """A worker answered with an error. `status` is that of HTTP."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class WorkerUnreachableError(FencepostError):
+    """No answer came, or none of Kafka Connect's REST API. What was asked may have been done."""
+
+
+class ConnectClient:
+    """A blocking client. A worker that is busy with a rebalance (409) is asked again, with growing pauses.
+
+    client = ConnectClient("http://127.0.0.1:8083", retry_seconds=30)
+    client.ask("GET", connector_path("lines", "status"))        # the JSON of the answer, None where it has none
+    """
+
+    def __init__(self, url: str, *, retry_seconds: float) -> None:
+        """`url` may hold a user and a password. Raises ConfigError for what is no address."""
+        try:
+            self._base = URL(url.rstrip("/"))
+        except ValueError:
+            raise ConfigError(f"{url!r} is no address of a worker, such as http://127.0.0.1:8083") from None
+        if self._base.scheme not in ("http", "https") or not self._base.host:
+            raise ConfigError(f"{url!r} is no address of a worker, such as http://127.0.0.1:8083")
+        self._retry_seconds = retry_seconds
+
+    @property
+    def shown_url(self) -> str:
+        """The address without its password."""
+        return str(self._base.with_user(None)).rstrip("/")
+
+    def ask(self, method: str, path: str, body: Any = None, query: Mapping[str, str | list[str]] | None = None) -> Any:
+        """Send a request. Raises RequestRefusedError for an answer from 400 on, WorkerUnreachableError for none."""
+        url = URL(str(self._base).rstrip("/") + path, encoded=True)
+        return asyncio.run(self._ask(method, url.with_query(query) if query else url, body))
+
+    async def _ask(self, method: str, url: URL, body: Any) -> Any:
+        deadline = time.monotonic() + self._retry_seconds
+        pause = _FIRST_PAUSE_SECONDS
+        timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                status, text = await self._send(session, method, url, body)
+                if status < 400:
+                    return self._parsed(text)
+                message = _message(text)
+                if not _passes(status, message) or time.monotonic() + pause > deadline:
+                    raise RequestRefusedError(f"{message} (status {status} from {self.shown_url})", status)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _send(self, session: aiohttp.ClientSession, method: str, url: URL, body: Any) -> tuple[int, str]:
+        headers = {"Accept": "application/json"}
+        try:
+            async with session.request(method, url, json=body, headers=headers) as response:
+                return response.status, await response.text("utf-8", "replace")
+        except TimeoutError:
+            raise WorkerUnreachableError(
+                f"The worker at {self.shown_url} did not answer in time; it may still do what was asked: look before "
+                "asking again"
+            ) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise WorkerUnreachableError(
+                f"The worker at {self.shown_url} cannot be reached ({error}): start it, or name another with --url or "
+                "FENCEPOST_URL"
+            ) from error
+
+    def _parsed(self, text: str) -> Any:
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise WorkerUnreachableError(
+                f"What answers at {self.shown_url} is no worker: name one with --url or FENCEPOST_URL"
+            ) from None
+
+
+def connector_path(name: str, *rest: str) -> str:
+    """Return the path of a connector, or of what is below it."""
+    return "/".join(["/connectors", quote(name, safe=""), *rest])
+
+
+def _message(text: str) -> str:
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip() or "no reason given"
+
+
+def _passes(status: int, message: str) -> bool:
+    # Connect has one status for what a rebalance holds up and for a name that is taken.
+    return status == _CONFLICT and "already exists" not in message

@@ -1,0 +1,264 @@
+"""`fencepost connectors`: a terminal client of Kafka Connect's REST API."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from fencepost.api.errors import ConfigError
+from fencepost.cli import connector_views as views
+from fencepost.cli.connect_client import ConnectClient, connector_path
+from fencepost.cli.connector_watch import watch_connectors
+from fencepost.config.properties import load_connector_config
+
+_REFUSED: Final = 1
+_FAILED: Final = 3
+
+_EXIT_CODES: Final = """\b
+Exit codes:
+  0  done
+  1  refused, not valid, not reachable, or not there in time
+  2  wrong usage
+  3  `show` and `watch --until`: the connector or one of its tasks is FAILED
+"""
+
+_FILE: Final = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terminal:
+    """Whom to ask, and how to show what is answered."""
+
+    client: ConnectClient
+    as_json: bool
+
+    def show(self, body: Any, view: Callable[[Any], None]) -> None:
+        (views.print_json if self.as_json else view)(body)
+
+    def done(self, body: Any, said: str) -> None:
+        """Say that a request was taken. As JSON that is the answer, if it has one."""
+        if not self.as_json:
+            click.echo(said)
+        elif body is not None:
+            views.print_json(body)
+
+
+def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that all have, and a _Terminal in their place."""
+
+    @click.option(
+        "--url",
+        envvar="FENCEPOST_URL",
+        default="http://127.0.0.1:8083",
+        show_default=True,
+        show_envvar=True,
+        help="A worker of the group; http://user:password@host:port where it asks for them.",
+    )
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="What to print.",
+    )
+    @click.option(
+        "--retry-seconds",
+        type=click.FloatRange(min=0),
+        default=30,
+        show_default=True,
+        help="How long to ask again while the group rebalances (status 409).",
+    )
+    @functools.wraps(command)
+    def with_terminal(*, url: str, output: str, retry_seconds: float, **arguments: Any) -> None:
+        command(_Terminal(ConnectClient(url, retry_seconds=retry_seconds), output == "json"), **arguments)
+
+    return with_terminal
+
+
+@click.group(epilog=_EXIT_CODES)
+def connectors() -> None:
+    """Create, show and control the connectors of a group of workers, over Kafka Connect's REST API.
+
+    FILE is a connector's .properties file, or JSON, flat or as {"name": ..., "config": {...}}.
+    """
+
+
+@connectors.command("list")
+@_asks_worker
+def list_connectors(terminal: _Terminal) -> None:
+    """List all connectors with their states."""
+    body = terminal.client.ask("GET", "/connectors", query={"expand": ["info", "status"]})
+    terminal.show(body, views.print_connectors)
+
+
+@connectors.command()
+@click.argument("name")
+@_asks_worker
+def show(terminal: _Terminal, name: str) -> None:
+    """Show a connector, its tasks, and why they failed."""
+    info = terminal.client.ask("GET", connector_path(name))
+    status = terminal.client.ask("GET", connector_path(name, "status"))
+    terminal.show({"info": info, "status": status}, lambda _: views.print_connector(info, status))
+    if views.has_failed(status):
+        raise click.exceptions.Exit(_FAILED)
+
+
+@connectors.command()
+@click.argument("file", type=_FILE)
+@click.option(
+    "--state",
+    type=click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False),
+    help="In which state it begins; Connect knows this from 3.7 on.",
+)
+@_asks_worker
+def create(terminal: _Terminal, file: Path, state: str | None) -> None:
+    """Create a connector from a file. A name that is taken is refused."""
+    config = load_connector_config(file)
+    name = _required(config, "name", file)
+    initial = {} if state is None else {"initial_state": state}
+    body = terminal.client.ask("POST", "/connectors", {"name": name, "config": config, **initial})
+    terminal.done(body, f"Created {name}.")
+
+
+@connectors.command()
+@click.argument("file", type=_FILE)
+@_asks_worker
+def update(terminal: _Terminal, file: Path) -> None:
+    """Configure a connector as a file says, or create it."""
+    config = load_connector_config(file)
+    name = _required(config, "name", file)
+    terminal.done(terminal.client.ask("PUT", connector_path(name, "config"), config), f"Configured {name}.")
+
+
+@connectors.command()
+@click.argument("file", type=_FILE)
+@_asks_worker
+def validate(terminal: _Terminal, file: Path) -> None:
+    """Let a worker check a file, and create nothing."""
+    config = load_connector_config(file)
+    plugin = _required(config, "connector.class", file)
+    body = terminal.client.ask("PUT", f"/connector-plugins/{quote(plugin, safe='')}/config/validate", config)
+    terminal.show(body, views.print_validation)
+    if body["error_count"]:
+        raise click.exceptions.Exit(_REFUSED)
+
+
+@connectors.command()
+@click.argument("name")
+@_asks_worker
+def pause(terminal: _Terminal, name: str) -> None:
+    """Let a connector's tasks wait, ready to go on."""
+    terminal.done(terminal.client.ask("PUT", connector_path(name, "pause")), f"Pausing {name}.")
+
+
+@connectors.command()
+@click.argument("name")
+@_asks_worker
+def resume(terminal: _Terminal, name: str) -> None:
+    """Let a connector that was paused or stopped go on."""
+    terminal.done(terminal.client.ask("PUT", connector_path(name, "resume")), f"Resuming {name}.")
+
+
+@connectors.command()
+@click.argument("name")
+@_asks_worker
+def stop(terminal: _Terminal, name: str) -> None:
+    """End a connector's tasks, and keep its configuration and offsets."""
+    terminal.done(terminal.client.ask("PUT", connector_path(name, "stop")), f"Stopping {name}.")
+
+
+@connectors.command()
+@click.argument("name")
+@click.option("--tasks", is_flag=True, help="Its tasks too.")
+@click.option("--only-failed", is_flag=True, help="Only what is FAILED.")
+@click.option("--task", type=click.IntRange(min=0), help="Only the task of this number.")
+@_asks_worker
+def restart(terminal: _Terminal, name: str, *, tasks: bool, only_failed: bool, task: int | None) -> None:
+    """Restart a connector, with its tasks, or one task of it."""
+    if task is None:
+        query = {"includeTasks": str(tasks).lower(), "onlyFailed": str(only_failed).lower()}
+        body = terminal.client.ask("POST", connector_path(name, "restart"), query=query)
+        terminal.done(body, f"Restarting {name}.")
+    elif tasks or only_failed:
+        raise click.UsageError("--task goes with neither --tasks nor --only-failed")
+    else:
+        body = terminal.client.ask("POST", connector_path(name, "tasks", str(task), "restart"))
+        terminal.done(body, f"Restarting task {task} of {name}.")
+
+
+@connectors.command()
+@click.argument("name")
+@_asks_worker
+def delete(terminal: _Terminal, name: str) -> None:
+    """Delete a connector. Its offsets stay, for one that is given its name again."""
+    terminal.done(terminal.client.ask("DELETE", connector_path(name)), f"Deleted {name}.")
+
+
+@connectors.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option(
+    "--until",
+    type=click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False),
+    help="End with 0 when the connectors and their tasks are in this state, with 3 when one of them is FAILED.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0), help="End with 1 after so many seconds.")
+@_asks_worker
+def watch(terminal: _Terminal, names: tuple[str, ...], *, until: str | None, timeout: float | None) -> None:
+    """Print each change of a state, of all connectors or of some, until Ctrl-C."""
+    if not watch_connectors(terminal.client, names, until=until, timeout=timeout, as_json=terminal.as_json):
+        raise click.exceptions.Exit(_FAILED)
+
+
+@connectors.group()
+def offsets() -> None:
+    """Show and change how far a connector has come in its source."""
+
+
+@offsets.command("show")
+@click.argument("name")
+@_asks_worker
+def show_offsets(terminal: _Terminal, name: str) -> None:
+    """Show the offset of each source partition."""
+    terminal.show(terminal.client.ask("GET", connector_path(name, "offsets")), views.print_offsets)
+
+
+@offsets.command("alter")
+@click.argument("name")
+@click.argument("file", metavar="FILE.json", type=_FILE)
+@_asks_worker
+def alter_offsets(terminal: _Terminal, name: str, file: Path) -> None:
+    """Set offsets of a stopped connector, from JSON as `show -o json` writes it. An offset null removes it."""
+    body = terminal.client.ask("PATCH", connector_path(name, "offsets"), _load_json(file))
+    terminal.done(body, f"{body['message']}.")
+
+
+@offsets.command("reset")
+@click.argument("name")
+@_asks_worker
+def reset_offsets(terminal: _Terminal, name: str) -> None:
+    """Forget all offsets of a stopped connector: it begins its source anew."""
+    body = terminal.client.ask("DELETE", connector_path(name, "offsets"))
+    terminal.done(body, f"{body['message']}.")
+
+
+def _required(config: dict[str, str], name: str, file: Path) -> str:
+    if not config.get(name):
+        raise ConfigError(f"{file}: the property {name} is missing", name=name)
+    return config[name]
+
+
+def _load_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"Cannot read {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{file} is not valid JSON: {error}") from None

@@ -1,0 +1,83 @@
+"""`fencepost init`: a commented file for a worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from fencepost.api.errors import ConfigError
+
+WORKER_FILE: Final = """\
+# A worker of a group. Run it with: fencepost worker {file}
+# Every property is described in docs/configuration.md.
+
+# Some of the Kafka brokers, as host:port,host:port.
+bootstrap.servers=127.0.0.1:9092
+
+# Workers of one group.id share connectors and tasks. They must agree on it and on the three topics below, and no other
+# group on the Kafka cluster may have any of them.
+group.id=connect
+
+# Records and source offsets are committed in one transaction. Without this, nothing is exactly once.
+exactly.once.source.support=enabled
+
+# Where source offsets, configurations and states are kept. The topics are created if they are missing, with 3 replicas,
+# or with 1 where there is one broker only.
+offset.storage.topic=connect-offsets
+config.storage.topic=connect-configs
+status.storage.topic=connect-status
+#offset.storage.replication.factor=3
+#config.storage.replication.factor=3
+#status.storage.replication.factor=3
+
+# How keys and values of records become bytes, for connectors that do not say. A connector that names a converter sets
+# all of its properties itself.
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+
+# Where the REST API listens. Other workers must reach it: on several machines, name the network's address, and let
+# in only whom you trust (rest.basic.auth.credentials.file, https, or a firewall).
+listeners=http://127.0.0.1:8083
+#rest.advertised.host.name=worker1.example.com
+
+# After how long without a sign of life a worker's tasks go to others, and how long these wait for it to come back.
+#session.timeout.ms=10000
+#scheduled.rebalance.max.delay.ms=10000
+
+# Folders, comma-separated, in which connectors, converters and transforms of your own are found.
+#plugin.path=/opt/connectors
+
+# A Kafka cluster that asks who is there.
+#security.protocol=SASL_SSL
+#sasl.mechanism=SCRAM-SHA-512
+#sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="fencepost" password="...";
+#ssl.truststore.type=PEM
+#ssl.truststore.location=/etc/ssl/kafka-ca.pem
+
+# Properties of the producers of all connectors, here a compression.
+#producer.compression.type=zstd
+
+# Spark, for transforms, DataFrames and large batches. See docs/spark.md.
+#spark.master=local[2]
+#spark.driver.memory=1g
+"""
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path), default=Path("worker.properties"))
+def init(file: Path) -> None:
+    """Write a commented file for `fencepost worker`, worker.properties if none is named.
+
+    A file that is there already is left alone.
+    """
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(WORKER_FILE.format(file=file))
+    except FileExistsError:
+        raise ConfigError(f"{file} is there already: name another file, or remove it") from None
+    except OSError as error:
+        raise ConfigError(f"Cannot write {file}: {error.strerror}") from None
+    click.echo(f"Wrote {file}. Set bootstrap.servers and group.id in it, then: fencepost worker {file}")

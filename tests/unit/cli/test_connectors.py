@@ -1,0 +1,282 @@
+"""`fencepost connectors` against a worker's REST API over a herder that keeps everything in dicts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.cli import main
+from fencepost.cli.connector_watch import changes
+from fencepost.storage.config_records import TargetState
+from fencepost.worker.errors import RebalanceNeededError
+from fencepost.worker.herder_interface import ConnectorInfo
+from tests.support.model_herder import ModelHerder
+from tests.support.rest import RestApis
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class RebalancingHerder(ModelHerder):
+    """Refuses to tell of connectors as often as it is told to."""
+
+    refusals = 0
+
+    async def connector_info(self, name: str) -> ConnectorInfo:
+        if self.refusals > 0:
+            self.refusals -= 1
+            raise RebalanceNeededError("A rebalance is due")
+        return await super().connector_info(name)
+
+
+@pytest.fixture
+def herder() -> RebalancingHerder:
+    return RebalancingHerder()
+
+
+@pytest.fixture
+def run(
+    herder: RebalancingHerder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
+    """Runs `fencepost connectors` and gives its exit code and what it printed."""
+    with RestApis() as apis:
+        monkeypatch.setenv("FENCEPOST_URL", apis.serve(herder).url)
+
+        def run(*arguments: Any) -> tuple[int, str, str]:
+            # The command has a thread of its own, as the worker answers on this one.
+            code = apis.call(asyncio.to_thread(main.run, ["connectors", *map(str, arguments)]))
+            printed = capsys.readouterr()
+            return code, printed.out, printed.err
+
+        yield run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A connector's file; its name is lines."""
+    (tmp_path / "in.txt").write_text("one\ntwo\nthree\n")
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "lines"}
+    path = tmp_path / "lines.json"
+    path.write_text(json.dumps({"name": "lines", "config": config}))
+    return path
+
+
+@pytest.fixture
+def failing_file(tmp_path: Path) -> Path:
+    """A connector's file whose task the herder shows as FAILED."""
+    path = tmp_path / "failing.properties"
+    path.write_text(
+        f"name=failing\nconnector.class=FileStreamSource\nfile={tmp_path}/in.txt\ntopic=t\noffsets.storage.topic=t\n"
+    )
+    return path
+
+
+def test_a_connector_is_created_from_a_file_and_listed(run: Run, file: Path) -> None:
+    assert run("create", file) == (0, "Created lines.\n", "")
+
+    code, out, _ = run("list")
+    assert code == 0
+    assert [word for word in ("lines", "FileStreamSource", "RUNNING", "1 RUNNING", "127.0.0.1:8083") if word in out] == [
+        "lines", "FileStreamSource", "RUNNING", "1 RUNNING", "127.0.0.1:8083",
+    ]  # fmt: skip
+    assert json.loads(run("list", "-o", "json")[1])["lines"]["status"]["connector"]["state"] == "RUNNING"
+
+
+def test_a_connector_begins_in_the_state_asked_for(run: Run, herder: ModelHerder, file: Path) -> None:
+    assert run("create", file, "--state", "stopped")[0] == 0
+    assert herder.known["lines"].target is TargetState.STOPPED
+
+
+def test_a_name_that_is_taken_is_refused_without_waiting(run: Run, file: Path) -> None:
+    run("create", file)
+
+    # With the longest wait the test would run into its time limit.
+    code, out, err = run("create", file, "--retry-seconds", 1_000_000)
+    assert (code, out) == (1, "")
+    assert "already exists (status 409" in err
+    assert err.count("\n") == 1
+
+
+def test_a_file_without_a_name_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "c.properties").write_text("connector.class=FileStreamSource\n")
+    code, _, err = run("create", tmp_path / "c.properties")
+    assert code == 1
+    assert "c.properties: the property name is missing" in err
+
+
+def test_a_connector_is_shown_with_its_configuration(run: Run, file: Path) -> None:
+    run("create", file)
+
+    code, out, _ = run("show", "lines")
+    assert code == 0
+    assert str(file.with_name("in.txt")) in out
+    assert "lines-0" in out
+    shown = json.loads(run("show", "lines", "-o", "json")[1])
+    assert shown["info"]["config"]["topic"] == "lines"
+    assert shown["status"]["tasks"][0]["state"] == "RUNNING"
+
+
+def test_a_failed_task_is_shown_with_its_reason_and_exit_code_3(run: Run, failing_file: Path) -> None:
+    run("create", failing_file)
+
+    code, out, _ = run("show", "failing")
+    assert code == 3
+    assert "failing-0 failed:\nwhy\n" in out
+
+
+def test_a_connector_that_is_not_there_is_exit_code_1(run: Run) -> None:
+    code, out, err = run("show", "nobody")
+    assert (code, out) == (1, "")
+    assert err.startswith("fencepost: There is no connector nobody (status 404")
+
+
+def test_a_configuration_is_replaced(run: Run, herder: ModelHerder, file: Path) -> None:
+    run("create", file)
+    file.write_text(file.read_text().replace('"topic": "lines"', '"topic": "others"'))
+
+    assert run("update", file)[:2] == (0, "Configured lines.\n")
+    assert herder.known["lines"].config["topic"] == "others"
+
+
+def test_validating_tells_what_is_wrong_and_creates_nothing(run: Run, herder: ModelHerder, file: Path) -> None:
+    assert run("validate", file)[:2] == (0, "The configuration is valid.\n")
+
+    file.write_text(file.read_text().replace('"topic": "lines"', '"tasks.max": "zero", "topic": "lines"'))
+    code, out, _ = run("validate", file)
+    assert code == 1
+    assert "tasks.max" in out
+    assert "zero" in out
+    code, out, _ = run("validate", file, "-o", "json")
+    assert code == 1
+    assert json.loads(out)["error_count"] > 0
+    assert not herder.known
+
+
+@pytest.mark.parametrize(
+    ("command", "state"),
+    [("pause", TargetState.PAUSED), ("stop", TargetState.STOPPED), ("resume", TargetState.STARTED)],
+)
+def test_a_connector_is_paused_stopped_and_resumed(
+    run: Run, herder: ModelHerder, file: Path, command: str, state: TargetState
+) -> None:
+    run("create", file, "--state", "PAUSED" if command == "resume" else "RUNNING")
+    assert run(command, "lines")[0] == 0
+    assert herder.known["lines"].target is state
+
+
+def test_a_connector_with_a_name_of_all_sorts_is_reached_and_deleted(run: Run, herder: ModelHerder, file: Path) -> None:
+    name = "a/b [bold]c? 100%25"
+    file.write_text(file.read_text().replace('"name": "lines"', f'"name": "{name}"'))
+    run("create", file)
+
+    assert name in run("list")[1]
+    assert run("delete", name)[0] == 0
+    assert not herder.known
+
+
+def test_a_connector_its_tasks_or_one_of_them_is_restarted(run: Run, file: Path) -> None:
+    run("create", file)
+
+    assert run("restart", "lines", "-o", "json") == (0, "", "")
+    whole = json.loads(run("restart", "lines", "--tasks", "-o", "json")[1])
+    assert (whole["connector"]["state"], whole["tasks"][0]["state"]) == ("RESTARTING", "RESTARTING")
+    failed = json.loads(run("restart", "lines", "--tasks", "--only-failed", "-o", "json")[1])
+    assert (failed["connector"]["state"], failed["tasks"][0]["state"]) == ("RUNNING", "RUNNING")
+    assert run("restart", "lines", "--task", 0)[0] == 0
+    assert run("restart", "lines", "--task", 7)[0] == 1
+    assert run("restart", "lines", "--task", 0, "--tasks")[0] == 2
+
+
+def test_offsets_that_are_shown_as_json_can_be_altered_and_reset(run: Run, file: Path, tmp_path: Path) -> None:
+    run("create", file)
+    assert '{"position": 14}' in run("offsets", "show", "lines")[1]
+    offsets = tmp_path / "offsets.json"
+    offsets.write_text(run("offsets", "show", "lines", "-o", "json")[1].replace("14", "4"))
+
+    code, _, err = run("offsets", "alter", "lines", offsets)
+    assert code == 1
+    assert "must be STOPPED" in err
+    run("stop", "lines")
+    assert run("offsets", "alter", "lines", offsets)[:2] == (0, "The offsets of lines were altered successfully.\n")
+    assert '{"position": 4}' in run("offsets", "show", "lines")[1]
+    assert run("offsets", "reset", "lines")[0] == 0
+    assert json.loads(run("offsets", "show", "lines", "-o", "json")[1]) == {"offsets": []}
+
+
+def test_a_rebalance_is_waited_for(run: Run, herder: RebalancingHerder, file: Path) -> None:
+    run("create", file)
+    herder.refusals = 2
+    assert run("show", "lines")[0] == 0
+    assert herder.refusals == 0
+
+
+def test_a_rebalance_is_not_waited_for_without_end(run: Run, herder: RebalancingHerder, file: Path) -> None:
+    run("create", file)
+    herder.refusals = 1
+    code, _, err = run("show", "lines", "--retry-seconds", 0)
+    assert code == 1
+    assert "A rebalance is due (status 409" in err
+
+
+def test_watching_ends_when_the_state_is_there(run: Run, file: Path) -> None:
+    run("create", file)
+
+    code, out, _ = run("watch", "lines", "--until", "running", "-o", "json")
+    assert code == 0
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["lines", "lines-0"]
+    assert "lines RUNNING 127.0.0.1:8083" in run("watch", "--until", "RUNNING")[1]
+
+
+def test_watching_ends_with_3_when_a_task_fails(run: Run, failing_file: Path) -> None:
+    run("create", failing_file)
+    code, out, _ = run("watch", "failing", "--until", "RUNNING")
+    assert code == 3
+    assert "failing-0 FAILED 127.0.0.1:8083 why" in out
+
+
+def test_watching_ends_with_1_when_time_is_over_or_the_connector_is_not_there(run: Run, file: Path) -> None:
+    run("create", file)
+    code, _, err = run("watch", "lines", "--until", "PAUSED", "--timeout", 0)
+    assert code == 1
+    assert "the state is not PAUSED" in err
+    assert run("watch", "nobody", "--until", "RUNNING")[0] == 1
+
+
+def test_changes_are_new_states_new_workers_and_what_is_gone() -> None:
+    running = {"state": "RUNNING", "worker_id": "one"}
+    moved = {"state": "RUNNING", "worker_id": "two"}
+    paused = {"state": "PAUSED", "worker_id": "one"}
+
+    before = {"same": running, "moved": running, "paused": running, "gone": running}
+    assert dict(changes(before, {"same": running, "moved": moved, "paused": paused, "new": running})) == {
+        "moved": moved, "paused": paused, "new": running, "gone": {"state": "DELETED", "worker_id": "one"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8083", "http://", "ftp://127.0.0.1", "http://[::1"])
+def test_what_is_no_address_is_told(run: Run, url: str) -> None:
+    code, _, err = run("list", "--url", url)
+    assert code == 1
+    assert "is no address of a worker" in err
+
+
+def test_a_worker_that_is_not_there_is_told_without_the_password(run: Run) -> None:
+    code, _, err = run("list", "--url", "http://me:secret@127.0.0.1:1")
+    assert code == 1
+    assert "http://127.0.0.1:1 cannot be reached" in err
+    assert "secret" not in err
+
+
+def test_a_user_and_a_password_are_sent(
+    herder: RebalancingHerder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "users").write_text("me=secret\n")
+    with RestApis() as apis:
+        url = apis.serve(herder, {"rest.basic.auth.credentials.file": str(tmp_path / "users")}).url
+        for given, code in ((url, 1), (url.replace("//", "//me:secret@"), 0)):
+            assert apis.call(asyncio.to_thread(main.run, ["connectors", "list", "--url", given])) == code
+    assert "status 401" in capsys.readouterr().err
