@@ -3,7 +3,6 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from fencepost import ExactlyOnceSupport
 from tests.unit.connectors.support import Context
 
 COUNTER = Path(__file__).parents[3] / "examples" / "counter.py"
@@ -23,7 +22,6 @@ def test_the_counter_of_the_examples_goes_on_where_it_was():
     connector = runpy.run_path(str(COUNTER))["CounterConnector"]()
     properties = {"topic": "numbers"}
     assert not [value.errors for value in connector.validate(properties) if value.errors]
-    assert connector.exactly_once_support(properties) is ExactlyOnceSupport.SUPPORTED
     connector.start(properties)
     numbers = []
     for committed in (None, 41):
