@@ -16,6 +16,7 @@ from fencepost.transforms.fields import InsertField
 from fencepost.transforms.filter import Filter
 from fencepost.transforms.predicates import RecordIsTombstone
 from fencepost.transforms.records import InsertHeader, RegexRouter, ValueToKey
+from fencepost.transforms.schema_metadata import SetSchemaMetadata
 from tests.support.checker import read_topic, values
 from tests.support.engine import NumberReader, json_converter, pipeline, producer, splits, write
 from tests.support.topics import Topics
@@ -88,6 +89,22 @@ def test_declared_schemas_survive_the_transforms(engine: SparkEngine, bootstrap_
     assert envelope["payload"] == {"id": 1, "source": "shop"}
     assert [(f["field"], f["type"]) for f in envelope["schema"]["fields"]] == [("id", "int64"), ("source", "string")]
     assert found.timestamp == 1_700_000_000_123
+
+
+def test_a_schemas_name_is_written_for_polled_records_and_by_executors(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    steps = pipeline(
+        topic, value=json_converter(schemas=True), transforms=[step(SetSchemaMetadata(), {"schema.name": "org.N"})]
+    )
+    frame = engine.session().createDataFrame([((2,),)], "value STRUCT<n: INT>")
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, [record(topic, {"n": 1}, value_schema="n INT")], steps)
+        write(engine, owner, SourceBatch(dataframe=frame), steps)
+        with pytest.raises(DataError, match="have no schema, so SetSchemaMetadata cannot name it"):
+            write(engine, owner, [record(topic, {"n": 1})], steps)
+    found = [json.loads(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
+    assert [(each["schema"]["name"], each["payload"]["n"]) for each in found] == [("org.N", 1), ("org.N", 2)]
 
 
 def test_schemaless_fields_of_changing_types_ask_for_a_schema(engine: SparkEngine, bootstrap_servers: str, topic: str):

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 from fencepost.api.errors import DataError
+from fencepost.api.schema_name import NamedStruct
 from fencepost.converters.render import children
 
 _LOGICAL: Final = "org.apache.kafka.connect.data."
@@ -95,7 +96,8 @@ def _structure(schema: spark.DataType, path: str) -> dict[str, Any]:
             values = connect_schema(schema.valueType, optional=schema.valueContainsNull, path=f"{path}[value]")
             return {"type": "map", "keys": keys, "values": values}
         case spark.StructType():
-            return {"type": "struct", "fields": [_field(field, path) for field in schema.fields]}
+            identity = schema.identity if isinstance(schema, NamedStruct) else {}
+            return {"type": "struct", "fields": [_field(field, path) for field in schema.fields], "extra": identity}
     raise DataError(
         f"Kafka Connect has no type for the Spark type {schema.simpleString()} of {path or 'the record'}: cast it to "
         "STRING or a number, or leave it out"

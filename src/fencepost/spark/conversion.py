@@ -17,6 +17,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import HeaderConverter
+from fencepost.api.schema_name import named
 from fencepost.kafka.records import Records, normalize
 from fencepost.spark.pipeline import Pipeline
 
@@ -66,7 +67,7 @@ class Converted:
 
 def column_types(schema: t.StructType, *, where: str) -> ColumnTypes:
     """Check the columns of a SourceBatch against what its rows may have. Raises DataError that names the column."""
-    fields = {field.name: field.dataType for field in schema.fields}
+    fields = {field.name: named(field) for field in schema.fields}
     if "value" not in fields:
         raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
     present = {name: kind for name, kind in fields.items() if not isinstance(kind, t.NullType)}

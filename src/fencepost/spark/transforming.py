@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import DataError, FencepostError
+from fencepost.api.schema_name import NamedStruct
 from fencepost.spark.conversion import COLUMNS, ROW, ColumnTypes, column_types
 from fencepost.spark.errors import CarriedFailureError
 from fencepost.spark.pipeline import Pipeline
@@ -38,6 +39,12 @@ def transform_group(
     selected = [F.col(name) for name in ("topic", "partition", "timestamp", "headers", ROW)]
     schemaless = {"value": group.types.value is None}
     schemaless["key"] = group.types.key is None if group.types.has_key else schemaless["value"]
+    for name, kind in (("value", found.value), ("key", found.key)):
+        if schemaless[name] and isinstance(kind, NamedStruct):
+            raise DataError(
+                f"The {name}s for the topic {group.topic} have no schema, so SetSchemaMetadata cannot name it: remove "
+                f"the transform, or let the connector give a {name}_schema"
+            )
     structured = {}
     for name in ("value", "key"):
         kind = transformed.schema[name].dataType

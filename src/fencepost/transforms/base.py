@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
-from pyspark.sql.types import DataType, NullType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
@@ -91,3 +101,21 @@ def utc(milliseconds: Column) -> Column:
     seconds = (milliseconds / F.lit(1000)).cast("DECIMAL(18, 6)")
     epoch = F.lit("1970-01-01").cast("TIMESTAMP_NTZ")
     return epoch + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)
+
+
+def formatted(milliseconds: Column, pattern: str) -> Column:
+    """Return milliseconds since the epoch as a text in UTC, whatever the session's time zone is."""
+    # date_format shows the session's time zone; of what formats a TIMESTAMP, only JSON's options name another one.
+    options = {"timestampFormat": pattern, "timeZone": "UTC"}
+    return F.get_json_object(F.to_json(F.struct(F.timestamp_millis(milliseconds).alias("t")), options), "$.t")
+
+
+def text(column: Column, kind: DataType) -> Column:
+    """Return a text: TIMESTAMP in ISO 8601 and UTC, bytes in base64, structures in JSON."""
+    if isinstance(kind, BinaryType):
+        return F.base64(column)
+    if isinstance(kind, TimestampType):
+        return formatted(F.unix_millis(column), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return F.to_json(column, {"ignoreNullFields": "false"})
+    return column.cast(StringType())

@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.transforms.base import PartTransformation, rebuilt, utc
+from fencepost.transforms.base import PartTransformation, rebuilt, text
 
 _TYPES: Final[dict[str, t.DataType]] = {
     "int8": t.ByteType(),
@@ -74,13 +74,10 @@ class Cast(PartTransformation):
                 f"{old.simpleString()}: only simple types can be cast"
             )
         if isinstance(new, t.StringType):
-            if isinstance(old, t.BinaryType):
-                return F.base64(column)
-            if isinstance(old, t.TimestampType):
-                return F.date_format(utc(F.unix_millis(column)), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
-        elif isinstance(old, t.TimestampType):
+            return text(column, old)
+        if isinstance(old, t.TimestampType):
             return F.unix_millis(column).cast(new)
-        elif isinstance(old, t.DateType):
+        if isinstance(old, t.DateType):
             return F.unix_date(column).cast(new)
         return column.cast(new)
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import NullType
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Predicate, Transformation
+from fencepost.api.schema_name import SCHEMA_METADATA
 from fencepost.transforms.filter import Filter
 
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
@@ -59,7 +60,14 @@ def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFr
 
 
 def _chosen(name: str, changed: DataFrame, step: Step) -> Column:
-    old, new = changed.schema[f"{_BEFORE}{name}"].dataType, changed.schema[name].dataType
+    before, after = changed.schema[f"{_BEFORE}{name}"], changed.schema[name]
+    identity = (before.metadata or {}).get(SCHEMA_METADATA)
+    if (after.metadata or {}).get(SCHEMA_METADATA) != identity:
+        raise ConfigError(
+            f"The transform {type(step.transform).__name__} has a predicate, but changes the name or version of the "
+            f"{name}'s schema, which the records of a batch share. Apply it to all records"
+        )
+    old, new = before.dataType, after.dataType
     kinds = {old.simpleString(), new.simpleString()} - {NullType().simpleString()}
     if len(kinds) > 1:
         raise ConfigError(
@@ -67,4 +75,6 @@ def _chosen(name: str, changed: DataFrame, step: Step) -> Column:
             f"{name}'s type {old.simpleString()}: records of one batch must be of one type. Apply it to all records, "
             "or let another connector read those that it is meant for"
         )
-    return F.when(F.col(_APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name)
+    return (
+        F.when(F.col(_APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name, metadata=before.metadata)
+    )

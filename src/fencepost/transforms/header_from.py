@@ -1,0 +1,86 @@
+"""Moves or copies fields of keys and values to headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.config.validators import one_of
+from fencepost.transforms.base import PartTransformation, rebuilt, text
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+
+
+def _not_empty(name: str, value: Any) -> None:
+    if not value or not all(value):
+        raise ConfigError(f"The property {name} must be a list of names, none of them empty", name=name)
+
+
+class HeaderFrom(PartTransformation):
+    """Moves or copies fields to headers, behind those that are there.
+
+    All headers of a batch are of one type, so a header gets its field's content as a text: TIMESTAMP in ISO 8601 and
+    UTC, bytes in base64, structures in JSON. A field that is null gives a header that is null; a record whose whole is
+    null is left as it is.
+    """
+
+    definitions = (
+        ConfigDef()
+        .define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.", validator=_not_empty)
+        .define(
+            "headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "The names of the headers, in the order of fields.", validator=_not_empty,
+        )
+        .define(
+            "operation", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+            "move, which leaves the fields out of the record, or copy.", validator=one_of(("move", "copy")),
+        )
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the properties. Raises ConfigError unless there are as many fields as headers."""
+        super().configure(configs)
+        if len(self.properties["fields"]) != len(self.properties["headers"]):
+            raise ConfigError("fields and headers must be lists of the same length", name="headers")
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with their headers, and without the fields that were moved."""
+        part, schema = F.col(self.part), records.schema
+        kind, headers = schema[self.part].dataType, schema["headers"].dataType
+        if isinstance(kind, t.NullType):
+            return records
+        new = F.array(*self._headers(part, kind)).cast(headers)
+        known = F.coalesce(F.col("headers"), F.array().cast(headers))
+        columns = {"headers": F.when(part.isNotNull(), F.concat(known, new)).otherwise(F.col("headers"))}
+        if self.properties["operation"].lower() == "move":
+            columns[self.part] = self.changed(part, kind)
+        return records.withColumns(columns)
+
+    def changed(self, column: Column, kind: t.DataType) -> Column:
+        """Return the part without the fields that are moved."""
+        moved = self.properties["fields"]
+        kept = [field.name for field in self.fields(kind) if field.name not in moved]
+        if not kept:
+            raise DataError(
+                f"The transform {type(self).__name__} moves all fields of the {self.part}: copy them, or leave one"
+            )
+        return rebuilt(column, [column.getField(name).alias(name) for name in kept])
+
+    def _headers(self, column: Column, kind: t.DataType) -> list[Column]:
+        headers = []
+        for name, header in zip(self.properties["fields"], self.properties["headers"], strict=True):
+            content = text(column.getField(name), self.field(kind, name).dataType)
+            headers.append(F.struct(F.lit(header).alias("key"), content.alias("value")))
+        return headers
+
+
+class HeaderFromKey(HeaderFrom):
+    """HeaderFrom for keys."""
+
+    part: ClassVar[str] = "key"

@@ -1,0 +1,64 @@
+"""Gives the schema of keys and values a name and a version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.api.schema_name import SCHEMA_METADATA
+from fencepost.transforms.base import PartTransformation
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+
+
+class SetSchemaMetadata(PartTransformation):
+    """Sets the name and the version of a struct's schema, which JsonConverter writes with `schemas.enable`.
+
+    Put it last: another transform that changes the same key or value behind it makes a new schema without a name. It
+    cannot have a predicate, for the records of one batch share their schema, and needs a struct that has a schema.
+    """
+
+    definitions = (
+        ConfigDef()
+        .define("schema.name", _Type.STRING, None, _Importance.HIGH, "The name.")
+        .define("schema.version", _Type.INT, None, _Importance.HIGH, "The version.")
+        .define(
+            "replace.null.with.default", _Type.BOOLEAN, True, _Importance.MEDIUM,
+            "Accepted for compatibility: Spark's types carry no default values to replace nulls with.",
+        )
+    )  # fmt: skip
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Take the properties. Raises ConfigError if they set nothing."""
+        super().configure(configs)
+        given = {name: self.properties[f"schema.{name}"] for name in ("name", "version")}
+        self._identity = {name: value for name, value in given.items() if value is not None}
+        if not self._identity:
+            raise ConfigError("There is nothing to set: give schema.name, schema.version or both", name="schema.name")
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        """Return the records with the name and version in the metadata of their part's column."""
+        field = records.schema[self.part]
+        if isinstance(field.dataType, t.NullType):
+            return records
+        metadata = dict(field.metadata or {})
+        metadata[SCHEMA_METADATA] = {**metadata.get(SCHEMA_METADATA, {}), **self._identity}
+        part = self.changed(F.col(self.part), field.dataType)
+        return records.withColumn(self.part, part.alias(self.part, metadata=metadata))
+
+    def changed(self, column: Column, kind: t.DataType) -> Column:
+        """Return the part as it is."""
+        self.fields(kind)
+        return column
+
+
+class SetSchemaMetadataKey(SetSchemaMetadata):
+    """SetSchemaMetadata for keys."""
+
+    part: ClassVar[str] = "key"
