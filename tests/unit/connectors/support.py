@@ -34,11 +34,12 @@ class Context:
 
     transaction_context = None
 
-    def __init__(self, offsets: Any) -> None:
+    def __init__(self, offsets: Any, configs: Mapping[str, str] | None = None) -> None:
         self.offset_reader = offsets
+        self._configs = dict(configs or {})
 
     def configs(self) -> dict[str, str]:
-        return {}
+        return self._configs
 
 
 def start(task: SourceTask, config: Mapping[str, str], offsets: CommittedOffsets | None = None) -> SourceTask:

@@ -26,7 +26,8 @@ def test_the_counter_of_the_examples_goes_on_where_it_was():
     numbers = []
     for committed in (None, 41):
         task = connector.task_class()()
-        task.context = Context(CommittedNumber(committed))
-        task.start(connector.task_configs(1)[0])
+        config = connector.task_configs(1)[0]
+        task.context = Context(CommittedNumber(committed), config)
+        task.start(config)
         numbers += [record.value for _ in range(2) for record in task.poll()]
     assert numbers == [1, 2, 42, 43]
