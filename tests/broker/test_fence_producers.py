@@ -100,7 +100,9 @@ def test_ids_of_several_coordinators_are_fenced(three_node_broker: EmbeddedBroke
     names = [unique("task") for _ in range(50)]
     servers = tuple(three_node_broker.bootstrap_servers.split(","))
     with Admin(ClientConfig(bootstrap_servers=servers)) as admin:
-        admin.fence_producers(names).all()
+        result = admin.fence_producers(names)
+        result.all()
+    assert set(result.fenced_producers) == set(names)
 
 
 def test_an_id_that_is_given_twice_is_fenced_once(admin: Admin):
@@ -132,8 +134,10 @@ def test_a_connection_that_breaks_while_fencing_is_made_again(fault_proxy: Fault
     names = [unique("task") for _ in range(20)]
     trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.RESET, skip=3)
     with Admin(ClientConfig(bootstrap_servers=(fault_proxy.address,))) as admin:
-        admin.fence_producers(names).all()
+        result = admin.fence_producers(names)
+        result.all()
     trap.wait()
+    assert set(result.fenced_producers) == set(names)
 
 
 def test_closing_ends_a_round_that_waits(fault_proxy: FaultProxy):
