@@ -264,7 +264,7 @@ class ModelHerder(Herder):
 
     def _alter(self, name: str, given: ConnectorOffset, plugin: Any, config: Mapping[str, str]) -> None:
         try:
-            plugin.alter_offsets(config, _OneOffset(given))
+            plugin.alter_offsets(config, [(given.partition, given.offset)])
         except FencepostError as error:
             raise BadRequestError(str(error)) from error
         self._set(name, given)
@@ -275,14 +275,3 @@ class ModelHerder(Herder):
         stored.pop(key, None)
         if given.offset is not None:
             stored[key] = given
-
-
-class _OneOffset(dict[Any, Any]):
-    """A mapping from one partition, which as a dict cannot be a key, to its offset."""
-
-    def __init__(self, given: ConnectorOffset) -> None:
-        super().__init__()
-        self._given = given
-
-    def items(self) -> Any:
-        return [(self._given.partition, self._given.offset)]

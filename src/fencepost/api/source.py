@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
@@ -63,11 +63,11 @@ class SourceConnector(ABC):
     def alter_offsets(
         self,
         config: Config,  # noqa: ARG002 - for overriding
-        offsets: Mapping[SourcePartition, SourceOffset | None],  # noqa: ARG002
+        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]],  # noqa: ARG002
     ) -> bool:
         """Check offsets that a user wants to set (None: to remove), and move external state along.
 
-        Return True if nothing else is left to do. Raise ConfigError or DataError to refuse them.
+        `offsets` are `(source_partition, source_offset)` pairs, one for each source partition. Return True if nothing else is left to do. Raise ConfigError or DataError to refuse them.
         """
         return False
 

@@ -172,7 +172,11 @@ class FileSourceConnector(SourceConnector):
         """Say yes."""
         return ExactlyOnceSupport.SUPPORTED
 
-    def alter_offsets(self, config: Config, offsets: Mapping[SourcePartition, SourceOffset | None]) -> bool:  # noqa: ARG002
+    def alter_offsets(
+        self,
+        config: Config,  # noqa: ARG002 - positions of files mean the same in all configurations
+        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]],
+    ) -> bool:
         """Refuse offsets that a task could not start from."""
         check_offsets(offsets)
         return True

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from io import FileIO
 
@@ -96,7 +96,7 @@ class FileStreamSourceConnector(SourceConnector):
         """Say yes for a file, no for the standard input."""
         return ExactlyOnceSupport.SUPPORTED if config.get(FILE) else ExactlyOnceSupport.UNSUPPORTED
 
-    def alter_offsets(self, config: Config, offsets: Mapping[SourcePartition, SourceOffset | None]) -> bool:
+    def alter_offsets(self, config: Config, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
         """Refuse offsets that a task could not start from."""
         if not config.get(FILE):
             raise ConfigError(f"Offsets belong to a file: set the property {FILE}", name=FILE)

@@ -6,7 +6,7 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from typing import Any, Final, Protocol
 
@@ -142,9 +142,9 @@ def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event)
     return ()
 
 
-def check_offsets(offsets: Mapping[SourcePartition, SourceOffset | None]) -> None:
+def check_offsets(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> None:
     """Raise DataError unless all of these are source partitions and offsets of files. A removal always is."""
-    for partition, offset in offsets.items():
+    for partition, offset in offsets:
         if offset is None:
             continue
         if set(partition) != {FILENAME_FIELD}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
@@ -11,9 +11,7 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.worker import Worker, new_connector_instance
-from fencepost.storage.offset_store import OffsetStore
-
-_Offsets = Mapping[SourcePartition, SourceOffset | None]
+from fencepost.storage.offset_records import OffsetRecords
 
 
 def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -29,10 +27,14 @@ def alter_offsets(
     None of the connector's tasks may run. Returns whether the connector itself took note of them. Raises what the
     connector raises to refuse them, DataError for what cannot be stored, and what writing raises.
     """
-    latest: dict[SourcePartition, SourceOffset | None] = {_Key(partition): offset for partition, offset in offsets}
-    told = new_connector_instance(config).alter_offsets(dict(config.properties), latest)
-    if latest:
-        _write(worker, config, latest)
+    store = worker.offsets(config)
+    store.refresh()
+    records = store.records(config.name)
+    records.update(offsets)
+    told = new_connector_instance(config).alter_offsets(dict(config.properties), records.latest())
+    if records:
+        with closing(worker.offset_producer(config)) as producer:
+            _write(producer, store.topic, records)
     return told
 
 
@@ -41,46 +43,14 @@ def reset_offsets(worker: Worker, config: ConnectorConfig) -> bool:
     return alter_offsets(worker, config, [(partition, None) for partition, _ in committed_offsets(worker, config)])
 
 
-class _Key(Mapping[str, Any]):
-    """A source partition as the key of a mapping."""
-
-    def __init__(self, partition: SourcePartition) -> None:
-        self._partition = dict(partition)
-        self._identity = frozenset((name, type(value), value) for name, value in partition.items())
-
-    def __getitem__(self, name: str) -> Any:
-        return self._partition[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._partition)
-
-    def __len__(self) -> int:
-        return len(self._partition)
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other._identity == self._identity
-
-
-def _write(worker: Worker, config: ConnectorConfig, offsets: _Offsets) -> None:
-    store = worker.offsets(config)
-    store.refresh()
-    with closing(worker.offset_producer(config)) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        try:
-            _send(producer, store, config.name, offsets)
-        except FencepostError as error:
-            raise producer.resolve(error) from error
-        producer.commit_transaction()
-
-
-def _send(producer: TransactionalProducer, store: OffsetStore, connector: str, offsets: _Offsets) -> None:
-    records = store.records(connector)
-    records.update(offsets.items())
-    with closing(producer.writer()) as writer:
-        for partition, rows in records.by_partition(writer.partitions(store.topic)):
-            writer.write(store.topic, partition, rows)
-        producer.acknowledge(writer.flush())
+def _write(producer: TransactionalProducer, topic: str, records: OffsetRecords) -> None:
+    producer.init_transactions()
+    producer.begin_transaction()
+    try:
+        with closing(producer.writer()) as writer:
+            for partition, rows in records.by_partition(writer.partitions(topic)):
+                writer.write(topic, partition, rows)
+            producer.acknowledge(writer.flush())
+    except FencepostError as error:
+        raise producer.resolve(error) from error
+    producer.commit_transaction()

@@ -51,6 +51,10 @@ class OffsetRecords:
         for partition, offset in offsets:
             self.put(partition, offset)
 
+    def latest(self) -> list[tuple[SourcePartition, SourceOffset | None]]:
+        """Return the last offset of each source partition, None for one that is to be removed."""
+        return list(self._latest.values())
+
     def by_partition(self, partitions: int) -> list[tuple[int, Records]]:
         """Return the records for each partition of an offsets topic that has so many.
 

@@ -173,19 +173,12 @@ def test_properties_are_checked_as_kafkas_are() -> None:
     assert not definitions["file"].required
 
 
-class Key(dict[str, object]):
-    """A source partition that a mapping can have as its key."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(self.items()))
-
-
 def test_offsets_can_be_altered_to_positions_and_removed(path: Path) -> None:
     connector = FileStreamSourceConnector()
-    assert connector.alter_offsets(config(path), {Key(filename="a"): {"position": 7}, Key(x=1): None})
+    assert connector.alter_offsets(config(path), [({"filename": "a"}, {"position": 7}), ({"x": 1}, None)])
     with pytest.raises(DataError, match="position"):
-        connector.alter_offsets(config(path), {Key(filename="a"): {"position": -7}})
+        connector.alter_offsets(config(path), [({"filename": "a"}, {"position": -7})])
     with pytest.raises(DataError, match="filename"):
-        connector.alter_offsets(config(path), {Key(file="a"): {"position": 7}})
+        connector.alter_offsets(config(path), [({"file": "a"}, {"position": 7})])
     with pytest.raises(ConfigError, match="set the property file"):
-        connector.alter_offsets({"topic": "t"}, {})
+        connector.alter_offsets({"topic": "t"}, [])

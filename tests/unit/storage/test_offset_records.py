@@ -59,6 +59,12 @@ def test_a_mapping_that_the_task_changes_later_is_committed_as_it_was():
     assert _records(offsets) == [(b'["c",{"file":"a"}]', b'{"position":1}')]
 
 
+def test_the_latest_offsets_are_one_for_each_partition_with_removals():
+    offsets = OffsetRecords("c", OffsetTable())
+    offsets.update([({"a": 1, "b": 2}, {"n": 1}), ({"c": 3}, None), ({"b": 2, "a": 1}, {"n": 2})])
+    assert offsets.latest() == [({"b": 2, "a": 1}, {"n": 2}), ({"c": 3}, None)]
+
+
 def test_an_offset_of_none_is_a_removal():
     offsets = OffsetRecords("c", OffsetTable())
     offsets.put({"file": "a"}, None)
