@@ -25,8 +25,8 @@ def group_config_def() -> ConfigDef:
         ("session.timeout.ms", 10_000, "After how long without a heartbeat a worker's work goes to others."),
         (
             "heartbeat.interval.ms",
-            3_000,
-            "How often a worker tells the group that it is there, and hears of rebalances.",
+            500,
+            "How often a worker tells the group that it is there, and hears of rebalances (Kafka Connect: 3 s).",
         ),
         ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
         ("scheduled.rebalance.max.delay.ms", 10_000, "How long the work of a worker that left is held back for it."),

@@ -52,7 +52,7 @@ class GroupSettings:
     url: str
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
     session_timeout_ms: int = 10_000
-    heartbeat_interval_ms: int = 3_000
+    heartbeat_interval_ms: int = 500
     rebalance_timeout_ms: int = 60_000
 
 

@@ -8,11 +8,11 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.group_config import GroupConfig
 
 
-def test_defaults_are_those_of_connect_but_for_the_delay_of_rebalances() -> None:
+def test_defaults_are_those_of_connect_but_for_how_soon_work_moves() -> None:
     config = GroupConfig.from_properties({}, where="worker.properties")
     assert (config.session_timeout_ms, config.heartbeat_interval_ms, config.rebalance_timeout_ms) == (
         10_000,
-        3_000,
+        500,
         60_000,
     )
     assert config.connect_protocol == "sessioned"
