@@ -1,17 +1,15 @@
-"""Several workers that share connectors and tasks: real processes, one of them killed at times."""
+"""Several workers that share connectors and tasks, as real processes."""
 
 from __future__ import annotations
 
-import signal
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
+from tests.support.running_tasks import running
 from tests.support.sequence_source import properties, seqs
 from tests.support.topics import unique
 from tests.support.workers import Group, Worker
@@ -25,7 +23,7 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
 @pytest.fixture(scope="module")
 def pair(group: Group) -> Iterator[tuple[Worker, Worker]]:
     """Two workers that live on; the first one leads."""
-    with group.worker() as leader, group.worker() as follower:
+    with group.workers(2) as (leader, follower):
         yield leader, follower
 
 
@@ -35,12 +33,6 @@ def name(pair: tuple[Worker, Worker]) -> Iterator[str]:
     name = unique("connector")
     yield name
     pair[1].request("DELETE", f"/connectors/{name}")
-
-
-def owners(worker: Worker, connector: str) -> Counter[str]:
-    """How many RUNNING tasks of a connector each worker has, by worker id, as one of them sees it."""
-    status = worker.get(f"/connectors/{connector}/status") or {"tasks": []}
-    return Counter(task["worker_id"] for task in status["tasks"] if task["state"] == "RUNNING")
 
 
 def create(worker: Worker, name: str, topic: str, tasks: int, limit: int) -> None:
@@ -64,13 +56,13 @@ def test_any_worker_takes_requests_and_tasks_are_shared(
 
     create(follower, name, topic, tasks=4, limit=100)
 
-    wait_for(lambda: sorted(owners(leader, name).values()) == [2, 2], what="each worker has two tasks")
+    wait_for(lambda: sorted(running(leader, name).values()) == [2, 2], what="each worker has two tasks")
     assert_all(bootstrap_servers, topic, name, tasks=4, limit=100)
     for worker in pair:
         assert worker.request("POST", f"/connectors/{name}/restart").status == 204
         for task in range(4):
             assert worker.request("POST", f"/connectors/{name}/tasks/{task}/restart").status == 204
-    wait_for(lambda: sorted(owners(follower, name).values()) == [2, 2], what="all run again")
+    wait_for(lambda: sorted(running(follower, name).values()) == [2, 2], what="all run again")
     assert follower.request("PUT", f"/connectors/{name}/stop").status == 204
     for worker in pair:
         worker.wait_for_states(name, "STOPPED")
@@ -89,31 +81,8 @@ def test_other_tasks_are_started_after_those_of_all_workers_were_fenced(
     config = properties(name, topic, {"tasks.max": 4, "limit": 400, "messages.per.poll": 5})
     assert follower.request("PUT", f"/connectors/{name}/config", config).status == 200
 
-    wait_for(lambda: sorted(owners(follower, name).values()) == [2, 2], what="four tasks run")
+    wait_for(lambda: sorted(running(follower, name).values()) == [2, 2], what="four tasks run")
     assert_all(bootstrap_servers, topic, name, tasks=4, limit=400)
-
-
-def test_work_of_killed_workers_goes_on_elsewhere_exactly_once(
-    group: Group, topic: str, topics: Any, bootstrap_servers: str
-) -> None:
-    name, limit = unique("connector"), 1500
-    ours = Group(group.folder, bootstrap_servers)
-    with ExitStack() as stack:
-        leader, second, third = (stack.enter_context(ours.worker()) for _ in range(3))
-        create(second, name, topic, tasks=3, limit=limit)
-        wait_for(lambda: len(owners(third, name)) == 3, what="each worker has a task")
-
-        second.process.kill()
-        wait_for(lambda: sum(owners(third, name).values()) == 3 and second.id not in owners(third, name))
-        leader.process.kill()
-        wait_for(lambda: owners(third, name) == {third.id: 3}, what="all runs on the last worker")
-
-        create(third, f"{name}-2", other := topics.create(), tasks=1, limit=10)
-        assert_all(bootstrap_servers, topic, name, tasks=3, limit=limit)
-        assert_all(bootstrap_servers, other, f"{name}-2", tasks=1, limit=10)
-        third.process.signal(signal.SIGTERM)
-        assert third.process.wait() == 0
-        assert "Traceback" not in third.process.output
 
 
 def test_without_exactly_once_support_tasks_are_refused_with_what_to_do(

@@ -63,6 +63,7 @@ class SequenceConnector(SourceConnector):
             .define("topic", ConfigDef.Type.STRING)
             .define("messages.per.poll", ConfigDef.Type.INT, 100)
             .define("limit", ConfigDef.Type.INT, None)
+            .define("poll.ms", ConfigDef.Type.INT, 0)
         )
 
     def start(self, config: Mapping[str, str]) -> None:
@@ -95,12 +96,15 @@ class SequenceTask(SourceTask):
         self._topic = config["topic"]
         self._per_poll = int(config.get("messages.per.poll", "100"))
         self._limit = int(config["limit"]) if "limit" in config else None
+        self._pause_seconds = int(config.get("poll.ms", "0")) / 1000
         saved = self.context.offset_reader.offset(self._partition)
         self.seq = saved["saved"] if saved else 0
         self._stopped = threading.Event()
 
     def poll(self) -> Sequence[SourceRecord] | None:
         self.seen.polls += 1
+        if self._pause_seconds:
+            self._stopped.wait(self._pause_seconds)
         last = self.seq + self._per_poll
         if self._limit is not None:
             last = min(last, self._limit)

@@ -17,6 +17,10 @@ from tests.support.topics import unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
+# Workers that find no Java do not start Spark: what these tests run does not need it, and it would take most of the
+# machine from what they are about.
+_NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -30,6 +34,7 @@ class Worker:
 
     def __init__(self, process: Process, port: int) -> None:
         self.process = process
+        self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.id = f"127.0.0.1:{port}"
 
@@ -52,6 +57,15 @@ class Worker:
         with contextlib.suppress(OSError):
             return self.request("GET", "/health").status == 200
         return False
+
+    def wait_until_healthy(self) -> None:
+        """Wait until the worker is in its group."""
+        wait_for(lambda: self.healthy() or not self.process.running, what="the worker is in its group")
+        assert self.process.running, self.process.output
+
+    def leads(self) -> bool:
+        """Whether the worker leads its group: it does itself what only the leader may do."""
+        return self.request("DELETE", f"/connectors/{unique('missing')}?forward=false").status == 404
 
     def states(self, connector: str) -> list[str]:
         """The states of a connector and of its tasks, in order; none while nobody has reported."""
@@ -88,13 +102,28 @@ class Group:
     @contextlib.contextmanager
     def worker(self, **settings: str) -> Iterator[Worker]:
         """A worker that is in the group."""
-        (port,) = free_ports(1)
+        with self.starting(**settings) as worker:
+            worker.wait_until_healthy()
+            yield worker
+
+    @contextlib.contextmanager
+    def workers(self, count: int) -> Iterator[list[Worker]]:
+        """Several workers that are in the group, started at once; the one that leads it comes first."""
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(self.starting()) for _ in range(count)]
+            for worker in workers:
+                worker.wait_until_healthy()
+            wait_for(lambda: any(worker.leads() for worker in workers), what="a worker leads")
+            yield sorted(workers, key=lambda worker: not worker.leads())
+
+    @contextlib.contextmanager
+    def starting(self, port: int | None = None, **settings: str) -> Iterator[Worker]:
+        """A worker that has just been started, at a port of its own unless one is given."""
+        port = port or free_ports(1)[0]
         own = {"listeners": f"http://127.0.0.1:{port}"}
         own |= {name.replace("_", "."): value for name, value in settings.items()}
         file = self.folder / f"worker-{port}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in (self.settings | own).items()))
-        with Process.fencepost("worker", str(file), log_file=self.folder / f"worker-{port}.log") as process:
-            worker = Worker(process, port)
-            wait_for(lambda: worker.healthy() or not process.running, what="the worker is in its group")
-            assert process.running, process.output
-            yield worker
+        log_file = self.folder / f"worker-{port}.log"
+        with Process.fencepost("worker", str(file), log_file=log_file, environment=_NO_JAVA) as process:
+            yield Worker(process, port)
