@@ -102,6 +102,19 @@ The worker's hold for connectors that name none. Their properties stand below th
 """
 
 
+_PROVIDERS: Final = """## Config providers
+
+Secrets need not stand in a configuration. `config.providers=env,file` in the worker's file names config providers, and
+`config.providers.env.class=EnvVarConfigProvider` says what each of them is; then `${env:PASSWORD}` or
+`${file:/etc/fencepost/db.properties:password}` in any property of the worker or of a connector, `producer.override.` and
+the like included, stands for the value. Values are looked up when a worker, a connector or a task starts and when a
+configuration is validated; what is stored, shown and logged keeps the placeholder. One without a value is an error of
+its property. A provider's own properties go below `config.providers.<name>.param.`; `connector.class` and the
+properties of the providers themselves take no placeholders. Other providers are classes that derive from
+`fencepost.ConfigProvider`, given by their dotted path.
+"""
+
+
 def page() -> str:
     """Return the page: blocks with an empty line between them."""
     return "\n\n".join(block.strip() for block in _blocks()) + "\n"
@@ -116,6 +129,8 @@ def _blocks() -> Iterator[str]:
     yield _table(group_config_def().keys())
     yield "### REST API of distributed workers"
     yield _table(rest_config_def().keys())
+    yield _PROVIDERS
+    yield from _plugins(PluginKind.CONFIG_PROVIDER)
     yield _CLIENTS
     yield _table({**clients.CLIENT.keys(), **clients.PRODUCER.keys()})
     yield from _other_client_properties()

@@ -1,6 +1,7 @@
 """fencepost: data into Kafka exactly once. What a connector author imports."""
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.context import (
     ConnectorTransactionBoundaries,
     ExactlyOnceSupport,
@@ -20,6 +21,7 @@ __all__ = [
     "ArrowReader",
     "ConfigDef",
     "ConfigError",
+    "ConfigProvider",
     "ConfigValue",
     "ConnectorTransactionBoundaries",
     "Converter",

@@ -19,7 +19,12 @@ from tests.support.workers import Group, Worker
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
-    return Group(tmp_path_factory.mktemp("single"), broker.bootstrap_servers)
+    return Group(
+        tmp_path_factory.mktemp("single"),
+        broker.bootstrap_servers,
+        config_providers="files",
+        config_providers_files_class="org.apache.kafka.common.config.provider.FileConfigProvider",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +205,23 @@ def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker:
     assert "tasks.max" in answer.body["message"]
     assert "Xml" in answer.body["message"]
     assert worker.request("GET", f"/connectors/{name}").status == 404
+
+
+def test_what_a_config_provider_knows_is_used_and_kept_nowhere(
+    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    secrets = group.folder / "secrets.properties"
+    secrets.write_text(f"topic={topic}\npassword=hunter2\n")
+    given = {"topic": f"${{files:{secrets}:topic}}", "password": f"${{files:{secrets}:password}}"}
+
+    create(worker, name, given["topic"], password=given["password"])
+
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 50, what="the task writes to the topic it was told")
+    shown = [worker.get(f"/connectors/{name}/config"), worker.get(f"/connectors/{name}/tasks")[0]["config"]]
+    assert [{key: config[key] for key in given} for config in shown] == [given, given]
+    stored = [record.value or b"" for record in read_topic(bootstrap_servers, f"{group.id}-configs")]
+    assert not [value for value in stored if b"hunter2" in value]
+    assert "hunter2" not in worker.process.output
 
 
 def test_requests_between_workers_must_be_signed(worker: Worker, name: str, topic: str) -> None:

@@ -16,6 +16,7 @@ from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
+from fencepost.runtime.worker import Worker
 from fencepost.storage.config_records import TargetState
 from fencepost.worker.config_infos import error_message
 from fencepost.worker.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
@@ -74,7 +75,7 @@ class ModelHerder(Herder):
     """Everything happens at once, in this process."""
 
     def __init__(self, config: WorkerConfig | None = None) -> None:
-        self.worker = config or model_worker_config()
+        self.worker = Worker(config or model_worker_config())
         self.worker_health = WorkerHealth(HealthStatus.HEALTHY, "The worker is ready")
         self.session_key: bytes | None = SESSION_KEY
         self.known: dict[str, _Connector] = {}

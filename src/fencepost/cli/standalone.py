@@ -29,6 +29,7 @@ def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> Non
     SIGTERM and Ctrl-C commit what is open and stop; a second one stops at once.
     """
     # What stands behind this (Spark, Arrow, a Kafka client) takes a second to import.
+    from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_connector_config, load_properties  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
     from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
@@ -42,6 +43,7 @@ def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> Non
             "transactions as the data, or there would be no exactly-once", _OFFSET_FILE, worker,
         )  # fmt: skip
         del properties[_OFFSET_FILE]
+    properties = resolve_worker_properties(properties, where=str(worker))
     config = WorkerConfig.from_properties(properties, where=str(worker))
     herder = StandaloneHerder(Worker(config), [load_connector_config(path) for path in connectors], once=once)
     _stop_on_signals(herder.stop)

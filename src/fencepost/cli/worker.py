@@ -26,6 +26,7 @@ def worker(properties: Path) -> None:
 
 async def _run(path: Path) -> None:
     # What stands behind this (Spark, Arrow, a Kafka client) takes a second to import.
+    from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.group_config import GroupConfig  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_properties  # noqa: PLC0415 - see above
     from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
@@ -34,7 +35,7 @@ async def _run(path: Path) -> None:
     from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
     from fencepost.worker.herder import DistributedHerder  # noqa: PLC0415 - see above
 
-    properties = load_properties(path)
+    properties = resolve_worker_properties(load_properties(path), where=str(path))
     config = WorkerConfig.from_properties(properties, where=str(path), mode=WorkerMode.DISTRIBUTED)
     group = GroupConfig.from_properties(properties, where=str(path))
     server = RestServer(RestConfig.from_properties(properties, where=str(path)))

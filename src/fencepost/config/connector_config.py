@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.errors import ConfigError
+from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.topic_creation import TopicCreation, topic_creation
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of
 
@@ -187,11 +188,19 @@ class ConnectorConfig:
     transforms: tuple[TransformSpec, ...]
     topic_creation: TopicCreation | None
     properties: Mapping[str, str] = field(repr=False)
-    """All properties as they were given."""
+    """All properties, with their placeholders resolved."""
+    transformed: TransformedConfig = field(repr=False)
+    """How they were resolved."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ConnectorConfig:
         """Check the properties that every connector has. Raises ConfigError for the first that will not do."""
+        return cls.from_transformed(TransformedConfig(properties))
+
+    @classmethod
+    def from_transformed(cls, transformed: TransformedConfig) -> ConnectorConfig:
+        """Check properties whose placeholders are resolved. Raises as `from_properties`."""
+        properties = transformed.properties
         values = connector_config_def().parse(properties)
         return cls(
             name=values["name"].strip(),
@@ -204,6 +213,7 @@ class ConnectorConfig:
             transforms=transform_chain(properties),
             topic_creation=topic_creation(properties),
             properties=MappingProxyType(dict(properties)),
+            transformed=transformed,
         )
 
     def converter(self, role: str, worker_properties: Mapping[str, str]) -> PluginSpec:

@@ -21,6 +21,7 @@ from importlib.metadata import EntryPoint, EntryPoints, PackageNotFoundError, en
 from pathlib import Path
 from typing import Any
 
+from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
 from fencepost.api.source import SourceConnector
@@ -34,7 +35,7 @@ class PluginKind(Enum):
     HEADER_CONVERTER = ("header converter", "fencepost.converters", HeaderConverter)
     TRANSFORMATION = ("transform", "fencepost.transforms", Transformation)
     PREDICATE = ("predicate", "fencepost.predicates", Predicate)
-    CONFIG_PROVIDER = ("config provider", "fencepost.config_providers", object)
+    CONFIG_PROVIDER = ("config provider", "fencepost.config_providers", ConfigProvider)
 
     def __init__(self, label: str, group: str, base: type[Any]) -> None:
         self.label = label

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config import rest_config
+from fencepost.config import config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.group_config import group_config_def
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
@@ -29,7 +29,8 @@ _STORES: Final = {
 }
 _STORE_PROPERTIES: Final = ("topic", "partitions", "replication.factor")
 _PREFIXES: Final = (
-    "producer.", "consumer.", "admin.", "spark.", *(f"{converter}." for converter in _CONVERTERS),
+    "producer.", "consumer.", "admin.", "spark.", config_transformer.PREFIX,
+    *(f"{converter}." for converter in _CONVERTERS),
     *(f"{store}.storage." for store in _STORES), *rest_config.PREFIXES,
 )  # fmt: skip
 
@@ -151,6 +152,12 @@ def _define_connectors(definitions: ConfigDef) -> ConfigDef:
         .define(
             "plugin.path", _T.LIST, "", _I.LOW,
             "Directories, comma-separated, from which connectors, converters and transforms can be imported.",
+        )
+        .define(
+            config_transformer.PROVIDERS, _T.LIST, "", _I.LOW,
+            "The names of config providers, comma-separated. Properties of the worker and of connectors may hold "
+            "${name:path:key} or ${name:key}, for which the provider of that name knows the value. Each is given by "
+            "config.providers.<name>.class, and its own properties below config.providers.<name>.param.",
         )
     )  # fmt: skip
 

@@ -85,7 +85,7 @@ class WorkerConnector:
                 self._set_state(State.STOPPED)
 
     def task_configs(self) -> list[dict[str, str]]:
-        """Return a configuration for each task, with its `task.class`.
+        """Return a configuration for each task, with its `task.class`, and placeholders as the connector's has them.
 
         Raises ConfigError if there are more than `tasks.max`, and what the connector raises.
         """
@@ -97,7 +97,8 @@ class WorkerConnector:
                 name="tasks.max",
             )
         task_class = describe(self._connector.task_class())
-        return [{**config, "task.class": task_class} for config in configs]
+        # Task configurations are stored: what config providers know stays with them.
+        return [{**self.config.transformed.restored(config), "task.class": task_class} for config in configs]
 
     # What the connector itself calls, as its context.
 

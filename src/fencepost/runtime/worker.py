@@ -11,21 +11,21 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
 from fencepost.api.source import SourceConnector
+from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
-from fencepost.config.preflight import merge, preflight
+from fencepost.config.plugins import use_plugin_path
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import boundary_manager
 from fencepost.runtime.client_properties import admin_config, boundary_interval_ms, producer_config
+from fencepost.runtime.connector_validation import Validation, connector_class, validate
 from fencepost.runtime.metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
-from fencepost.runtime.pipeline_builder import build_pipeline, pipeline_errors
+from fencepost.runtime.pipeline_builder import build_pipeline
 from fencepost.runtime.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.source_task import TaskListener, WorkerSourceTask
 from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
@@ -36,13 +36,12 @@ from fencepost.storage.offset_store import OffsetStore
 
 _log: Final = logging.getLogger(__name__)
 
-_CONNECTOR_CLASS: Final = "connector.class"
-
 
 class Worker:
     """Everything that the connectors and tasks of one process share. Threads may share it.
 
-    worker = Worker(WorkerConfig.from_properties(load_properties(path), where=path))
+    properties = resolve_worker_properties(load_properties(path), where=path)
+    worker = Worker(WorkerConfig.from_properties(properties, where=path))
     worker.start()                                  # reaches the brokers; the offsets topic exists
     config = worker.checked(properties)             # or worker.validate(properties) for all findings
     connector = worker.new_connector(config, listener)
@@ -57,10 +56,14 @@ class Worker:
     """
 
     def __init__(self, config: WorkerConfig) -> None:
-        """Raises ConfigError for a `plugin.path` or a Spark setting that will not do. Nothing is started."""
+        """Raises ConfigError for a `plugin.path`, a config provider or a Spark setting that will not do.
+
+        Nothing is started.
+        """
         self.config = config
         self.metrics = WorkerMetrics()
         import_path = use_plugin_path(",".join(config.plugin_path))
+        self._transformer = ConfigTransformer.from_properties(config.properties, where=config.where)
         self.engine = SparkEngine(config.spark_settings(), import_path=[str(folder) for folder in import_path])
         self._offsets = OffsetStores(config)
 
@@ -71,33 +74,34 @@ class Worker:
         """
         self._offsets.open()
 
-    def validate(self, properties: Mapping[str, str]) -> list[ConfigValue]:
-        """Check a connector's configuration, and return every property with its value and errors."""
-        try:
-            connector = _connector_class(properties)()
-        except ConfigError as error:
-            return [ConfigValue(_CONNECTOR_CLASS, properties.get(_CONNECTOR_CLASS), errors=[str(error)])]
-        values = preflight(
-            properties,
-            connector,
-            support=self.config.exactly_once_source_support,
-            override_policy=self.config.override_policy,
-        )
-        if any(value.errors for value in values):
-            return values
-        config = ConnectorConfig.from_properties(properties)
-        return merge([*values, *pipeline_errors(self.config, config)])
+    def validate(self, properties: Mapping[str, str]) -> Validation:
+        """Check a connector's configuration, with its placeholders resolved.
+
+        Raises ConfigError if there is no connector that could check it, or if its code fails.
+        """
+        return validate(self.config, self._transformer.transform(properties))
 
     def checked(self, properties: Mapping[str, str]) -> ConnectorConfig:
         """Return a connector's configuration. Raises one ConfigError that lists all that is wrong with it."""
-        wrong = [value for value in self.validate(properties) if value.errors]
+        values = self.validate(properties).values
+        wrong = [value for value in values.values() if value.errors]
         if wrong:
             errors = [error for value in wrong for error in value.errors]
             name = properties.get("name", "(without a name)")
             raise ConfigError(
                 f"The configuration of connector {name} is invalid: {'; '.join(errors)}", name=wrong[0].name
             )
-        return ConnectorConfig.from_properties(properties)
+        return self.connector_config(properties)
+
+    def connector_config(self, properties: Mapping[str, str | None]) -> ConnectorConfig:
+        """Return a connector's configuration, which was validated before, with its placeholders resolved.
+
+        Raises ConfigError for those that have no value, and for the first property that will not do.
+        """
+        given = {name: text for name, text in properties.items() if text is not None}
+        transformed = self._transformer.transform(given)
+        transformed.required(where=f"Connector {given.get('name')}")
+        return ConnectorConfig.from_transformed(transformed)
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises what opening its offsets topic raises."""
@@ -107,7 +111,7 @@ class Worker:
                 "or converted fails its task", config.name,
             )  # fmt: skip
         reader = self._offsets.open(config).reader(config.name)
-        return WorkerConnector(config, _connector_class(config.properties)(), reader, listener)
+        return WorkerConnector(config, connector_class(config.properties)(), reader, listener)
 
     def new_task(
         self,
@@ -121,7 +125,7 @@ class Worker:
         stop_at_end: bool = False,
         wrote_to: Callable[[Collection[str]], None] = lambda _: None,
     ) -> WorkerSourceTask:
-        """Return a task, not started.
+        """Return a task, not started. `task_config` may have placeholders.
 
         `stop_at_end` lets it end where its source does, instead of waiting for more. `wrote_to` is told on the task's
         thread which topics each commit has records in. Raises ConfigError.
@@ -177,12 +181,12 @@ class Worker:
         checks: StartChecks,
         wrote_to: Callable[[Collection[str]], None],
     ) -> TaskParts:
-        task_class = _connector_class(connector.properties)().task_class()
+        task_class = connector_class(connector.properties)().task_class()
         producer = producer_config(self.config, connector, task_id)
         transactional_id = task_id.transactional_id(self.config.group_id)
         interval_s = boundary_interval_ms(self.config, connector) / 1000
         return TaskParts(
-            config=dict(task_config),
+            config=dict(self._transformer.transform(task_config).required(where=f"Task {task_id}")),
             new_task=task_class,
             new_producer=lambda: TransactionalProducer(producer, transactional_id),
             open_offsets=lambda: self._offsets.open(connector),
@@ -202,19 +206,9 @@ class Worker:
 
 def connector_version(properties: Mapping[str, str]) -> str:
     """Return the version of the connector that a configuration names. Raises ConfigError if there is none."""
-    return _connector_class(properties)().version()
+    return connector_class(properties)().version()
 
 
 def new_connector_instance(config: ConnectorConfig) -> SourceConnector:
     """Return an instance of a connector's class, which is not started. Raises ConfigError if there is none."""
-    return _connector_class(config.properties)()
-
-
-def _connector_class(properties: Mapping[str, str]) -> type[SourceConnector]:
-    name = properties.get(_CONNECTOR_CLASS, "")
-    if not name.strip():
-        raise ConfigError(
-            f"The property {_CONNECTOR_CLASS} is required: add '{_CONNECTOR_CLASS}=...' to the configuration",
-            name=_CONNECTOR_CLASS,
-        )
-    return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)
+    return connector_class(config.properties)()

@@ -127,7 +127,7 @@ class ConnectorRequests:
         )
 
     async def _check(self, config: Mapping[str, str]) -> None:
-        infos = await self._parts.run(validate_connector_config, self._parts.config, config)
+        infos = await self._parts.run(validate_connector_config, self._parts.worker, config)
         if infos.error_count:
             raise BadRequestError(error_message(infos))
 

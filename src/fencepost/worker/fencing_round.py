@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError, FencepostError
-from fencepost.config.connector_config import ConnectorConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.runtime.client_properties import admin_config
@@ -122,7 +121,7 @@ class FencingRounds:
             raise RebalanceNeededError(f"Connector {work[0]} has got newer task configurations: ask again")
 
     def _fence(self, config: Config, former: range) -> None:
-        connector = ConnectorConfig.from_properties({name: text for name, text in config.items() if text is not None})
+        connector = self._parts.worker.connector_config(config)
         group = self._parts.config.group_id
         ids = [task_transactional_id(group, connector.name, task) for task in former]
         _log.info("Fencing %d former tasks of connector %s", len(ids), connector.name)

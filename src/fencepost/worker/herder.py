@@ -275,7 +275,7 @@ class DistributedHerder(Herder):
 
     async def validate_connector_config(self, config: Mapping[str, str]) -> ConfigInfos:
         """Check a connector's configuration."""
-        return await self._parts.run(validate_connector_config, self._parts.config, config)
+        return await self._parts.run(validate_connector_config, self._parts.worker, config)
 
     async def all_logger_levels(self) -> Mapping[str, LoggerLevel]:
         """Return the loggers whose levels are set."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
-from fencepost.storage.config_records import TargetState
+from fencepost.storage.config_records import Config, TargetState
 from fencepost.worker.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
 from fencepost.worker.fencing_round import FencingRounds
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.herder_interface import ConnectorOffset
 from fencepost.worker.leadership import Leadership
+
+T = TypeVar("T")
 
 
 class OffsetRequests:
@@ -26,7 +29,10 @@ class OffsetRequests:
 
     async def show(self, name: str) -> list[ConnectorOffset]:
         """Return a connector's offsets. Raises NotFoundError, and what reading raises."""
-        offsets = await self._parts.run(committed_offsets, self._parts.worker, self._config(name))
+        config = self._config(name)
+        offsets = await self._parts.run(
+            self._with, config, lambda config: committed_offsets(self._parts.worker, config)
+        )
         return [ConnectorOffset(partition, offset) for partition, offset in offsets]
 
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
@@ -47,7 +53,7 @@ class OffsetRequests:
             await self._fence(name)
             self._check(name)
         try:
-            return await self._parts.run(change, self._config(name))
+            return await self._parts.run(self._with, self._config(name), change)
         except (ConfigError, DataError) as error:
             raise BadRequestError(f"The offsets of connector {name} are not changed: {error}") from error
         except FencepostError as error:
@@ -78,11 +84,15 @@ class OffsetRequests:
                 f"/connectors/{name}/stop first, and wait until its status shows no tasks"
             )
 
-    def _config(self, name: str) -> ConnectorConfig:
+    def _config(self, name: str) -> Config:
         config = self._parts.state.connector_config(name)
         if config is None:
             raise NotFoundError(f"There is no connector {name}")
-        return ConnectorConfig.from_properties({key: text for key, text in config.items() if text is not None})
+        return config
+
+    def _with(self, config: Config, do: Callable[[ConnectorConfig], T]) -> T:
+        # On a thread of the pool: config providers may read files.
+        return do(self._parts.worker.connector_config(config))
 
 
 def _message(name: str, done: str, *, told: bool) -> str:

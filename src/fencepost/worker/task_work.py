@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from fencepost.api.errors import ConfigError
-from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.kafka.errors import ProducerFencedError
@@ -132,7 +131,7 @@ class TaskWork(Converging[TaskPlan]):
             )
         checks = GroupChecks(self._parts, self._fencing, lambda: self._run == run and self._is_current(plan))
         return self._parts.worker.new_task(
-            ConnectorConfig.from_properties(properties),
+            self._parts.worker.connector_config(properties),
             self.id.task,
             {name: value for name, value in plan.config.items() if value is not None},
             _TaskEvents(self, run),

@@ -8,6 +8,7 @@ from fencepost import ConfigError
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.worker import Worker
 from tests.support.sequence_source import properties
+from tests.support.task_runner import States
 
 
 @pytest.fixture
@@ -23,7 +24,10 @@ def worker() -> Iterator[Worker]:
 
 
 def _blamed(worker: Worker, config: dict[str, str]) -> list[str]:
-    return [value.name for value in worker.validate(config) if value.errors]
+    try:
+        return [value.name for value in worker.validate(config).values.values() if value.errors]
+    except ConfigError as error:
+        return [str(error.name)]
 
 
 def test_a_valid_configuration_is_checked_without_brokers(worker: Worker):
@@ -43,7 +47,10 @@ def test_a_valid_configuration_is_checked_without_brokers(worker: Worker):
         ),
         ({"header.converter": "NoSuchConverter"}, "header.converter"),
         ({"transforms": "x", "transforms.x.type": "NoSuchTransform"}, "transforms.x.type"),
-        ({"transforms": "x", "transforms.x.type": "RegexRouter"}, "transforms.x.regex"),
+        (
+            {"transforms": "x", "transforms.x.type": "RegexRouter", "transforms.x.replacement": "y"},
+            "transforms.x.regex",
+        ),
         ({"topic.creation.default.partitions": "none"}, "topic.creation.default.partitions"),
         ({"limit": "many"}, "limit"),
         ({"transaction.boundary": "never"}, "transaction.boundary"),
@@ -57,3 +64,9 @@ def test_all_that_is_wrong_is_said_at_once(worker: Worker):
     config = properties("c", "t", {"limit": "many", "tasks.max": "0"})
     with pytest.raises(ConfigError, match=r"connector c is invalid: .*tasks\.max.*; .*limit"):
         worker.checked(config)
+
+
+def test_a_task_that_cannot_resolve_its_configuration_says_why(worker: Worker):
+    config = worker.connector_config(properties("c", "t"))
+    with pytest.raises(ConfigError, match=r"Task c-0: The property password holds .*no config provider named 'env'"):
+        worker.new_task(config, 0, {"password": "${env:PASSWORD}"}, States())

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from fencepost import ConfigDef, SourceConnector, SourceTask
+from fencepost.runtime.worker import Worker
 from fencepost.worker.config_infos import HIDDEN, error_message
 from fencepost.worker.errors import BadRequestError
 from fencepost.worker.herder_interface import ConfigInfo, ConfigInfos
 from fencepost.worker.validation import validate_connector_config
 from tests.support.model_herder import model_worker_config
 
-WORKER = model_worker_config()
+WORKER = Worker(model_worker_config())
 CONFIG = {"connector.class": "FileStreamSource", "name": "c", "file": "/in", "topic": "t"}
 GROUPS = {
     "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support", "offsets.topic",
@@ -66,7 +67,7 @@ def test_a_good_config_has_no_errors_and_shows_the_workers_defaults():
     assert (infos.name, infos.error_count, set(infos.groups)) == ("FileStreamSource", 0, GROUPS)
     converter = _info(infos, "value.converter")
     assert converter.definition is not None
-    assert converter.definition.default_value == converter.value.value == WORKER.properties["value.converter"]
+    assert converter.definition.default_value == converter.value.value == WORKER.config.properties["value.converter"]
     assert (converter.definition.group, converter.definition.order) == ("Common", 8)
     assert _info(infos, "value.converter.plugin.version").value.value is not None
 
@@ -157,7 +158,7 @@ def test_a_converter_of_the_connectors_own_shows_its_properties():
 
 
 def test_overrides_are_listed_with_what_the_policy_says_of_them():
-    worker = model_worker_config(connector_client_config_override_policy="None")
+    worker = Worker(model_worker_config(connector_client_config_override_policy="None"))
     infos = validate_connector_config(worker, {**CONFIG, "producer.override.acks": "all"})
     assert _errors(infos) == {"producer.override.acks": 1}
     assert _info(infos, "producer.override.acks").value.value == "all"
@@ -168,6 +169,41 @@ def test_passwords_are_never_shown():
     assert "letmein" not in repr([*infos.configs])
     assert "hunter2" not in repr([*infos.configs])
     assert _info(infos, "secret").value.value == HIDDEN
+
+
+@pytest.fixture
+def with_env(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    """A worker that resolves environment variables, of which there are two."""
+    monkeypatch.setenv("PASSWORD", "letmein")
+    monkeypatch.setenv("TASKS", "3")
+    provider = {"config_providers": "env", "config_providers_env_class": "EnvVarConfigProvider"}
+    return Worker(model_worker_config(**provider))
+
+
+def test_values_of_config_providers_are_checked_and_not_shown(with_env: Worker):
+    given = {"secret": "${env:PASSWORD}", "tasks.max": "${env:TASKS}", "file": "${env:TASKS}"}
+    infos = validate_connector_config(with_env, {**AWKWARD, **given})
+    assert infos.error_count == 0
+    assert _info(infos, "tasks.max").value.value == "${env:TASKS}"
+    assert "letmein" not in repr([*infos.configs])
+
+    wrong = validate_connector_config(with_env, {**AWKWARD, "tasks.max": "${env:PASSWORD}"})
+    assert _errors(wrong) == {"tasks.max": 2}
+    assert "'${env:PASSWORD}'" in error_message(wrong)
+    assert "letmein" not in repr([*wrong.configs])
+
+
+def test_a_failure_of_a_connectors_code_does_not_show_them_either(with_env: Worker):
+    with pytest.raises(BadRequestError, match=r"RuntimeError: \$\{env:PASSWORD\}"):
+        validate_connector_config(with_env, {**AWKWARD, "fail": "${env:PASSWORD}"})
+
+
+def test_a_placeholder_without_a_value_is_the_one_error_of_its_property(with_env: Worker):
+    infos = validate_connector_config(
+        with_env, {**AWKWARD, "tasks.max": "${env:NO_SUCH}", "producer.override.acks": "${no:x}"}
+    )
+    assert _errors(infos) == {"tasks.max": 1, "producer.override.acks": 1}
+    assert "no 'NO_SUCH'" in error_message(infos)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,27 @@
+"""What looks up the values that configurations leave to somebody else, secrets above all (KIP-297)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+
+from fencepost.api.config_def import ConfigDef
+
+
+class ConfigProvider(ABC):
+    """Resolves `${provider:path:key}` and `${provider:key}` in properties of workers and connectors."""
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the provider's own properties; the default defines none."""
+        return ConfigDef()
+
+    def configure(self, configs: Mapping[str, str]) -> None:  # noqa: B027 - many providers need nothing
+        """Take the worker's properties under `config.providers.<name>.param.`, without that prefix."""
+
+    @abstractmethod
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        """Return the values of `keys` at `path`, which is empty where a placeholder has none.
+
+        Keys that there are not are left out. Raises ConfigError if nothing can be looked up there. Several threads
+        may call at once.
+        """

@@ -1,0 +1,280 @@
+"""Validates a connector's configuration: every property that it has or could have, with what is wrong.
+
+Besides the properties that every connector has and the connector's own, a configuration can set those of its
+converters, transforms and predicates, under prefixes; each has its definitions here. Nothing is started or asked of a
+broker; plugins are imported, and the connector's code runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
+from fencepost.api.errors import ConfigError, describe_error
+from fencepost.api.source import SourceConnector
+from fencepost.config import topic_creation
+from fencepost.config.client_overrides import ClientKind
+from fencepost.config.config_transformer import TransformedConfig
+from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
+from fencepost.config.preflight import merge, preflight
+from fencepost.config.validators import not_blank
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.pipeline_builder import pipeline_errors
+
+_log: Final = logging.getLogger(__name__)
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+_W = ConfigDef.Width
+_CONNECTOR_CLASS: Final = "connector.class"
+_VERSION: Final = "plugin.version"
+_ROLES: Final = {
+    "key.converter": PluginKind.CONVERTER,
+    "value.converter": PluginKind.CONVERTER,
+    "header.converter": PluginKind.HEADER_CONVERTER,
+}
+_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
+_OVERRIDES: Final = tuple(f"{kind}.override." for kind in ClientKind)
+_SECRETS: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
+
+
+@dataclass(slots=True)
+class _Section:
+    """Some definitions, and what was found of their properties beyond what the definitions say themselves."""
+
+    keys: Mapping[str, ConfigKey]
+    found: list[ConfigValue] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What validating a configuration found, by property; values have placeholders where the configuration has them."""
+
+    keys: Mapping[str, ConfigKey]
+    values: Mapping[str, ConfigValue] = field(repr=False)
+
+
+def connector_class(config: Mapping[str, str]) -> type[SourceConnector]:
+    """Return the connector that a configuration names. Raises ConfigError if there is none."""
+    name = config.get(_CONNECTOR_CLASS, "")
+    if not name.strip():
+        raise ConfigError(
+            f"The configuration has no {_CONNECTOR_CLASS}: add '{_CONNECTOR_CLASS}=...'", name=_CONNECTOR_CLASS
+        )
+    return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)
+
+
+def validate(worker: WorkerConfig, transformed: TransformedConfig) -> Validation:
+    """Check a connector's configuration as a worker of this configuration would run it.
+
+    Raises ConfigError if there is no connector that could check it, or if its code fails.
+    """
+    # Tools know a connector by this property, and nobody else resolves it.
+    named = {
+        _CONNECTOR_CLASS: transformed.given.get(_CONNECTOR_CLASS, transformed.properties.get(_CONNECTOR_CLASS, ""))
+    }
+    plugin = connector_class(named)
+    try:
+        return _validated(worker, transformed, plugin())
+    except Exception as error:
+        name = named[_CONNECTOR_CLASS]
+        _log.warning("The connector %s failed while it checked a configuration", name, exc_info=True)
+        raise ConfigError(
+            f"The connector {name} failed while it checked the configuration: "
+            f"{transformed.hidden(describe_error(error))}",
+            name=_CONNECTOR_CLASS,
+        ) from error
+
+
+def _validated(worker: WorkerConfig, transformed: TransformedConfig, connector: SourceConnector) -> Validation:
+    config = transformed.properties
+    sections = [
+        _common(worker, config, connector),
+        _Section(connector.config().keys()),
+        *(_converter(role, config) for role in _ROLES if role in config),
+        *(_chained(what, alias, config) for what in _CHAINS for alias in _aliases(what, config)),
+        _Section(dict(_overrides(config))),
+    ]
+    keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
+    values = _findings(worker, transformed, connector, sections)
+    keys |= {name: _other(name) for name in (*values, *_topic_creation(config)) if name not in keys}
+    ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
+    keys = {name: keys[name] for name in ordered}
+    return Validation(keys, {name: _shown(key, values.get(name), transformed) for name, key in keys.items()})
+
+
+def _shown(key: ConfigKey, value: ConfigValue | None, transformed: TransformedConfig) -> ConfigValue:
+    """What may be shown of a property: no value that a config provider gave, and no class that cannot be found."""
+    value = ConfigValue(key.name, transformed.properties.get(key.name)) if value is None else value
+    value.errors = [transformed.hidden(error) for error in value.errors]
+    if key.type is _T.CLASS and value.errors:
+        value.value = None
+    elif key.name in transformed.given:
+        value.value = transformed.given[key.name]
+    return value
+
+
+def _findings(
+    worker: WorkerConfig, transformed: TransformedConfig, connector: SourceConnector, sections: Iterable[_Section]
+) -> dict[str, ConfigValue]:
+    config, unresolved = transformed.properties, {value.name for value in transformed.errors}
+    checked = preflight(
+        config, connector, support=worker.exactly_once_source_support, override_policy=worker.override_policy
+    )
+    values = merge([*(value for section in sections for value in section.found), *checked])
+    for value in values:
+        if value.name in unresolved:
+            # That a placeholder is no number, for example, is beside the point.
+            value.errors.clear()
+    values = merge([*values, *transformed.errors])
+    if not any(value.errors for value in values):
+        values = merge([*values, *pipeline_errors(worker, ConnectorConfig.from_properties(config))])
+    return {value.name: value for value in values}
+
+
+def _common(worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector) -> _Section:
+    """The properties that every connector has, with this worker's defaults."""
+    defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
+    found = _version_errors(f"connector.{_VERSION}", config, connector.version())
+    for role, kind in _ROLES.items():
+        defaults[role] = worker.properties[role]
+        name = f"{role}.{_VERSION}"
+        try:
+            installed = plugin_version(find_plugin(kind, config.get(role, worker.properties[role]), property_name=role))
+        except ConfigError as error:
+            found.append(ConfigValue(role, errors=[str(error)]))
+            found.append(ConfigValue(name, config.get(name), visible=False))
+        else:
+            defaults[name] = installed
+            found += _version_errors(name, config, installed)
+    definitions = _copied(connector_config_def(), defaults=defaults)
+    return _Section(definitions.keys(), [*found, *definitions.validate(config)])
+
+
+def _converter(role: str, config: Mapping[str, str]) -> _Section:
+    """A converter's own properties, empty if there is no such converter."""
+    try:
+        plugin = find_plugin(_ROLES[role], config[role], property_name=role)
+    except ConfigError:
+        # Said of the property that names it.
+        return _Section({})
+    definitions = _copied(plugin().config(), prefix=f"{role}.")
+    return _Section(definitions.keys(), definitions.validate(config))
+
+
+def _chained(what: str, alias: str, config: Mapping[str, str]) -> _Section:
+    """The properties of a transform or predicate."""
+    prefix, group = f"{what}.{alias}.", f"{what.capitalize()}: {alias}"
+    definitions = ConfigDef().define(
+        f"{prefix}type", _T.CLASS, ConfigDef.NO_DEFAULT, _I.HIGH, "The class or alias of the plugin.",
+        validator=not_blank, group=group, order_in_group=0, width=_W.LONG,
+    )  # fmt: skip
+    found: list[ConfigValue] = []
+    plugin, installed = None, None
+    if config.get(f"{prefix}type", "").strip():
+        try:
+            plugin = find_plugin(_CHAINS[what], config[f"{prefix}type"], property_name=f"{prefix}type")
+        except ConfigError as error:
+            found.append(ConfigValue(f"{prefix}type", errors=[str(error)]))
+        else:
+            installed = plugin_version(plugin)
+            found += _version_errors(prefix + _VERSION, config, installed)
+    definitions.define(
+        prefix + _VERSION, _T.STRING, installed, _I.HIGH,
+        "The version of the plugin; it must be the one that is installed. Unset: whichever is.",
+        group=group, order_in_group=1, width=_W.LONG,
+    )  # fmt: skip
+    if plugin is not None:
+        _define_own(definitions, plugin, what, prefix, group)
+    return _Section(definitions.keys(), [*found, *definitions.validate(config)])
+
+
+def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> None:
+    """Add the properties that a plugin itself defines, and those that any transform has."""
+    for key in _copied(plugin().config(), prefix=prefix).keys().values():
+        _define(definitions, key, group=group, order=len(definitions.keys()))
+    if what == "transforms":
+        definitions.define(
+            f"{prefix}negate", _T.BOOLEAN, False, _I.MEDIUM,
+            "Whether the transform applies to the records for which the predicate does not hold.",
+            group=group, order_in_group=len(definitions.keys()),
+        ).define(
+            f"{prefix}predicate", _T.STRING, None, _I.MEDIUM,
+            "The alias of the predicate that says which records the transform applies to. Unset: to all.",
+            group=group, order_in_group=len(definitions.keys()),
+        )  # fmt: skip
+
+
+def _version_errors(name: str, config: Mapping[str, str], installed: str) -> list[ConfigValue]:
+    asked = config.get(name)
+    if asked is None or asked.strip() == installed:
+        return []
+    return [
+        ConfigValue(
+            name,
+            asked,
+            errors=[f"The property {name} asks for version {asked}, but {installed} is installed: remove the property"],
+        )
+    ]
+
+
+def _copied(definitions: ConfigDef, *, prefix: str = "", defaults: Mapping[str, str | None] | None = None) -> ConfigDef:
+    """Return the definitions under a prefix, some with other defaults."""
+    copy = ConfigDef()
+    for key in definitions.keys().values():
+        _define(copy, key, name=prefix + key.name, default=(defaults or {}).get(key.name, key.default))
+    return copy
+
+
+def _define(
+    definitions: ConfigDef,
+    key: ConfigKey,
+    *,
+    name: str | None = None,
+    default: Any = None,
+    group: str | None = None,
+    order: int | None = None,
+) -> None:
+    definitions.define(
+        name or key.name,
+        key.type,
+        key.default if default is None else default,
+        key.importance,
+        key.documentation,
+        validator=key.validator,
+        group=group or key.group,
+        order_in_group=key.order_in_group if order is None else order,
+        width=key.width,
+        display_name=key.display_name,
+        dependents=key.dependents,
+    )
+
+
+def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
+    try:
+        return plugin_aliases(what, config)
+    except ConfigError:
+        # The preflight check says it of the list.
+        return []
+
+
+def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
+    for name in config:
+        if name.startswith(_OVERRIDES):
+            yield name, _other(name)
+
+
+def _topic_creation(config: Mapping[str, str]) -> list[str]:
+    return [name for name in config if name.startswith(topic_creation.PREFIX)]
+
+
+def _other(name: str) -> ConfigKey:
+    """The definition of a property that is known by its prefix only."""
+    secret = name.lower().endswith(_SECRETS)
+    group = "Topic Creation" if name.startswith(topic_creation.PREFIX) else None
+    kind = _T.PASSWORD if secret else _T.STRING
+    return ConfigKey(name, kind, None, _I.LOW, group=group, display_name=name)

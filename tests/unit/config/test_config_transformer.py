@@ -1,0 +1,123 @@
+"""Placeholders in properties: what they are replaced by, and what never shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+
+from fencepost import ConfigError, ConfigProvider
+from fencepost.config.config_transformer import ConfigTransformer, resolve_worker_properties
+
+VALUES = {"user": "me", "password": "hunter2", "short": "7", "db:1": "colon"}
+
+
+class Vault(ConfigProvider):
+    """Knows VALUES at each path, and says which paths it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        self.asked.append(path)
+        if path == "/sealed":
+            raise RuntimeError("the vault is sealed")
+        return {key: VALUES[key] for key in keys if key in VALUES}
+
+
+def _transformer(vault: Vault | None = None) -> ConfigTransformer:
+    return ConfigTransformer({"vault": vault or Vault()})
+
+
+@pytest.mark.parametrize(
+    ("text", "resolved"),
+    [
+        ("${vault:user}", "me"),
+        ("${vault:/a/path:user}", "me"),
+        ("${vault:/a/path:db:1}", "colon"),
+        ("postgres://${vault:user}:${vault:password}@host", "postgres://me:hunter2@host"),
+        ("$1 ${name} ${} $$ plain", "$1 ${name} ${} $$ plain"),
+    ],
+)
+def test_a_placeholder_is_replaced_where_it_stands(text: str, resolved: str):
+    transformed = _transformer().transform({"x": text, "y": "as it is"})
+    assert (transformed.properties, transformed.errors) == ({"x": resolved, "y": "as it is"}, ())
+
+
+def test_each_path_is_asked_for_once():
+    vault = Vault()
+    _transformer(vault).transform({"a": "${vault:/p:user}", "b": "${vault:/p:password}", "c": "${vault:user}"})
+    assert sorted(vault.asked) == ["", "/p"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("${vault:nobody}", "no 'nobody'"),
+        ("${safe:user}", "no config provider named 'safe'; its config.providers are vault"),
+        ("${vault:/sealed:user}", "RuntimeError: the vault is sealed"),
+        ("${vault:user} and ${vault:nobody}", "no 'nobody'"),
+    ],
+)
+def test_what_has_no_value_is_an_error_of_its_property(text: str, said: str):
+    transformed = _transformer().transform({"x": text, "y": "${vault:user}"})
+    (wrong,) = transformed.errors
+    assert wrong.name == "x"
+    assert said in wrong.errors[0]
+    assert transformed.properties == {"x": text, "y": "me"}
+    with pytest.raises(ConfigError, match=r"the worker: .*property x"):
+        transformed.required(where="the worker")
+
+
+def test_a_task_config_gets_back_the_placeholders_of_its_connector():
+    given = {"url": "db://${vault:user}:${vault:password}@h", "password": "${vault:password}", "topic": "t"}
+    transformed = _transformer().transform(given)
+    task = {**transformed.properties, "url": "db://me:hunter2@h/orders", "task": "0"}
+    restored = transformed.restored(task)
+    assert restored == {**given, "url": "db://${vault:user}:${vault:password}@h/orders", "task": "0"}
+    assert _transformer().transform(restored).properties == task
+
+
+def test_values_are_hidden_in_messages_and_in_texts_about_the_configuration():
+    transformed = _transformer().transform({"password": "${vault:password}", "n": "${vault:short}"})
+    message = "Invalid value '7' for n: 7 to 17 only, not hunter2"
+    assert transformed.hidden(message) == "Invalid value '${vault:short}' for n: 7 to 17 only, not ${vault:password}"
+    assert "hunter2" not in repr(transformed)
+
+
+def _worker(**properties: str) -> dict[str, str]:
+    named = {name.replace("_", "."): text for name, text in properties.items()}
+    return resolve_worker_properties({"config.providers": "files", **named}, where="worker.properties")
+
+
+def test_a_workers_properties_are_resolved_by_the_providers_that_it_names(tmp_path: Path):
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("password=hunter2")
+    resolved = _worker(
+        config_providers_files_class="org.apache.kafka.common.config.provider.FileConfigProvider",
+        config_providers_files_param_allowed_paths=str(tmp_path),
+        producer_sasl_password=f"${{files:{secrets}:password}}",
+    )
+    assert resolved["producer.sasl.password"] == "hunter2"
+    assert resolved["config.providers"] == "files"
+
+
+@pytest.mark.parametrize(
+    ("properties", "blamed"),
+    [
+        ({}, "config.providers.files.class"),
+        ({"config_providers_files_class": "NoSuch"}, "config.providers.files.class"),
+        ({"config_providers_files_class": "JsonConverter"}, "config.providers.files.class"),
+        (
+            {"config_providers_files_class": "EnvVarConfigProvider", "config_providers_files_param_allowlist_pattern": "("},
+            "config.providers.files.param.allowlist.pattern",
+        ),
+        ({"config_providers_files_class": "EnvVarConfigProvider", "group_id": "${files:NO_SUCH_VARIABLE}"}, "group.id"),
+        ({"config_providers_files_class": "EnvVarConfigProvider", "group_id": "${env:HOME}"}, "group.id"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_workers_providers_is_said_of_the_property(properties: dict[str, str], blamed: str):
+    with pytest.raises(ConfigError, match=r"worker\.properties: ") as raised:
+        _worker(**properties)
+    assert raised.value.name == blamed
