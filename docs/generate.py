@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the definitions that the code itself checks properties with.
+"""Writes docs/configuration.md and docs/metrics.md from the definitions that the code itself works with.
 
 .venv/bin/python docs/generate.py
 """
@@ -16,9 +16,12 @@ from fencepost.config.plugins import PluginKind, plugin_entry_points
 from fencepost.config.rest_config import rest_config_def
 from fencepost.config.worker_config import WorkerMode, worker_config_def
 from fencepost.kafka import client_properties as clients
+from fencepost.runtime import metric_definitions
 from fencepost.spark.session import DEFAULTS, FORBIDDEN, LOCAL_DEFAULTS
+from fencepost.worker import group_metrics
 
 PAGE: Final = Path(__file__).with_name("configuration.md")
+METRICS_PAGE: Final = Path(__file__).with_name("metrics.md")
 
 _HEAD: Final = """# Configuration
 
@@ -113,6 +116,30 @@ its property. A provider's own properties go below `config.providers.<name>.para
 properties of the providers themselves take no placeholders. Other providers are classes that derive from
 `fencepost.ConfigProvider`, given by their dotted path.
 """
+
+
+_METRICS: Final = """# Metrics
+
+<!-- Written by docs/generate.py; change the definitions in the code and run it again. -->
+
+`GET /metrics` answers these in the text format of Prometheus, or as OpenMetrics to a client that accepts it. The names
+that begin with `kafka_connect_` are those that Strimzi's rules give to Kafka Connect's own metrics, so that dashboards
+made for these show them: lower case, `kafka_connect_`, the group, the metric, with underscores. Connect's rates,
+averages and extremes are over the last 30 to 60 seconds; an average or extreme of nothing is `NaN`. A metric that is a
+text has the value 1 and the text as a label. Tasks and connectors are shown by the worker that runs them, and start at
+zero with each start; a task that has failed is shown until it is restarted or removed.
+
+A histogram has the samples `_bucket`, `_sum` and `_count`, in seconds.
+"""
+
+
+def metrics_page() -> str:
+    """Return the page of the metrics."""
+    rows = [
+        f"| `{metric.name}` | {metric.type} | {_names(metric.labels)} | {_cell(metric.documentation)} |"
+        for metric in (*metric_definitions.DEFINITIONS, *group_metrics.DEFINITIONS)
+    ]
+    return "\n".join([_METRICS, "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def page() -> str:
@@ -222,3 +249,4 @@ def _spark_rows() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    METRICS_PAGE.write_text(metrics_page())

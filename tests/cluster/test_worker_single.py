@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
@@ -111,6 +113,41 @@ def test_the_same_configuration_again_leaves_the_tasks_alone(
     worker.wait_for_states(name, "PAUSED", "PAUSED")
     expected = [*before, ("connector-c", None), ("target-state-c", {"state": "PAUSED", "state.v2": "PAUSED"})]
     assert config_records(bootstrap_servers, group, name) == expected
+
+
+def documented_metrics() -> dict[str, str]:
+    """The types of the metrics in docs/metrics.md by their names."""
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    return {row[0].strip("| `"): row[1] for row in rows}
+
+
+def test_a_worker_serves_every_documented_metric_and_no_other(
+    worker: Worker, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    create(worker, name, topic)
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 50, what="everything is written")
+    families = list(text_string_to_metric_families(worker.text("/metrics")))
+
+    suffixes = {"counter": "_total"}
+    served = {f"{family.name}{suffixes.get(family.type, '')}": family.type for family in families}
+    assert served == documented_metrics()
+    without = [family.name for family in families if not family.samples]
+    assert without == []
+    values = {
+        sample.name: sample.value
+        for family in families
+        for sample in family.samples
+        if sample.labels.get("connector", name) == name
+    }
+    assert values["kafka_connect_source_task_source_record_write_total"] == 50
+    assert values["kafka_connect_worker_connector_running_task_count"] == 1
+    assert values["kafka_connect_coordinator_assigned_tasks"] >= 1
+    assert values["kafka_connect_coordinator_heartbeat_total"] > 0
+    assert values["kafka_connect_coordinator_join_total"] > 0
+    assert values["kafka_connect_coordinator_sync_total"] > 0
+    assert values["fencepost_fencing_duration_seconds_count"] == values["fencepost_fencing_rounds_total"] > 0
+    assert values["fencepost_fencing_failures_total"] == 0
 
 
 def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(

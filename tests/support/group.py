@@ -14,6 +14,7 @@ from fencepost.kafka.group_membership import GroupSettings, Membership
 from fencepost.kafka.group_protocol import ConnectProtocol
 from fencepost.worker.assignor import Unit, Work
 from fencepost.worker.assignor_leader import ConfiguredWork, LeaderAssignor
+from fencepost.worker.group_metrics import GroupMetrics
 
 SESSION_MS = 6_000  # the least that brokers allow by default
 
@@ -80,6 +81,7 @@ class RecordingWorker:
             config_offset=lambda: self.config_offset,
             assign=self.assignor,
             listener=self,
+            observer=GroupMetrics(),
             loop=asyncio.get_running_loop(),
         )
 

@@ -39,9 +39,7 @@ class Worker:
         self.id = f"127.0.0.1:{port}"
 
     def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-        address = urlsplit(self.url)
-        connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
-        with contextlib.closing(connection):
+        with contextlib.closing(self._connection()) as connection:
             content = None if body is None else json.dumps(body)
             connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})
             response = connection.getresponse()
@@ -52,6 +50,12 @@ class Worker:
         """The body of a GET; None if it was not answered with 200."""
         answer = self.request("GET", path)
         return answer.body if answer.status == 200 else None
+
+    def text(self, path: str) -> str:
+        """The body of a GET as it is."""
+        with contextlib.closing(self._connection()) as connection:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
 
     def healthy(self) -> bool:
         with contextlib.suppress(OSError):
@@ -66,6 +70,10 @@ class Worker:
     def leads(self) -> bool:
         """Whether the worker leads its group: it does itself what only the leader may do."""
         return self.request("DELETE", f"/connectors/{unique('missing')}?forward=false").status == 404
+
+    def _connection(self) -> http.client.HTTPConnection:
+        address = urlsplit(self.url)
+        return http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
 
     def states(self, connector: str) -> list[str]:
         """The states of a connector and of its tasks, in order; none while nobody has reported."""

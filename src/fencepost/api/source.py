@@ -94,6 +94,13 @@ class SourceTask(ABC):
         Called for each record in order, after the commit. Not called for the rows of a SourceBatch.
         """
 
+    def lag(self) -> float | None:
+        """Return how much the source has that `poll` has not returned, in a unit of the source's own, for the metrics.
+
+        None, the default, means that the task cannot tell. Called after each `poll`: answer from what is known.
+        """
+        return None
+
     def stop(self) -> None:  # noqa: B027 - most tasks hold nothing
         """Make a waiting `poll` return soon. Called from another thread; `poll` is not called again."""
 

@@ -288,6 +288,10 @@ class FileSourceTask(SourceTask):
             null_value=self._parsed[NULL_VALUE],
         )
 
+    def lag(self) -> float:
+        """Return how many bytes of the files are left to poll."""
+        return sum(file.lag for file in self._files)
+
     def stop(self) -> None:
         """Wake a waiting poll."""
         self._stopping.set()

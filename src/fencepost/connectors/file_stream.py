@@ -131,6 +131,10 @@ class FileStreamSourceTask(SourceTask):
             bytes=self._file.position - start,
         )
 
+    def lag(self) -> float:
+        """Return how many bytes of the file are left to poll."""
+        return self._file.lag
+
     def stop(self) -> None:
         """Wake a waiting poll."""
         self._stopping.set()

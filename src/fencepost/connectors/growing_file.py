@@ -59,6 +59,7 @@ class GrowingFile:
         self._plan = plan
         self._batch_bytes = batch_bytes
         self._looked_at_size = -1
+        self._known_size: int | None = None
         self._missing_was_logged = False
         self.exhausted = False
         """Whether no whole record was left behind the position when the file was last looked at."""
@@ -67,6 +68,16 @@ class GrowingFile:
     def finished(self) -> bool:
         """Whether nothing at all was left behind the position when the file was last looked at."""
         return self.position == self._looked_at_size
+
+    @property
+    def lag(self) -> int:
+        """How many bytes were left behind the position when the file was last looked at.
+
+        Raises DataError if it was not yet, and cannot be.
+        """
+        if self._known_size is None:
+            self._known_size = self.size() or 0
+        return max(0, self._known_size - self.position)
 
     @property
     def partition(self) -> dict[str, Any]:
@@ -109,7 +120,7 @@ class GrowingFile:
         splits = [] if size == self.position or (unchanged and not whole) else self._next(size, whole=whole)
         if splits:
             self.position = splits[-1].end
-        self._looked_at_size = size
+        self._looked_at_size = self._known_size = size
         self.exhausted = not splits or self.position == size
         return splits
 

@@ -12,10 +12,12 @@ from typing import Any, Final, Protocol
 
 from kafka.coordinator.base import BaseCoordinator
 from kafka.coordinator.heartbeat import Heartbeat
+from kafka.errors import KafkaError, MemberIdRequiredError
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
 
 from fencepost.kafka.control_connections import ConnectionManager
+from fencepost.kafka.group_membership import GroupObserver, GroupRequest
 from fencepost.kafka.group_protocol import PROTOCOL_TYPE
 
 _NEVER: Final = float("-inf")
@@ -56,13 +58,38 @@ class _ConfirmedHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ship
         self.confirmed = self.last_send
 
 
+class _Sensor:
+    """Takes latencies in milliseconds, as kafka-python gives them."""
+
+    def __init__(self, observer: GroupObserver, request: GroupRequest) -> None:
+        self._observer = observer
+        self._request = request
+
+    def record(self, milliseconds: float) -> None:
+        self._observer.request_answered(self._request, milliseconds / 1000)
+
+
+class _Sensors:
+    """Stands for kafka-python's GroupCoordinatorMetrics."""
+
+    def __init__(self, observer: GroupObserver) -> None:
+        self.join_latency = _Sensor(observer, GroupRequest.JOIN)
+        self.sync_latency = _Sensor(observer, GroupRequest.SYNC)
+        self.heartbeat_latency = _Sensor(observer, GroupRequest.HEARTBEAT)
+
+
 class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python ships no type information
     """One member's side of the group protocol. Times are in seconds of the monotonic clock."""
 
-    def __init__(self, manager: ConnectionManager, rebalancing: Rebalancing, **settings: Any) -> None:
+    def __init__(
+        self, manager: ConnectionManager, rebalancing: Rebalancing, observer: GroupObserver, **settings: Any
+    ) -> None:
         super().__init__(KafkaNetClient(net=manager._net, manager=manager), **settings)  # noqa: SLF001 - as its base does
         self.heartbeat = _ConfirmedHeartbeat(**self.config)
+        # What kafka-python records to where it was given a registry of metrics.
+        self._sensors = _Sensors(observer)
         self._rebalancing = rebalancing
+        self._observer = observer
         self._joined_at = _NEVER
         self._join_sent_at: float | None = None
 
@@ -117,6 +144,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         return list(self._rebalancing.protocols())
 
     async def _on_join_prepare_async(self, *_: Any, **__: Any) -> None:
+        self._observer.rebalance_began()
         await self._rebalancing.before_joining()
 
     def _perform_assignment(self, leader_id: str, protocol: str, members: list[Any]) -> dict[str, bytes]:
@@ -128,6 +156,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
     ) -> None:
         self._joined_at = time.monotonic()
         await self._rebalancing.joined(generation, member_id, protocol, bytes(member_assignment_bytes))
+        self._observer.rebalance_completed()
 
     # -- where BaseCoordinator is listened to -------------------------------------------------------------------
 
@@ -136,6 +165,12 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         self._join_sent_at = time.monotonic()
         try:
             assignment: bytes = await super()._do_join_and_sync_async()
+        except MemberIdRequiredError:
+            # The first step of each member that is new to the coordinator.
+            raise
+        except KafkaError:
+            self._observer.rebalance_failed()
+            raise
         finally:
             self._join_sent_at = None
         self._joined_at = time.monotonic()

@@ -30,7 +30,14 @@ from fencepost.kafka.control_connections import BAD_CREDENTIALS, ConnectionManag
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group_coordinator import ConnectCoordinator
-from fencepost.kafka.group_membership import TRANSITIONS, GroupListener, GroupSettings, Membership, MemberState
+from fencepost.kafka.group_membership import (
+    TRANSITIONS,
+    GroupListener,
+    GroupObserver,
+    GroupSettings,
+    Membership,
+    MemberState,
+)
 from fencepost.kafka.group_protocol import (
     Assignment,
     ConnectProtocol,
@@ -76,6 +83,7 @@ class GroupMember:
         config_offset: Callable[[], int],
         assign: Callable[[Election], Mapping[str, Assignment]],
         listener: GroupListener,
+        observer: GroupObserver,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._config = config
@@ -83,6 +91,7 @@ class GroupMember:
         self._config_offset = config_offset
         self._assign = assign
         self._listener = listener
+        self._observer = observer
         self._loop = loop
         self._net = NetworkSelector(**config.kafka_python())
         self._manager = ConnectionManager(self._net, **config.kafka_python())
@@ -204,6 +213,7 @@ class GroupMember:
             self._coordinator = ConnectCoordinator(
                 self._manager,
                 self,
+                self._observer,
                 group_id=self._settings.group_id,
                 session_timeout_ms=self._settings.session_timeout_ms,
                 heartbeat_interval_ms=self._settings.heartbeat_interval_ms,

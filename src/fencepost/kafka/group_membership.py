@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final, Protocol
 
 from fencepost.config.ids import ConnectorTaskId
@@ -73,6 +73,30 @@ class Membership:
     def leader(self) -> bool:
         """Whether this worker leads the group."""
         return self.assignment.leader == self.member_id
+
+
+class GroupRequest(Enum):
+    """What a member asks the group's coordinator for again and again."""
+
+    JOIN = auto()
+    SYNC = auto()
+    HEARTBEAT = auto()
+
+
+class GroupObserver(Protocol):
+    """Measures a membership. Called on the member's thread; must return at once."""
+
+    def request_answered(self, request: GroupRequest, seconds: float) -> None:
+        """The coordinator took so long to answer."""
+
+    def rebalance_began(self) -> None:
+        """The member is going to join. Until this is completed, it may be told again."""
+
+    def rebalance_failed(self) -> None:
+        """An attempt to join failed; there will be another."""
+
+    def rebalance_completed(self) -> None:
+        """The member has taken its assignment."""
 
 
 class GroupListener(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -45,4 +46,6 @@ class RootResource:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get(hdrs.ACCEPT, ""))
-        return web.Response(body=encode(self._registry), headers={hdrs.CONTENT_TYPE: content_type})
+        # Of hundreds of tasks there is a lot to write.
+        body = await asyncio.to_thread(encode, self._registry)
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})

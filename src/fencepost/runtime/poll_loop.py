@@ -10,9 +10,9 @@ from typing import Final
 from fencepost.api.errors import RetriableError
 from fencepost.api.record import PollResult
 from fencepost.runtime.boundaries import Decision, TransactionBoundaryManager
-from fencepost.runtime.metrics import TaskMetrics
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
+from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_state import State
 from fencepost.runtime.task_transaction import TaskTransaction
 
@@ -86,6 +86,7 @@ class PollLoop:
             return None
         if batch:
             self._metrics.polled(time.monotonic() - started)
+        self._metrics.lag(self._instance.lag())
         return batch
 
     def _follow(self, decision: Decision) -> None:

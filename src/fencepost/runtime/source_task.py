@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from fencepost.api.errors import describe_error
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.runtime.metrics import TaskMetrics
 from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.task_control import TaskControl
+from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_run import TaskParts, TaskRun
 from fencepost.runtime.task_state import State, check_transition
 

@@ -23,6 +23,7 @@ class TaskInstance:
         self._task = task
         self._stopping = threading.Lock()
         self._stopped = False
+        self._lag_failed = False
 
     @property
     def keeps_records(self) -> bool:
@@ -41,6 +42,17 @@ class TaskInstance:
     def at_end(self) -> bool:
         """Say whether the source has ended. Raises what the task raises."""
         return self._task.at_end()
+
+    def lag(self) -> float | None:
+        """Return how much is left to poll, None if the task cannot tell. Its errors are logged, the first time."""
+        if self._lag_failed:
+            return None
+        try:
+            return self._task.lag()
+        except Exception:  # noqa: BLE001 - a connector may raise anything; a metric is no reason to fail
+            _log.exception("lag() of task %s failed, and is not called again", self.id)
+            self._lag_failed = True
+            return None
 
     def committed(self, settled: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
         """Tell the task of each record that a commit settled, in order, and of the commit. Its errors are logged."""

@@ -20,11 +20,11 @@ from fencepost.api.source import SourceTask
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import TransactionBoundaryManager
-from fencepost.runtime.metrics import TaskMetrics
 from fencepost.runtime.poll_loop import PollLoop
 from fencepost.runtime.task_context import WorkerSourceTaskContext
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
+from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_state import State
 from fencepost.runtime.task_transaction import TaskTransaction, WritePath
 from fencepost.storage.offset_store import OffsetStore

@@ -13,19 +13,22 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import Batch
-from fencepost.runtime.metrics import TaskMetrics
+from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import SparkEngine, WriteResult
+from fencepost.spark.error_counts import ErrorCounts
 from fencepost.spark.pipeline import Pipeline
 from fencepost.storage.offset_records import OffsetRecords
 
 _log: Final = logging.getLogger(__name__)
+
+_FATAL: Final = ErrorCounts(failures=1, errors=1)
 
 Settled = list[tuple[SourceRecord, RecordMetadata | None]]
 """Records that a commit settled, in order; None instead of metadata for one that a transform dropped."""
@@ -96,6 +99,8 @@ class TaskTransaction:
                 before_write=self._prepare_topics,
             )
         except FencepostError as error:
+            if isinstance(error, DataError):
+                self._metrics.failed_records(_FATAL)
             raise self._producer.resolve(error) from error
         # A SourceBatch's own column of topics, or a transform of it, is seen only now; the abort hides what it did.
         self._refuse_offsets_topic(result.topics)
@@ -107,13 +112,14 @@ class TaskTransaction:
         Nothing is sent where there is neither an open transaction nor an offset to record.
         """
         started = time.monotonic()
-        if self._offsets:
+        offsets = self._offsets.latest()
+        if offsets:
             self._begin()
             reach(FailPoint.BEFORE_OFFSETS)
             self._write_offsets()
         if self._open:
             self._end()
-            self._metrics.committed(self._size, time.monotonic() - started)
+            self._metrics.committed(self._size, time.monotonic() - started, offsets)
         self._size = 0
         settled, self._settled = self._settled, []
         return settled
@@ -144,6 +150,7 @@ class TaskTransaction:
         reach(FailPoint.BEFORE_BEGIN)
         self._producer.begin_transaction()
         self._open = True
+        self._metrics.began()
 
     def _end(self) -> None:
         reach(FailPoint.BEFORE_END_TXN)
@@ -187,10 +194,10 @@ class TaskTransaction:
         self._size += result.written
         self._topics |= result.topics
         if isinstance(batch, SourceBatch):
-            self._metrics.wrote(result.written, result.written)
+            self._metrics.wrote(result.written, result.written, result.bytes, result.errors)
             self._offsets.update(batch.offsets)
             return
-        self._metrics.wrote(len(batch), result.written)
+        self._metrics.wrote(len(batch), result.written, result.bytes, result.errors)
         if result.metadata is None or result.written == len(batch):
             self._offsets.update(_last_offsets(batch))
         else:

@@ -51,7 +51,7 @@ class Worker:
         task.start()
     ...
     worker.stop_tasks(tasks)
-    connector.stop()
+    worker.stop_connector(connector)
     worker.stop()
     """
 
@@ -111,7 +111,9 @@ class Worker:
                 "or converted fails its task", config.name,
             )  # fmt: skip
         reader = self._offsets.open(config).reader(config.name)
-        return WorkerConnector(config, connector_class(config.properties)(), reader, listener)
+        connector = WorkerConnector(config, connector_class(config.properties)(), reader, listener)
+        self.metrics.add_connector(connector)
+        return connector
 
     def new_task(
         self,
@@ -131,8 +133,8 @@ class Worker:
         thread which topics each commit has records in. Raises ConfigError.
         """
         task_id = ConnectorTaskId(connector.name, number)
-        metrics = self.metrics.add(task_id)
         parts = self._parts(task_id, connector, task_config, checks or NoChecks(), wrote_to)
+        metrics = self.metrics.add(task_id)
         return WorkerSourceTask(task_id, parts, listener, metrics, paused=paused, stop_at_end=stop_at_end)
 
     def offsets(self, config: ConnectorConfig) -> OffsetStore:
@@ -167,6 +169,11 @@ class Worker:
         for task in tasks:
             self.metrics.remove(task.id)
         return late
+
+    def stop_connector(self, connector: WorkerConnector) -> None:
+        """End a connector."""
+        connector.stop()
+        self.metrics.remove_connector(connector)
 
     def stop(self) -> None:
         """Let go of the offsets topics and of Spark. Tasks that still run fail."""

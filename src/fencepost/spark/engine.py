@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,7 @@ from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.writer import Ack
 from fencepost.spark.conversion import ColumnTypes, Converted, convert
+from fencepost.spark.error_counts import ErrorCounts
 from fencepost.spark.jobs import Cancelled, Jobs, check_cancelled
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup, group_records
@@ -52,6 +53,7 @@ class WriteResult:
     bytes: int
     metadata: Sequence[RecordMetadata | None] | None
     topics: frozenset[str]
+    errors: ErrorCounts = field(default_factory=ErrorCounts)
 
 
 class SparkEngine:

@@ -84,12 +84,20 @@ class ConnectorWork(Converging[ConnectorPlan]):
             self._report(State.FAILED, error)
 
     async def _start(self) -> None:
-        if self._connector is None or self._connector.state is not State.PAUSED:
-            self._run += 1
-            self._connector = await self._parts.run(self._make, self._config(), self._run)
-        await self._parts.run(self._connector.start)
+        if self._connector is not None and self._connector.state is State.PAUSED:
+            await self._parts.run(self._connector.start)
+        else:
+            await self._start_anew()
         if self.running is not None:
             self._configure_tasks(self.name)
+
+    async def _start_anew(self) -> None:
+        self._run += 1
+        try:
+            self._connector = await self._parts.run(self._make, self._config(), self._run)
+            await self._parts.run(self._connector.start)
+        finally:
+            self._parts.worker.metrics.connector_startups.record(self.running is not None)
 
     def _make(self, config: Config, run: int) -> WorkerConnector:
         properties = {name: value for name, value in config.items() if value is not None}
@@ -120,7 +128,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._run += 1
         connector, self._connector = self._connector, None
         if connector is not None:
-            await self._parts.run(connector.stop)
+            await self._parts.run(self._parts.worker.stop_connector, connector)
         return connector is not None
 
     def _announce_restart(self) -> None:

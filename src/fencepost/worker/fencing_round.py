@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError, FencepostError
@@ -109,12 +110,22 @@ class FencingRounds:
             return
         tasks = len(state.tasks(connector))
         former = fencing_plan(state.task_count_record(connector), tasks)
-        if former:
-            await self._parts.run(self._fence, config, former)
-        await self._parts.read_config_topic()
-        await self._leadership.write(
-            lambda: self._parts.configs.put_task_count(connector, tasks), check=lambda: self._check(work)
-        )
+        with self._measured():
+            if former:
+                await self._parts.run(self._fence, config, former)
+            await self._parts.read_config_topic()
+            await self._leadership.write(
+                lambda: self._parts.configs.put_task_count(connector, tasks), check=lambda: self._check(work)
+            )
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        started, success = self._parts.loop.time(), False
+        try:
+            yield
+            success = True
+        finally:
+            self._parts.metrics.fenced(self._parts.loop.time() - started, success=success)
 
     def _check(self, work: _Work) -> None:
         if self._work(work[0]) != work:

@@ -18,6 +18,7 @@ from fencepost.storage.cluster_config_state import ClusterConfigState
 from fencepost.storage.config_topic import ConfigBackingStore
 from fencepost.storage.status_records import Status
 from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.worker.group_metrics import GroupMetrics
 from fencepost.worker.rest_client import RestClient
 
 P = ParamSpec("P")
@@ -39,6 +40,7 @@ class GroupParts:
     statuses: StatusBackingStore
     client: RestClient
     loop: asyncio.AbstractEventLoop
+    metrics: GroupMetrics = field(default_factory=GroupMetrics)
     generation: int | None = None
     """The generation of the group that this worker is a member of, None out of the group."""
     _reading: asyncio.Future[None] | None = None

@@ -111,6 +111,7 @@ class GroupWork:
     def on_assigned(self, membership: Membership) -> None:
         """Run what the assignment says, when the config topic is read as far as the leader had read it."""
         self._parts.generation = membership.generation
+        self._parts.metrics.assigned(membership)
         self._leadership.assigned(membership)
         if self._catching_up is not None:
             self._catching_up.cancel()
@@ -124,6 +125,7 @@ class GroupWork:
         """Stop everything, and return once it stands still."""
         _log.debug("Everything stops: %s", reason)
         self._parts.generation = None
+        self._parts.metrics.assigned(None)
         self._leadership.lost()
         await self.stop()
 

@@ -87,6 +87,7 @@ class DistributedHerder(Herder):
         self._parts = GroupParts(
             config, group, url, worker, self._config_store(config, loop), _status_store(config), client, loop
         )
+        worker.metrics.registry.register(self._parts.metrics)
         self._leadership = Leadership(self._parts, self._rejoin)
         self._fencing = FencingRounds(self._parts, self._leadership)
         self._task_configs = TaskConfigs(self._parts, self._leadership, self._find)
@@ -105,6 +106,7 @@ class DistributedHerder(Herder):
             config_offset=lambda: self._parts.state.offset,
             assign=assignor,
             listener=self._work,
+            observer=self._parts.metrics,
             loop=loop,
         )
         self._snapshots = Snapshots(self._parts)

@@ -167,7 +167,7 @@ class StandaloneHerder:
     def _stop_all(self) -> None:
         self._worker.stop_tasks([task for running in self._running.values() for task in running.tasks])
         for running in self._running.values():
-            running.connector.stop()
+            self._worker.stop_connector(running.connector)
         self._worker.stop()
 
     # What connectors and tasks tell, on threads of their own.

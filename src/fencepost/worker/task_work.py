@@ -115,6 +115,7 @@ class TaskWork(Converging[TaskPlan]):
         try:
             self._task = await self._parts.run(self._make, dict(properties or {}), plan, self._run)
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+            self._parts.worker.metrics.add(self.id).state(State.FAILED)
             self._parts.report(self.id, State.FAILED, error=error, version=self._version)
         else:
             self._task.start()
@@ -151,6 +152,8 @@ class TaskWork(Converging[TaskPlan]):
         task, self._task = self._task, None
         if task is not None:
             await self._parts.run(self._parts.worker.stop_tasks, [task])
+        else:
+            self._parts.worker.metrics.remove(self.id)
         if self._parts.state.task_config(self.id) is None:
             self._parts.statuses.delete_task(self.id)
         else:

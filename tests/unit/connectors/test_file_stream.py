@@ -40,6 +40,16 @@ def test_whole_lines_are_returned_with_the_position_behind_them(path: Path) -> N
     assert batch.bytes == 9
 
 
+def test_the_lag_is_what_the_file_had_left_when_it_was_last_read(path: Path) -> None:
+    path.write_bytes(b"one\ntwo\nthr")
+    task = start(FileStreamSourceTask(), config(path, batch_size="1"))
+    assert task.lag() == 11
+    task.poll()
+    assert task.lag() == 7
+    path.unlink()
+    assert start(FileStreamSourceTask(), config(path)).lag() == 0
+
+
 def test_a_line_is_returned_once_its_end_is_there(path: Path) -> None:
     path.write_bytes(b"one\nhal")
     task = start(FileStreamSourceTask(), config(path))

@@ -3,6 +3,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
 from fencepost import SourceTask
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.task_control import TaskControl
@@ -33,6 +35,22 @@ class _Counting(_Task):
 def test_records_are_kept_only_for_a_task_that_wants_to_hear_of_them():
     assert not TaskInstance(ConnectorTaskId("c", 0), _Task()).keeps_records
     assert TaskInstance(ConnectorTaskId("c", 0), _Counting()).keeps_records
+
+
+class _Lost(_Task):
+    calls = 0
+
+    def lag(self) -> float:
+        self.calls += 1
+        raise RuntimeError("who knows")
+
+
+def test_a_task_that_cannot_tell_its_lag_runs_on_and_is_not_asked_again(caplog: pytest.LogCaptureFixture):
+    task = _Lost()
+    instance = TaskInstance(ConnectorTaskId("c", 0), task)
+    assert [instance.lag(), instance.lag()] == [None, None]
+    assert task.calls == 1
+    assert [record.message for record in caplog.records] == ["lag() of task c-0 failed, and is not called again"]
 
 
 def test_a_task_is_stopped_once_and_everyone_waits_until_it_is():
