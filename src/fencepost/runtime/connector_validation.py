@@ -63,7 +63,8 @@ def connector_class(config: Mapping[str, str]) -> type[SourceConnector]:
     name = config.get(_CONNECTOR_CLASS, "")
     if not name.strip():
         raise ConfigError(
-            f"The configuration has no {_CONNECTOR_CLASS}: add '{_CONNECTOR_CLASS}=...'", name=_CONNECTOR_CLASS
+            f"The property {_CONNECTOR_CLASS} is required: add '{_CONNECTOR_CLASS}=...' to the configuration",
+            name=_CONNECTOR_CLASS,
         )
     return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)
 

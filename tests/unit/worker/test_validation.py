@@ -209,7 +209,7 @@ def test_a_placeholder_without_a_value_is_the_one_error_of_its_property(with_env
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"name": "c"}, "no connector.class"),
+        ({"name": "c"}, "connector.class is required"),
         ({"connector.class": "Nope"}, "no connector named 'Nope'"),
         ({"connector.class": "fencepost.connectors.Nope"}, "Nope"),
         ({**AWKWARD, "fail": "boom"}, "RuntimeError: boom"),
