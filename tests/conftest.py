@@ -114,6 +114,13 @@ def tv1_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
 
 
 @pytest.fixture(scope="session")
+def other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """Another Kafka cluster than `broker`, of one node."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("other"), properties=FAST_EXPIRY, heap_mb=128) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
 def three_node_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A cluster of three nodes. A test that stops a node starts it again."""
     # A node that is killed is missed after 9 s by default.

@@ -16,6 +16,7 @@ from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.topic_reader import TopicReadTimeoutError
+from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.storage.offset_records import OffsetRecords
 from fencepost.storage.offset_store import OffsetStore
 from fencepost.storage.task_count import TaskCounts, leader_transactional_id
@@ -87,15 +88,15 @@ def test_a_topic_that_would_lose_offsets_is_refused(config: ClientConfig, topics
 
 
 def test_committed_offsets_are_read_by_their_connector(store: OffsetStore, producer: TransactionalProducer):
-    offsets = store.records("orders")
+    offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a.csv"}, {"position": 4096, "line": 12})
     offsets.put({"file": "é.csv"}, {"position": 1})
     _commit(producer, store.topic, offsets)
-    reader = store.reader("orders")
+    reader = ConnectorOffsetStore("orders", store).reader()
     assert reader.offset({"file": "a.csv"}) == {"position": 4096, "line": 12}
     assert reader.offsets([{"file": "b.csv"}, {"file": "é.csv"}]) == [None, {"position": 1}]
-    assert store.reader("others").offset({"file": "a.csv"}) is None
-    assert sorted(store.offsets("orders"), key=str) == [
+    assert ConnectorOffsetStore("others", store).reader().offset({"file": "a.csv"}) is None
+    assert sorted(ConnectorOffsetStore("orders", store).offsets(), key=str) == [
         ({"file": "a.csv"}, {"position": 4096, "line": 12}),
         ({"file": "é.csv"}, {"position": 1}),
     ]
@@ -104,7 +105,7 @@ def test_committed_offsets_are_read_by_their_connector(store: OffsetStore, produ
 def test_an_independent_client_finds_what_connect_would_write(
     store: OffsetStore, producer: TransactionalProducer, bootstrap_servers: str
 ):
-    offsets = store.records("c1")
+    offsets = ConnectorOffsetStore("c1", store).records()
     offsets.put({"task": "0"}, {"n": 3})
     _commit(producer, store.topic, offsets)
     (record,) = read_topic(bootstrap_servers, store.topic)
@@ -115,7 +116,7 @@ def test_an_independent_client_finds_what_connect_would_write(
 def test_offsets_go_to_the_partitions_that_a_java_worker_would_take(
     store: OffsetStore, producer: TransactionalProducer, bootstrap_servers: str
 ):
-    offsets = store.records("c1")
+    offsets = ConnectorOffsetStore("c1", store).records()
     for number in range(40):
         offsets.put({"task": str(number)}, {"n": number})
     _commit(producer, store.topic, offsets)
@@ -128,53 +129,53 @@ def test_offsets_go_to_the_partitions_that_a_java_worker_would_take(
 
 
 def test_offsets_of_an_aborted_transaction_do_not_count(store: OffsetStore, producer: TransactionalProducer):
-    offsets = store.records("orders")
+    offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a"}, {"position": 1})
     _commit(producer, store.topic, offsets)
     producer.begin_transaction()
     offsets.put({"file": "a"}, {"position": 2})
     _write(producer, store.topic, offsets)
     producer.abort_transaction()
-    assert store.reader("orders").offset({"file": "a"}) == {"position": 1}
+    assert ConnectorOffsetStore("orders", store).reader().offset({"file": "a"}) == {"position": 1}
 
 
 def test_a_removed_offset_is_gone(store: OffsetStore, producer: TransactionalProducer):
-    offsets = store.records("orders")
+    offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a"}, {"position": 1})
     _commit(producer, store.topic, offsets)
     offsets.put({"file": "a"}, None)
     _commit(producer, store.topic, offsets)
-    assert store.reader("orders").offset({"file": "a"}) is None
-    assert store.offsets("orders") == []
+    assert ConnectorOffsetStore("orders", store).reader().offset({"file": "a"}) is None
+    assert ConnectorOffsetStore("orders", store).offsets() == []
 
 
 def test_what_another_worker_commits_later_is_seen(store: OffsetStore, producer: TransactionalProducer):
-    reader = store.reader("orders")
+    reader = ConnectorOffsetStore("orders", store).reader()
     for position in range(5):
-        offsets = store.records("orders")
+        offsets = ConnectorOffsetStore("orders", store).records()
         offsets.put({"file": "a"}, {"position": position})
         _commit(producer, store.topic, offsets)
         assert reader.offset({"file": "a"}) == {"position": position}
 
 
 def test_a_read_waits_for_a_commit_that_is_under_way(store: OffsetStore, producer: TransactionalProducer):
-    offsets = store.records("orders")
+    offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a"}, {"position": 1})
     producer.begin_transaction()
     _write(producer, store.topic, offsets)
     committing = threading.Timer(0.5, producer.commit_transaction)
     committing.start()
-    assert store.reader("orders").offset({"file": "a"}) == {"position": 1}
+    assert ConnectorOffsetStore("orders", store).reader().offset({"file": "a"}) == {"position": 1}
     committing.join()
 
 
 def test_a_transaction_that_stays_open_is_named(store: OffsetStore, producer: TransactionalProducer):
-    offsets = store.records("orders")
+    offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a"}, {"position": 1})
     producer.begin_transaction()
     _write(producer, store.topic, offsets)
     with pytest.raises(TopicReadTimeoutError, match=producer.transactional_id):
-        store.reader("orders", timeout_ms=500).offset({"file": "a"})
+        ConnectorOffsetStore("orders", store).reader(timeout_ms=500).offset({"file": "a"})
     producer.abort_transaction()
 
 
@@ -184,37 +185,40 @@ def test_offsets_that_java_wrote_are_read_and_written_under_its_key(
     java_key = b'["jdbc",{"table":"orders","db":"shop"}]'
     _java_writes(bootstrap_servers, store.topic, java_key, b'{"id": 7, "ratio": 1.0E10, "name": "\\u00e9"}')
     partition = {"db": "shop", "table": "orders"}
-    assert store.reader("jdbc").offset(partition) == {"id": 7, "ratio": 1e10, "name": "é"}
-    offsets = store.records("jdbc")
+    assert ConnectorOffsetStore("jdbc", store).reader().offset(partition) == {"id": 7, "ratio": 1e10, "name": "é"}
+    offsets = ConnectorOffsetStore("jdbc", store).records()
     offsets.put(partition, {"id": 8})
     _commit(producer, store.topic, offsets)
     assert [record.key for record in read_topic(bootstrap_servers, store.topic)] == [java_key, java_key]
-    assert store.offsets("jdbc") == [({"table": "orders", "db": "shop"}, {"id": 8})]
+    assert ConnectorOffsetStore("jdbc", store).offsets() == [({"table": "orders", "db": "shop"}, {"id": 8})]
 
 
 def test_a_foreign_record_is_left_alone_with_a_warning(
     store: OffsetStore, bootstrap_servers: str, caplog: pytest.LogCaptureFixture
 ):
     _java_writes(bootstrap_servers, store.topic, b"foreign", b"{}")
-    assert store.offsets("orders") == []
+    assert ConnectorOffsetStore("orders", store).offsets() == []
     assert store.topic in caplog.text
 
 
 def test_offsets_that_cannot_be_stored_are_refused_before_anything_is_written(store: OffsetStore):
-    offsets = store.records("orders")
+    offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a"}, {"position": [1]})
     with pytest.raises(DataError, match="Connector orders: 'position'"):
         offsets.by_partition(5)
 
 
 def test_several_threads_read_one_store(store: OffsetStore, producer: TransactionalProducer):
-    offsets = store.records("orders")
+    offsets = ConnectorOffsetStore("orders", store).records()
     for number in range(100):
         offsets.put({"file": str(number)}, {"position": number})
     _commit(producer, store.topic, offsets)
     found: list[object] = []
     threads = [
-        threading.Thread(target=lambda: found.append(store.reader("orders").offset({"file": "42"}))) for _ in range(8)
+        threading.Thread(
+            target=lambda: found.append(ConnectorOffsetStore("orders", store).reader().offset({"file": "42"}))
+        )
+        for _ in range(8)
     ]
     for thread in threads:
         thread.start()

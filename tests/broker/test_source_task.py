@@ -288,17 +288,3 @@ def test_topics_are_created_as_the_connector_says(
     assert topics.partitions(topic) == 3
     assert topics.config(topic)["retention.ms"] == "123456"
     assert sorted(_found(bootstrap_servers, topic, name)) == list(range(1, 101))
-
-
-def test_k5_a_connector_may_keep_its_offsets_in_a_topic_of_its_own(
-    runner: TaskRunner, bootstrap_servers: str, topic: str, topics: Topics, name: str
-):
-    """K5."""
-    own = unique("own-offsets")
-    for limit in (100, 200):
-        task, _ = runner.started(name, topic, {"limit": limit, "offsets.storage.topic": own}, stop_at_end=True)
-        assert task.join(30)
-    assert topics.config(own)["cleanup.policy"] == "compact"
-    assert read_offsets(bootstrap_servers, own, name) == [({"task.id": f"{name}-0"}, {"saved": 200})]
-    assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
-    assert _found(bootstrap_servers, topic, name) == list(range(1, 201))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.errors import ProducerFencedError
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties, seqs
 from tests.support.topics import Topics, unique
 from tests.support.workers import Group, Worker
+from tests.support.writing import open_producer, producer_config, write_in_transaction
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +181,59 @@ def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
         *range(1, 41),
         *sorted([*range(41, 51)] * 2),
     ]
+
+
+def test_d7_a_running_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
+    worker: Worker, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    """D7."""
+    config = create(worker, name, topic)
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 50, what="the first offsets are committed")
+    own = unique("own")
+    config |= {"limit": "80", "offsets.storage.topic": own}
+    assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
+    partition = {"task.id": f"{name}-0"}
+    shown = {"offsets": [{"partition": partition, "offset": {"saved": 80}}]}
+    wait_for(lambda: worker.get(f"/connectors/{name}/offsets") == shown, what="the rest is committed")
+    assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 81))
+    assert read_offsets(bootstrap_servers, own, name) == [(partition, {"saved": 80})]
+
+
+def test_f8_offsets_in_another_cluster_are_changed_once_zombies_there_are_fenced(
+    worker: Worker, group: Group, name: str, topic: str, other_broker: EmbeddedBroker
+) -> None:
+    """F8, D6: two tasks, each with a zombie that has written already."""
+    there = other_broker.bootstrap_servers
+    create(worker, name, topic, tasks=2, **{"producer.override.bootstrap.servers": there})
+    wait_for(lambda: len(worker.get(f"/connectors/{name}/offsets")["offsets"]) == 2, what="both tasks have committed")
+    assert worker.request("PUT", f"/connectors/{name}/stop").status == 204
+    worker.wait_for_states(name, "STOPPED")
+    partitions = [{"task.id": f"{name}-{number}"} for number in range(2)]
+    with ExitStack() as stack:
+        zombies = [
+            stack.enter_context(open_producer(producer_config(there), f"{group.id}-{name}-{number}"))
+            for number in range(2)
+        ]
+        for zombie in zombies:
+            zombie.begin_transaction()
+            write_in_transaction(zombie, topic, [b"a zombie's"])
+        altered = {"offsets": [{"partition": partitions[0], "offset": {"saved": 40}}]}
+
+        answer = worker.request("PATCH", f"/connectors/{name}/offsets", altered)
+
+        assert answer.status == 200, answer
+        for zombie in zombies:
+            with pytest.raises(ProducerFencedError):
+                zombie.commit_transaction()
+    saved = [(partitions[0], {"saved": 40}), (partitions[1], {"saved": 50})]
+    shown = worker.get(f"/connectors/{name}/offsets")["offsets"]
+    assert sorted(((entry["partition"], entry["offset"]) for entry in shown), key=str) == saved
+    for servers in (there, group.settings["bootstrap.servers"]):
+        wait_for(
+            lambda servers=servers: sorted(read_offsets(servers, f"{group.id}-offsets", name), key=str) == saved,
+            what="the offsets are in both clusters",
+        )
+    assert b"a zombie's" not in values(read_topic(there, topic))
 
 
 def test_a_failed_task_shows_its_trace_and_is_restarted_by_hand(

@@ -16,7 +16,7 @@ from fencepost.storage.offset_records import OffsetRecords
 
 def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return a connector's source partitions with their offsets. Raises what opening and reading the topic raises."""
-    return worker.offsets(config).offsets(config.name)
+    return worker.offsets(config).offsets()
 
 
 def alter_offsets(
@@ -24,15 +24,18 @@ def alter_offsets(
 ) -> bool:
     """Set offsets in one transaction, None removes one; of a partition that is given twice the last one counts.
 
+    Where the connector has its own offsets topic, the worker's gets a copy of each: removals before, the rest after.
     None of the connector's tasks may run. Returns whether the connector itself took note of them. Raises what the
     connector raises to refuse them, DataError for what cannot be stored, and what writing raises.
     """
     store = worker.offsets(config)
     store.refresh()
-    records = store.records(config.name)
+    records = store.records()
     records.update(offsets)
-    told = new_connector_instance(config).alter_offsets(dict(config.properties), records.latest())
-    if records:
+    latest = records.latest()
+    told = new_connector_instance(config).alter_offsets(dict(config.properties), latest)
+    if latest:
+        store.remove_copies([partition for partition, offset in latest if offset is None])
         with closing(worker.offset_producer(config)) as producer:
             _write(producer, store.topic, records)
     return told
@@ -51,6 +54,8 @@ def _write(producer: TransactionalProducer, topic: str, records: OffsetRecords) 
             for partition, rows in records.by_partition(writer.partitions(topic)):
                 writer.write(topic, partition, rows)
             producer.acknowledge(writer.flush())
+        records.written()
     except FencepostError as error:
         raise producer.resolve(error) from error
     producer.commit_transaction()
+    records.committed()

@@ -1,4 +1,10 @@
-"""The offsets topics of a worker's connectors: the worker's own, and those that connectors have to themselves."""
+"""The offsets topics of a worker's connectors: the worker's own, and those that connectors have to themselves.
+
+A connector has a topic to itself if it names another one (`offsets.storage.topic`), or if its producer writes to
+another Kafka cluster: then its topic is the one of that cluster that is named as the worker's. Clusters are told apart
+by their ids, and not by how their brokers are listed: the worker's own topic under another name of its brokers must not
+get copies of what stands in it, since a late copy would replace what a task committed after it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,15 @@ from fencepost.config.client_overrides import ClientKind
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.runtime.client_properties import (
     BOOTSTRAP_SERVERS,
     admin_config,
     brokers_written_to,
     client_properties,
 )
+from fencepost.storage.connector_offset_store import ConnectorOffsetStore, SharedOffsets
+from fencepost.storage.offset_copies import OffsetCopies
 from fencepost.storage.offset_store import OffsetStore
 
 
@@ -27,19 +35,47 @@ class OffsetStores:
         self._lock = threading.Lock()
         self._open: dict[tuple[str, ClientConfig], OffsetStore] = {}
         self._opening: dict[tuple[str, ClientConfig], threading.Lock] = {}
+        self._cluster_ids: dict[tuple[str, ...], str] = {}
+        self._copies: OffsetCopies | None = None
 
     def topic(self, connector: ConnectorConfig) -> str:
-        """Return the name of the topic that holds a connector's offsets."""
+        """Return the name of the topic that a connector's tasks commit their offsets to."""
         return connector.offsets_storage_topic or self._worker.offset_storage.name
 
-    def open(self, connector: ConnectorConfig | None = None) -> OffsetStore:
-        """Return the store of a connector's offsets, or the worker's own; its topic is created if it is missing.
+    def open_global(self) -> OffsetStore:
+        """Return the store of the worker's offsets topic, which is created if it is missing.
+
+        Raises what creating a topic raises.
+        """
+        return self._opened(self._worker.offset_storage.name, self._reading_config(None), None)
+
+    def open(self, connector: ConnectorConfig) -> ConnectorOffsetStore:
+        """Return the store of a connector's offsets; its topic is created if it is missing.
 
         The topic is on the cluster that the connector's producer writes to. Raises ConfigError if the connector's
         consumer is set to read from another one, and what creating a topic raises.
         """
-        topic = self._worker.offset_storage.name if connector is None else self.topic(connector)
         config = self._reading_config(connector)
+        own = self._opened(self.topic(connector), config, connector)
+        if own.topic == self._worker.offset_storage.name and self._is_workers_cluster(config):
+            return ConnectorOffsetStore(connector.name, own)
+        return ConnectorOffsetStore(connector.name, own, self._shared())
+
+    def close(self) -> None:
+        """Let go of all stores; reads that are under way end with an IllegalStateError.
+
+        What is to be copied to the worker's topic is waited for, some seconds at most.
+        """
+        with self._lock:
+            copies, self._copies = self._copies, None
+        if copies is not None:
+            copies.close()
+        with self._lock:
+            for store in self._open.values():
+                store.close()
+            self._open.clear()
+
+    def _opened(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
         with self._lock:
             opening = self._opening.setdefault((topic, config), threading.Lock())
         # Not under the lock of all: another cluster may take its time to answer.
@@ -52,16 +88,37 @@ class OffsetStores:
                     self._open[topic, config] = store
             return store
 
-    def close(self) -> None:
-        """Let go of all stores; reads that are under way end with an IllegalStateError."""
+    def _shared(self) -> SharedOffsets:
+        store = self.open_global()
+        properties = client_properties(self._worker, None, ClientKind.PRODUCER)
+        config = ProducerConfig.from_properties(
+            properties | {BOOTSTRAP_SERVERS: self._worker.bootstrap_servers}, where=self._worker.where
+        )
         with self._lock:
-            for store in self._open.values():
-                store.close()
-            self._open.clear()
+            if self._copies is None:
+                self._copies = OffsetCopies(store.topic, store.table, config)
+            return SharedOffsets(store, self._copies)
+
+    def _is_workers_cluster(self, config: ClientConfig) -> bool:
+        workers = self._reading_config(None)
+        if set(config.bootstrap_servers) == set(workers.bootstrap_servers):
+            return True
+        return self._cluster_id(config) == self._cluster_id(workers)
+
+    def _cluster_id(self, config: ClientConfig) -> str:
+        with self._lock:
+            known = self._cluster_ids.get(config.bootstrap_servers)
+        if known is None:
+            with Admin(config) as admin:
+                known = admin.cluster_id()
+            with self._lock:
+                self._cluster_ids[config.bootstrap_servers] = known
+        return known
 
     def _reading_config(self, connector: ConnectorConfig | None) -> ClientConfig:
         properties = client_properties(self._worker, connector, ClientKind.CONSUMER)
         if connector is None:
+            properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
             return ClientConfig.from_properties(properties, where=self._worker.where)
         written_to = brokers_written_to(self._worker, connector)
         chosen = connector.properties.get(f"consumer.override.{BOOTSTRAP_SERVERS}", written_to)

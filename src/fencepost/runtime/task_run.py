@@ -27,7 +27,7 @@ from fencepost.runtime.task_instance import TaskInstance
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_state import State
 from fencepost.runtime.task_transaction import TaskTransaction, WritePath
-from fencepost.storage.offset_store import OffsetStore
+from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 
 
 class StartChecks(Protocol):
@@ -57,7 +57,7 @@ class TaskParts:
     config: Mapping[str, str]
     new_task: Callable[[], SourceTask]
     new_producer: Callable[[], TransactionalProducer]
-    open_offsets: Callable[[], OffsetStore]
+    open_offsets: Callable[[], ConnectorOffsetStore]
     new_boundaries: Callable[[float], TransactionBoundaryManager]
     write_path: WritePath
     checks: StartChecks = field(default_factory=NoChecks)
@@ -122,7 +122,7 @@ class TaskRun:
         boundaries = self._parts.new_boundaries(time.monotonic())
         context = WorkerSourceTaskContext(
             self._parts.config,
-            offsets.reader(self._id.connector),
+            offsets.task_reader(),
             boundaries.context,
             self._parts.write_path.engine.session,
         )
@@ -135,7 +135,7 @@ class TaskRun:
                 self._id,
                 self._parts.write_path,
                 producer,
-                offsets.records(self._id.connector),
+                offsets.records(),
                 metrics=self._metrics,
                 cancelled=self._control.cancelled,
                 keeps_records=instance.keeps_records,

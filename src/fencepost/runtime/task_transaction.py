@@ -160,6 +160,7 @@ class TaskTransaction:
             self._metrics.commit_failed()
             raise
         self._open = False
+        self._offsets.committed()
         self._on_commit()
         self._path.wrote_to(self._topics)
         self._topics.clear()
@@ -176,7 +177,7 @@ class TaskTransaction:
             raise self._producer.resolve(error) from error
         finally:
             writer.close()
-        self._offsets.clear()
+        self._offsets.written()
 
     def _prepare_topics(self, topics: Collection[str]) -> None:
         self._refuse_offsets_topic(topics)

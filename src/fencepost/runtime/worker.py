@@ -32,7 +32,7 @@ from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
 from fencepost.runtime.task_transaction import WritePath
 from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import SparkEngine
-from fencepost.storage.offset_store import OffsetStore
+from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 
 _log: Final = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Worker:
 
         Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError.
         """
-        self._offsets.open()
+        self._offsets.open_global()
 
     def validate(self, properties: Mapping[str, str]) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.
@@ -110,7 +110,7 @@ class Worker:
                 "Connector %s sets errors.tolerance, which has no effect so far: a record that cannot be transformed "
                 "or converted fails its task", config.name,
             )  # fmt: skip
-        reader = self._offsets.open(config).reader(config.name)
+        reader = self._offsets.open(config).reader()
         connector = WorkerConnector(config, connector_class(config.properties)(), reader, listener)
         self.metrics.add_connector(connector)
         return connector
@@ -137,8 +137,8 @@ class Worker:
         metrics = self.metrics.add(task_id)
         return WorkerSourceTask(task_id, parts, listener, metrics, paused=paused, stop_at_end=stop_at_end)
 
-    def offsets(self, config: ConnectorConfig) -> OffsetStore:
-        """Return the store of a connector's offsets. Raises what opening its offsets topic raises."""
+    def offsets(self, config: ConnectorConfig) -> ConnectorOffsetStore:
+        """Return the store of a connector's offsets. Raises what opening its offsets topics raises."""
         return self._offsets.open(config)
 
     def offset_producer(self, config: ConnectorConfig) -> TransactionalProducer:
@@ -176,7 +176,10 @@ class Worker:
         self.metrics.remove_connector(connector)
 
     def stop(self) -> None:
-        """Let go of the offsets topics and of Spark. Tasks that still run fail."""
+        """Let go of the offsets topics and of Spark. Tasks that still run fail.
+
+        Offsets that are still to be copied to the worker's offsets topic are waited for, some seconds at most.
+        """
         self._offsets.close()
         self.engine.stop()
 

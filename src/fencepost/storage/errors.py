@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.api.errors import RetriableError
+from fencepost.api.errors import RetriableError, describe_error
 
 
 class ConfigWriteError(RetriableError):
@@ -18,3 +18,17 @@ class ConfigWriteError(RetriableError):
         )
         self.topic = topic
         self.privilege_lost = privilege_lost
+
+
+class OffsetsNotCopiedError(RetriableError):
+    """Offsets of a connector with its own offsets topic could not be written to the worker's in time."""
+
+    def __init__(self, topic: str, connector: str, timeout_s: float, cause: Exception | None) -> None:
+        why = "its brokers are slow" if cause is None else describe_error(cause)
+        super().__init__(
+            f"The offsets of connector {connector} could not be written to the worker's offsets topic {topic} within "
+            f"{timeout_s:.0f} s: {why}. Check the health of that topic and the worker's right to WRITE to it, then try "
+            "again"
+        )
+        self.topic = topic
+        self.connector = connector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,17 @@ class OffsetRecords:
     that it has there. One task's thread uses it.
     """
 
-    def __init__(self, connector: str, table: OffsetTable) -> None:
+    def __init__(
+        self,
+        connector: str,
+        table: OffsetTable,
+        on_commit: Callable[[list[tuple[SourcePartition, SourceOffset | None]]], None] = lambda _: None,
+    ) -> None:
+        """`on_commit` is told which offsets were committed; it must not wait or raise."""
         self._connector = connector
         self._table = table
+        self._on_commit = on_commit
+        self._written: list[tuple[SourcePartition, SourceOffset | None]] = []
         self._latest: dict[frozenset[Any], tuple[SourcePartition, SourceOffset | None]] = {}
 
     def __len__(self) -> int:
@@ -67,6 +75,17 @@ class OffsetRecords:
         targets = partition_for_keys(keys, partitions)
         return [(int(target), every.take(np.flatnonzero(targets == target))) for target in np.unique(targets)]
 
+    def written(self) -> None:
+        """Take note that the offsets are written, and will be committed with what they are written in."""
+        self._written = self.latest()
+        self._latest.clear()
+
+    def committed(self) -> None:
+        """Take note that what is written is committed."""
+        written, self._written = self._written, []
+        self._on_commit(written)
+
     def clear(self) -> None:
-        """Forget the offsets: they are committed."""
+        """Forget the offsets: they will not be committed."""
+        self._written = []
         self._latest.clear()

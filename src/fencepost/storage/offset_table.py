@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.api.record import SourcePartition
-from fencepost.storage.offsets import OffsetKey, decode_key, decode_value, encode_key, identity_of
+from fencepost.storage.offsets import OffsetKey, decode_key, encode_key, identity_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,15 @@ class OffsetTable:
     def key(self, connector: str, partition: SourcePartition) -> bytes:
         """Return the key to write a source partition's offset under. Raises DataError if it cannot be stored."""
         key = encode_key(connector, partition)
-        stored = self._stored(connector, partition)
+        stored = self.stored(connector, partition)
         return key if stored is None else stored.key
 
-    def offset(self, connector: str, partition: SourcePartition) -> dict[str, Any] | None:
-        """Return a source partition's offset, None if it has none. Raises DataError if the stored one is malformed."""
-        encode_key(connector, partition)
-        stored = self._stored(connector, partition)
-        return None if stored is None else decode_value(stored.value)
-
-    def offsets(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return a connector's source partitions that have an offset, with it. Raises DataError for malformed ones."""
+    def stored_of(self, connector: str) -> dict[str, StoredOffset]:
+        """Return what stands in the topic for a connector, by `identity_of` the source partition."""
         with self._lock:
-            stored = list(self._connectors.get(connector, {}).values())
-        decoded = ((entry.partition, decode_value(entry.value)) for entry in stored)
-        return [(dict(partition), offset) for partition, offset in decoded if offset is not None]
+            return dict(self._connectors.get(connector, {}))
 
-    def _stored(self, connector: str, partition: SourcePartition) -> StoredOffset | None:
+    def stored(self, connector: str, partition: SourcePartition) -> StoredOffset | None:
+        """Return what stands in the topic for a source partition, None if it was never heard of."""
         with self._lock:
             return self._connectors.get(connector, {}).get(identity_of(partition))

@@ -113,3 +113,25 @@ def test_an_offset_that_cannot_be_stored_is_refused_when_it_is_written():
     offsets.put({"f": "a"}, {"at": object()})
     with pytest.raises(DataError, match="Connector orders: 'at'"):
         offsets.by_partition(25)
+
+
+def test_offsets_are_reported_once_they_are_committed_and_only_those_that_were_written():
+    reported: list[Any] = []
+    offsets = OffsetRecords("c", OffsetTable(), reported.append)
+    offsets.put({"file": "a"}, {"n": 1})
+    offsets.written()
+    assert not offsets
+    offsets.put({"file": "a"}, {"n": 2})
+    assert reported == []
+    offsets.committed()
+    assert reported == [[({"file": "a"}, {"n": 1})]]
+
+
+def test_offsets_that_were_discarded_are_not_reported_as_committed():
+    reported: list[Any] = []
+    offsets = OffsetRecords("c", OffsetTable(), reported.append)
+    offsets.put({"file": "a"}, {"n": 1})
+    offsets.written()
+    offsets.clear()
+    offsets.committed()
+    assert reported == [[]]

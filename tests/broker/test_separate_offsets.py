@@ -1,0 +1,234 @@
+"""Offsets topics that connectors have to themselves: on the worker's cluster and on another, merged and copied."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from fencepost.api.errors import ConfigError
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.topic_reader import TopicReadTimeoutError
+from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
+from fencepost.runtime.task_state import State
+from fencepost.runtime.worker import Worker
+from fencepost.storage.connector_offset_store import ConnectorOffsetStore
+from fencepost.storage.errors import OffsetsNotCopiedError
+from fencepost.storage.offset_records import OffsetRecords
+from fencepost.worker.standalone import StandaloneHerder
+from tests.support.checker import read_offsets, read_topic, values
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy
+from tests.support.processes import wait_for
+from tests.support.sequence_source import properties, seqs
+from tests.support.task_runner import TaskRunner, stop
+from tests.support.topics import Topics, unique
+from tests.support.writing import open_producer, producer_config
+
+
+@pytest.fixture
+def own() -> str:
+    """The name of a connector's own offsets topic."""
+    return unique("own-offsets")
+
+
+def _saved(bootstrap_servers: str, topic: str, name: str) -> int | None:
+    """The committed offset of the one task of a connector, None if there is none."""
+    offsets = read_offsets(bootstrap_servers, topic, name)
+    assert [partition for partition, _ in offsets] in ([], [{"task.id": f"{name}-0"}])
+    return offsets[0][1]["saved"] if offsets and offsets[0][1] else None
+
+
+def _run(runner: TaskRunner, name: str, topic: str, limit: int, **config: str) -> None:
+    """Run a connector until so many records are written."""
+    dotted = {key.replace("_", "."): value for key, value in config.items()}
+    task, _ = runner.started(name, topic, {"limit": limit, **dotted}, stop_at_end=True)
+    assert task.join(60), task.error
+    assert task.error is None
+
+
+def _written(bootstrap_servers: str, topic: str, name: str) -> list[int]:
+    return seqs(values(read_topic(bootstrap_servers, topic)), name)
+
+
+def _write(producer: TransactionalProducer, topic: str, offsets: OffsetRecords) -> None:
+    """Write offsets into a new transaction."""
+    producer.begin_transaction()
+    with closing(producer.writer()) as writer:
+        for partition, records in offsets.by_partition(writer.partitions(topic)):
+            writer.write(topic, partition, records)
+        producer.acknowledge(writer.flush())
+
+
+def _store(runner: TaskRunner, name: str, **config: str) -> ConnectorOffsetStore:
+    dotted = {key.replace("_", "."): value for key, value in config.items()}
+    return runner.worker.offsets(runner.worker.checked(properties(name, "t", dotted)))
+
+
+def test_k5_d7_a_connector_that_gets_an_offsets_topic_of_its_own_reads_nothing_again(
+    runner: TaskRunner, topic: str, topics: Topics, name: str, own: str
+):
+    """K5, D7: into the own topic, and out of it again."""
+    bootstrap_servers = runner.worker.config.bootstrap_servers
+    _run(runner, name, topic, 100)
+    _run(runner, name, topic, 200, offsets_storage_topic=own)
+    assert topics.config(own)["cleanup.policy"] == "compact"
+    assert topics.partitions(own) == 2, "as offset.storage.partitions of the worker says"
+    assert _saved(bootstrap_servers, own, name) == 200
+    wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == 200, what="the copy")
+    _run(runner, name, topic, 300)
+    assert _written(bootstrap_servers, topic, name) == list(range(1, 301))
+
+
+def test_d6_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
+    bootstrap_servers: str, other_broker: EmbeddedBroker, name: str
+):
+    """D6: `producer.override.bootstrap.servers` alone; data and offsets over there, and the copy at home at the end."""
+    group, topic, there = unique("group"), unique("topic"), other_broker.bootstrap_servers
+    string = "org.apache.kafka.connect.storage.StringConverter"
+    worker = {"bootstrap.servers": bootstrap_servers, "group.id": group, "offset.storage.topic": f"{group}-offsets"}
+    worker |= {"config.storage.topic": f"{group}-configs", "key.converter": string, "value.converter": string}
+    worker |= {"offset.storage.partitions": "3", "offset.storage.segment.ms": "123456"}
+    override = {"producer.override.bootstrap.servers": there}
+    for limit in (100, 200):
+        config = WorkerConfig.from_properties(worker, where="test worker")
+        StandaloneHerder(Worker(config), [properties(name, topic, {"limit": limit, **override})], once=True).run()
+    assert _written(there, topic, name) == list(range(1, 201))
+    assert _saved(there, f"{group}-offsets", name) == 200
+    settings = Topics(there)
+    assert settings.partitions(f"{group}-offsets") == 3
+    made = settings.config(f"{group}-offsets")
+    assert (made["cleanup.policy"], made["segment.ms"]) == ("compact", "123456")
+    assert _saved(bootstrap_servers, f"{group}-offsets", name) == 200
+    assert topic not in AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=60).topics
+
+
+def test_d6_a_cluster_is_the_same_under_another_name_of_its_brokers(
+    runner: TaskRunner, fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str
+):
+    """D6: copies into the topic that the tasks commit to could replace newer offsets."""
+    _run(runner, name, topic, 100, producer_override_bootstrap_servers=fault_proxy.address)
+    store = _store(runner, name, producer_override_bootstrap_servers=fault_proxy.address)
+    store.copy([({"task.id": f"{name}-0"}, {"saved": 7})])
+    runner.worker.stop()
+    assert [record.value for record in read_topic(bootstrap_servers, runner.offsets_topic)] == [b'{"saved":100}']
+
+
+def test_d7_copies_that_fail_are_tried_until_they_succeed_and_the_task_runs_on(
+    fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
+):
+    """D7: of all that was committed meanwhile, the newest offset is copied."""
+    direct = {"producer.override.bootstrap.servers": bootstrap_servers, "offsets.storage.topic": own}
+    retrying = {"producer.delivery.timeout.ms": "1000", "producer.request.timeout.ms": "1000"}
+    with TaskRunner(fault_proxy.address, retrying) as runner:
+        held = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
+        task, seen = runner.started(name, topic, {"messages.per.poll": 1, **direct})
+        held.wait()
+        fault_proxy.refuse()
+        commits = seen.commits
+        wait_for(lambda: seen.commits >= commits + 20, what="the task goes on")
+        assert task.state is State.RUNNING
+        copied = len(read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted"))
+        assert copied <= 1, "the way is cut"
+        stop(task)
+        fault_proxy.heal()
+        last = _saved(bootstrap_servers, own, name)
+        wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == last, what="the newest is copied")
+    copies = read_topic(bootstrap_servers, runner.offsets_topic)
+    assert len(copies) <= copied + 3, "what was replaced meanwhile is not copied"
+
+
+def test_d7_a_task_makes_up_for_copies_that_a_dead_worker_left_undone(
+    runner: TaskRunner, bootstrap_servers: str, name: str, own: str
+):
+    store = _store(runner, name, offsets_storage_topic=own)
+    stale, gone, other = {"f": "stale"}, {"f": "gone"}, {"f": "of another task"}
+    with open_producer(producer_config(bootstrap_servers), unique("dead")) as producer:
+        for written, offsets in (
+            (_store(runner, name), [(stale, {"n": 1}), (gone, {"n": 1})]),
+            (store, [(stale, {"n": 2}), (gone, None), (other, {"n": 3})]),
+        ):
+            records = written.records()
+            records.update(offsets)
+            _write(producer, written.topic, records)
+            producer.commit_transaction()
+    assert store.reader().offsets([stale, gone, other]) == [{"n": 2}, None, {"n": 3}]
+    assert store.task_reader().offsets([stale, gone]) == [{"n": 2}, None]
+    expected = [(stale, {"n": 2}), (gone, None)]
+    wait_for(
+        lambda: (
+            sorted(read_offsets(bootstrap_servers, runner.offsets_topic, name), key=str) == sorted(expected, key=str)
+        ),
+        what="what the task asked for is copied, and nothing else",
+    )
+
+
+def test_f8_altered_and_removed_offsets_are_in_both_topics(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
+):
+    """F8, D7: an offset that only the worker's topic has is removed as well."""
+    _run(runner, name, topic, 100)
+    config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
+    partition = {"task.id": f"{name}-0"}
+    assert committed_offsets(runner.worker, config) == [(partition, {"saved": 100})]
+    alter_offsets(runner.worker, config, [(partition, {"saved": 40}), ({"x": 1}, {"n": 1})])
+    assert sorted(committed_offsets(runner.worker, config), key=str) == [
+        (partition, {"saved": 40}),
+        ({"x": 1}, {"n": 1}),
+    ]
+    reset_offsets(runner.worker, config)
+    assert committed_offsets(runner.worker, config) == []
+    for store in (own, runner.offsets_topic):
+        left = read_offsets(bootstrap_servers, store, name)
+        assert sorted(left, key=str) == [(partition, None), ({"x": 1}, None)]
+
+
+def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_own(
+    fault_proxy: FaultProxy, bootstrap_servers: str, name: str, own: str
+):
+    """F8: else the copy would come back to life once compaction dropped the own topic's note of the removal."""
+    direct = {"producer.override.bootstrap.servers": bootstrap_servers, "offsets.storage.topic": own}
+    partition = {"task.id": f"{name}-0"}
+    with TaskRunner(fault_proxy.address) as runner, ThreadPoolExecutor(1) as thread:
+        config = runner.worker.checked(properties(name, "t", direct))
+        alter_offsets(runner.worker, config, [(partition, {"saved": 40})])
+        wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == 40, what="the copy")
+        held = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
+        resetting = thread.submit(reset_offsets, runner.worker, config)
+        held.wait()
+        assert _saved(bootstrap_servers, own, name) == 40
+        held.release()
+        resetting.result(60)
+        held = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
+        with pytest.raises(OffsetsNotCopiedError, match=f"connector {name} .* offsets topic {runner.offsets_topic}"):
+            runner.worker.offsets(config).remove_copies([partition], timeout_s=0.1)
+        held.release()
+    for store in (own, runner.offsets_topic):
+        assert read_offsets(bootstrap_servers, store, name) == [(partition, None)]
+
+
+def test_an_own_offsets_topic_that_is_not_compacted_is_refused_with_the_remedy(
+    runner: TaskRunner, topics: Topics, name: str
+):
+    own = topics.create(config={"cleanup.policy": "delete"})
+    with pytest.raises(
+        ConfigError, match=f"Topic {own} exists with cleanup.policy=delete.* set cleanup.policy=compact"
+    ):
+        runner.task(name, "t", {"offsets.storage.topic": own})
+
+
+def test_an_open_transaction_in_the_own_topic_is_named(runner: TaskRunner, bootstrap_servers: str, name: str, own: str):
+    """D3: reading waits for it, and says at the deadline whose it is."""
+    store = _store(runner, name, offsets_storage_topic=own)
+    foreign = unique("foreign")
+    with open_producer(producer_config(bootstrap_servers), foreign) as producer:
+        records = store.records()
+        records.put({"f": 1}, {"n": 1})
+        _write(producer, own, records)
+        with pytest.raises(TopicReadTimeoutError, match=f"{own}.*{foreign}.* fence that id"):
+            store.task_reader(timeout_ms=500).offset({"f": 1})
+        producer.commit_transaction()
+    assert store.task_reader().offset({"f": 1}) == {"n": 1}
