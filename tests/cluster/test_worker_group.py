@@ -71,6 +71,41 @@ def test_any_worker_takes_requests_and_tasks_are_shared(
     assert leader.get(f"/connectors/{name}/offsets") == {"offsets": []}
 
 
+def test_any_worker_shows_what_the_tasks_of_all_have_open_and_last_committed(
+    pair: tuple[Worker, Worker], group: Group, name: str, topic: str
+) -> None:
+    """N5."""
+    leader, follower = pair
+    open_for_long = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": 400_000}
+    config = properties(name, topic, {"tasks.max": 2, "limit": 30, "messages.per.poll": 5, **open_for_long})
+    config["producer.override.transaction.timeout.ms"] = "600000"
+    assert follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+
+    def tasks(worker: Worker) -> list[dict[str, Any]]:
+        body = worker.get(f"/connectors/{name}/transactions") or {"tasks": []}
+        return list(body["tasks"])
+
+    def fully_open(worker: Worker) -> bool:
+        found = tasks(worker)
+        return [(task["state"], task["records"]) for task in found] == [("IN_TRANSACTION", 30)] * 2
+
+    for worker in pair:
+        wait_for(lambda worker=worker: fully_open(worker), what="both tasks have all of their records open")
+    shown = tasks(leader)
+    assert shown == tasks(follower)
+    assert {task["worker_id"] for task in shown} == {leader.id, follower.id}
+    assert [task["transactional_id"] for task in shown] == [f"{group.id}-{name}-{n}" for n in (0, 1)]
+    assert all(task["open_since"] > 0 and task["bytes"] > 0 and task["last_commit"] is None for task in shown)
+
+    assert follower.request("PUT", f"/connectors/{name}/pause").status == 202
+    leader.wait_for_states(name, "PAUSED", "PAUSED", "PAUSED")
+    for number, task in enumerate(tasks(follower)):
+        assert (task["state"], task["open_since"], task["records"]) == ("READY", None, 0)
+        offset = {"partition": {"task.id": f"{name}-{number}"}, "offset": {"saved": 30}}
+        assert (task["last_commit"]["records"], task["last_commit"]["offsets"]) == (30, [offset])
+    assert leader.request("GET", "/connectors/no-such/transactions").status == 404
+
+
 def test_other_tasks_are_started_after_those_of_all_workers_were_fenced(
     pair: tuple[Worker, Worker], name: str, topic: str, bootstrap_servers: str
 ) -> None:

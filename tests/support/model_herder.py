@@ -39,6 +39,7 @@ from fencepost.worker.herder_interface import (
 from fencepost.worker.logger_registry import LoggerRegistry
 from fencepost.worker.plugin_catalogue import PluginCatalogue
 from fencepost.worker.request_signing import SignedRequest
+from fencepost.worker.task_transactions import TaskCommit, TaskTransaction
 from fencepost.worker.validation import validate_connector_config
 
 SESSION_KEY = b"0123456789abcdef0123456789abcdef"
@@ -192,6 +193,15 @@ class ModelHerder(Herder):
         self.offsets.pop(name, None)
         return f"The offsets of {name} were reset successfully"
 
+    async def connector_transactions(self, name: str) -> Sequence[TaskTransaction]:
+        commit = TaskCommit(1_700_000_000_000, 3, [{"partition": {"p": "a"}, "offset": {"o": 3}}])
+        return [
+            TaskTransaction(
+                number, _WORKER, f"group-{name}-{number}", "IN_TRANSACTION", 1000, 7, 1_700_000_001_000, 2, 99, commit
+            )
+            for number in range(self._known(name).tasks)
+        ]
+
     async def connector_plugins(self) -> Sequence[PluginInfo]:
         return CATALOGUE.infos()
 
@@ -218,6 +228,10 @@ class ModelHerder(Herder):
         request.verify(self.session_key)
         self._known(name)
         self.fenced.append(name)
+
+    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransaction]:
+        request.verify(self.session_key)
+        return await self.connector_transactions(name)
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
         self._check_here()

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -61,6 +62,27 @@ def print_offsets(body: Json) -> None:
     _print_table(("partition", "offset"), rows)
 
 
+def print_transactions(body: Json) -> None:
+    """Print a line for each task: its producer, its open transaction, and its last commit."""
+    rows = []
+    for task in body["tasks"]:
+        commit = task["last_commit"]
+        rows.append(
+            (
+                str(task["id"]),
+                task["worker_id"],
+                task["transactional_id"],
+                task["state"] or task["error"],
+                "" if task["producer_id"] is None else f"{task['producer_id']}/{task['producer_epoch']}",
+                _time(task["open_since"]),
+                "" if task["open_since"] is None else f"{task['records']} ({task['bytes']} bytes)",
+                "" if commit is None else f"{_time(commit['at'])}, {commit['records']} records",
+            )
+        )
+    columns = ("task", "worker", "transactional id", "state", "producer/epoch", "open since", "records", "last commit")
+    _print_table(columns, rows)
+
+
 def print_validation(body: Json) -> None:
     """Print what is wrong with a configuration, or that nothing is."""
     values = [config["value"] for config in body["configs"]]
@@ -89,6 +111,12 @@ def _task_states(tasks: Iterable[Json]) -> Text:
 
 def _state(state: str, before: str = "") -> Text:
     return Text(before + state, style=_STYLES.get(state, ""))
+
+
+def _time(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def _compact(value: Any) -> str:

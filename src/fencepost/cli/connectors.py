@@ -217,6 +217,14 @@ def watch(terminal: _Terminal, names: tuple[str, ...], *, until: str | None, tim
         raise click.exceptions.Exit(_FAILED)
 
 
+@connectors.command()
+@click.argument("name")
+@_asks_worker
+def transactions(terminal: _Terminal, name: str) -> None:
+    """Show what each task of a connector has open in Kafka, and when it last committed."""
+    terminal.show(terminal.client.ask("GET", connector_path(name, "transactions")), views.print_transactions)
+
+
 @connectors.group()
 def offsets() -> None:
     """Show and change how far a connector has come in its source."""

@@ -73,6 +73,11 @@ class TransactionalProducer:
         return self._transactional_id
 
     @property
+    def identity(self) -> ProducerIdentity:
+        """The producer id and epoch that were last had, -1 before the first. Any thread may ask."""
+        return self._identity
+
+    @property
     def config(self) -> ProducerConfig:
         """How it talks to Kafka, which writers on executors need as well."""
         return self._config

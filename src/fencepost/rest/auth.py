@@ -17,6 +17,7 @@ _OPEN: Final = (
     ("HEAD", re.compile(r"/health/?")),
     ("PUT", re.compile(r"/connectors/[^/]+/fence/?")),
     ("POST", re.compile(r"/connectors/[^/]+/tasks/?")),
+    ("GET", re.compile(r"/connectors/[^/]+/transactions/local/?")),
 )
 
 

@@ -26,15 +26,16 @@ class InternalResource:
         ]
 
     async def _fence(self, request: web.Request) -> web.Response:
-        await self._herder.fence_zombie_source_tasks(name_of(request), _signed(request, await body(request)))
+        await self._herder.fence_zombie_source_tasks(name_of(request), signed(request, await body(request)))
         return empty(204)
 
     async def _put_task_configs(self, request: web.Request) -> web.Response:
         content = await json_body(request)
         configs = requests.task_configs(content)
-        await self._herder.put_task_configs(name_of(request), configs, _signed(request, content))
+        await self._herder.put_task_configs(name_of(request), configs, signed(request, content))
         return empty(204)
 
 
-def _signed(request: web.Request, content: bytes) -> SignedRequest:
+def signed(request: web.Request, content: bytes) -> SignedRequest:
+    """Return what a request was signed with."""
     return SignedRequest(request.headers.get(SIGNATURE_HEADER), request.headers.get(ALGORITHM_HEADER), content)

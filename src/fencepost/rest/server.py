@@ -24,6 +24,7 @@ from fencepost.rest.offsets import OffsetsResource
 from fencepost.rest.plugins import PluginsResource
 from fencepost.rest.root import RootResource
 from fencepost.rest.routes import Route
+from fencepost.rest.transactions import TransactionsResource
 from fencepost.worker.herder_interface import Herder
 from fencepost.worker.rest_client import RestClient
 
@@ -117,6 +118,7 @@ def _public_routes(herder: Herder, registry: CollectorRegistry) -> list[Route]:
         *LifecycleResource(herder).routes(),
         *OffsetsResource(herder).routes(),
         *PluginsResource(herder).routes(),
+        *TransactionsResource(herder).routes(),
     ]
 
 

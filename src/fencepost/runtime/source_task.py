@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from fencepost.api.errors import describe_error
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.kafka.transaction import ProducerIdentity, TransactionState
 from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_run import TaskParts, TaskRun
 from fencepost.runtime.task_state import State, check_transition
+from fencepost.runtime.transaction_metrics import Commit, OpenTransaction
 
 _log: Final = logging.getLogger(__name__)
 
@@ -25,6 +28,21 @@ class TaskListener(Protocol):
 
     def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
         """Take note of a state; `error` says why a task is RESTARTING or FAILED. Must not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStatus:
+    """What a task has open and what it last committed, as it is known in the worker.
+
+    `state` is the name of a TransactionState. `producer_id` and `producer_epoch` are None until the task owns its
+    transactional id.
+    """
+
+    state: str
+    producer_id: int | None
+    producer_epoch: int | None
+    open: OpenTransaction | None
+    last_commit: Commit | None
 
 
 class WorkerSourceTask:
@@ -61,6 +79,24 @@ class WorkerSourceTask:
     def error(self) -> Exception | None:
         """Why the task is RESTARTING or FAILED."""
         return self._error
+
+    @property
+    def transaction(self) -> TransactionStatus:
+        """What the task has open. Any thread may ask."""
+        transactions = self._metrics.transactions
+        run = self._run
+        producer = None if run is None else run.producer
+        if producer is None:
+            return TransactionStatus(TransactionState.UNINITIALIZED.name, None, None, None, transactions.last_commit)
+        identity = producer.identity
+        known = identity != ProducerIdentity()
+        return TransactionStatus(
+            producer.state.name,
+            identity.producer_id if known else None,
+            identity.epoch if known else None,
+            transactions.open,
+            transactions.last_commit,
+        )
 
     def start(self) -> None:
         """Begin, on a thread of the task's own."""

@@ -87,6 +87,11 @@ class TaskRun:
         self._started: TaskInstance | None = None
         self._producer: TransactionalProducer | None = None
 
+    @property
+    def producer(self) -> TransactionalProducer | None:
+        """The owner of the transactional id, None before there is one. Any thread may look at it."""
+        return self._producer
+
     def stop_task(self) -> None:
         """Call the task's stop(), so that a waiting poll returns. Does nothing before its start() returned."""
         if self._started is not None:

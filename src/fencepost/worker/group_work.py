@@ -19,6 +19,7 @@ from typing import Final
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.group_membership import Membership
+from fencepost.runtime.source_task import TransactionStatus
 from fencepost.storage.cluster_config_state import (
     ClusterConfigState,
     ConfigEvent,
@@ -81,6 +82,11 @@ class GroupWork:
     def has(self, unit: Unit) -> bool:
         """Whether this worker was given a connector or task."""
         return unit in self._assigned
+
+    def transactions(self, connector: str) -> dict[ConnectorTaskId, TransactionStatus]:
+        """Return what the tasks of a connector have open that run here."""
+        found = ((task, self._tasks[task].transaction) for task in self._tasks_of(connector))
+        return {task: status for task, status in found if status is not None}
 
     def configured(self) -> ConfiguredWork:
         """Return what a leader is to share out. On the member's thread."""

@@ -64,6 +64,8 @@ from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.rest_client import RestClient
 from fencepost.worker.snapshots import Snapshots
 from fencepost.worker.task_configs import TaskConfigs
+from fencepost.worker.task_transactions import TaskTransaction
+from fencepost.worker.transaction_requests import TransactionRequests
 from fencepost.worker.validation import validate_connector_config
 
 _log: Final = logging.getLogger(__name__)
@@ -112,6 +114,7 @@ class DistributedHerder(Herder):
         self._snapshots = Snapshots(self._parts)
         self._requests = ConnectorRequests(self._parts, self._leadership, self._work, assignor, self._snapshots)
         self._offsets = OffsetRequests(self._parts, self._leadership, self._fencing)
+        self._transactions = TransactionRequests(self._parts, self._leadership, self._work, self._snapshots)
         self._plugins = PluginCatalogue()
         self._loggers = LoggerRegistry()
         self._cluster_id: asyncio.Future[str] = loop.create_future()
@@ -265,6 +268,11 @@ class DistributedHerder(Herder):
         """Remove all offsets of a stopped connector."""
         return await self._offsets.reset(name)
 
+    async def connector_transactions(self, name: str) -> Sequence[TaskTransaction]:
+        """Return what each task of a connector has open."""
+        self._require_started()
+        return await self._transactions.everywhere(name)
+
     # -- plugins and loggers -------------------------------------------------------------------------------------
 
     async def connector_plugins(self) -> Sequence[PluginInfo]:
@@ -304,6 +312,11 @@ class DistributedHerder(Herder):
         """Fence former generations of a connector's tasks."""
         self._leadership.verify(request)
         await self._fencing.lead(name)
+
+    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransaction]:
+        """Return what the tasks of a connector have open that run here."""
+        self._leadership.verify(request)
+        return self._transactions.here(name)
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
         """Store task configurations that another worker's connector made."""

@@ -16,6 +16,7 @@ from fencepost.api.config_def import PropertyImportance, PropertyType, PropertyW
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.config_records import TargetState
 from fencepost.worker.request_signing import SignedRequest
+from fencepost.worker.task_transactions import TaskTransaction
 
 
 class ConnectorType(StrEnum):
@@ -289,6 +290,12 @@ class Herder(ABC):
         Raises as `alter_connector_offsets`.
         """
 
+    # Transactions
+
+    @abstractmethod
+    async def connector_transactions(self, name: str) -> Sequence[TaskTransaction]:
+        """Return what each task of a connector has open, and what it last committed, by their numbers."""
+
     # Plugins
 
     @abstractmethod
@@ -333,6 +340,10 @@ class Herder(ABC):
         The signature is checked first, by `SignedRequest.verify`: BadRequestError, ServiceUnavailableError,
         ForbiddenError. Raises ConflictError for newer task configurations.
         """
+
+    @abstractmethod
+    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransaction]:
+        """Return those of the tasks that run on this worker, none if it has none. Checks the request as for fencing."""
 
     @abstractmethod
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:

@@ -6,7 +6,7 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
@@ -75,13 +75,25 @@ class RestClient:
     ) -> WorkerResponse:
         """Send a request whose address is percent-encoded as it should be sent.
 
-        Raises RequestFailedError if no answer comes; the request may have been carried out.
+        Raises RebalanceNeededError if the worker cannot be reached, and RequestFailedError if no answer comes: then
+        the request may have been carried out.
         """
         try:
             async with self._open().request(
                 method, URL(url, encoded=True), headers=headers, data=body, ssl=self._tls or True, allow_redirects=False
             ) as response:
                 return WorkerResponse(response.status, response.headers, await response.read())
+        except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
+            raise RequestFailedError(
+                f"The worker at {url} is not trusted, or does not trust this one ({error}): check the ssl.* properties "
+                "of both"
+            ) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise RebalanceNeededError(
+                f"The request cannot be completed now, because the worker at {url} cannot be reached ({error}): ask "
+                "again when the group has shared out its work without it. If that does not help, check its "
+                "rest.advertised.host.name, rest.advertised.port and rest.advertised.listener"
+            ) from error
         except TimeoutError:
             raise RequestFailedError(
                 f"The worker at {url} did not answer within {REQUEST_TIMEOUT_SECONDS:.0f} s; it may still do what was "
@@ -89,8 +101,7 @@ class RestClient:
             ) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise RequestFailedError(
-                f"The worker at {url} cannot be reached ({error}): ask again; if that does not help, check its "
-                "rest.advertised.host.name, rest.advertised.port and rest.advertised.listener"
+                f"The worker at {url} did not answer ({error}); it may have done what was asked: look before asking again"
             ) from error
 
     async def fence_zombie_source_tasks(self, leader_url: str, connector: str, signer: Signer | None) -> None:
@@ -104,19 +115,29 @@ class RestClient:
         body = json.dumps([dict(config) for config in configs], ensure_ascii=False).encode()
         await self._internal("POST", f"{_connector_url(leader_url, connector)}/tasks", body, signer)
 
+    async def task_transactions(self, url: str, connector: str, signer: Signer | None) -> list[Any]:
+        """Ask a worker what the tasks of a connector have open that it runs. Raises the error that it answered."""
+        answer = await self._internal("GET", f"{_connector_url(url, connector)}/transactions/local", b"", signer)
+        try:
+            bodies = json.loads(answer.body)
+        except ValueError as error:
+            raise RequestFailedError(f"The worker at {url} answered something else than JSON") from error
+        return bodies if isinstance(bodies, list) else [bodies]
+
     async def close(self) -> None:
         """Let go of connections."""
         if self._session is not None:
             await self._session.close()
 
-    async def _internal(self, method: str, url: str, body: bytes, signer: Signer | None) -> None:
+    async def _internal(self, method: str, url: str, body: bytes, signer: Signer | None) -> WorkerResponse:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if signer is not None:
             headers |= signature_headers(body, signer.key, signer.algorithm)
         response = await self.request(method, url, headers=headers, body=body or None)
         if response.status >= 300:
             kind = _ERRORS.get(response.status, RequestFailedError)
-            raise kind(f"The leader answered {method} {url} with status {response.status}: {response.message}")
+            raise kind(f"{method} {url} was answered with status {response.status}: {response.message}")
+        return response
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

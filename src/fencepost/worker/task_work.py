@@ -12,7 +12,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.kafka.errors import ProducerFencedError
-from fencepost.runtime.source_task import WorkerSourceTask
+from fencepost.runtime.source_task import TransactionStatus, WorkerSourceTask
 from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import connector_version
 from fencepost.storage.config_records import Config
@@ -95,6 +95,11 @@ class TaskWork(Converging[TaskPlan]):
         self._version: str | None = None
         # Which start it is: what earlier ones still tell does not count.
         self._run = 0
+
+    @property
+    def transaction(self) -> TransactionStatus | None:
+        """What the task has open, None if it does not run."""
+        return None if self._task is None else self._task.transaction
 
     async def _step(self, before: TaskPlan | None, wanted: TaskPlan | None) -> TaskPlan | None:
         if wanted is None:

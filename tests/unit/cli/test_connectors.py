@@ -191,6 +191,16 @@ def test_a_connector_its_tasks_or_one_of_them_is_restarted(run: Run, file: Path)
     assert run("restart", "lines", "--task", 0, "--tasks")[0] == 2
 
 
+def test_transactions_are_shown_by_task(run: Run, file: Path) -> None:
+    assert run("create", file)[0] == 0
+    code, out, _ = run("transactions", "lines")
+    assert code == 0
+    shown = ("group-lines-0", "IN_TRANSACTION", "1000/7", "2 (99 bytes)", "3 records")
+    assert [word for word in shown if word in out] == list(shown)
+    assert json.loads(run("transactions", "lines", "-o", "json")[1])["tasks"][0]["open_since"] == 1_700_000_001_000
+    assert run("transactions", "unknown")[0] == 1
+
+
 def test_offsets_that_are_shown_as_json_can_be_altered_and_reset(run: Run, file: Path, tmp_path: Path) -> None:
     run("create", file)
     assert '{"position": 14}' in run("offsets", "show", "lines")[1]

@@ -181,6 +181,30 @@ def test_topics_of_an_unknown_connector_are_none(api: Api, config: Config):
     assert api.get("/connectors/c/topics").body == {"c": {"topics": []}}
 
 
+def test_what_tasks_have_open_is_shown_with_their_last_commits(api: Api, config: Config):
+    """N5."""
+    assert api.post("/connectors", {"name": "lines", "config": config}).status == 201
+    body = api.get("/connectors/lines/transactions").body
+    assert body["name"] == "lines"
+    (task,) = body["tasks"]
+    assert task == {
+        "id": 0,
+        "worker_id": "127.0.0.1:8083",
+        "transactional_id": "group-lines-0",
+        "state": "IN_TRANSACTION",
+        "producer_id": 1000,
+        "producer_epoch": 7,
+        "open_since": 1_700_000_001_000,
+        "records": 2,
+        "bytes": 99,
+        "last_commit": {
+            "at": 1_700_000_000_000,
+            "records": 3,
+            "offsets": [{"partition": {"p": "a"}, "offset": {"o": 3}}],
+        },
+    }
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -189,6 +213,7 @@ def test_topics_of_an_unknown_connector_are_none(api: Api, config: Config):
         ("GET", "/connectors/nope/status"),
         ("GET", "/connectors/nope/tasks"),
         ("GET", "/connectors/nope/offsets"),
+        ("GET", "/connectors/nope/transactions"),
         ("DELETE", "/connectors/nope"),
         ("DELETE", "/connectors/nope/offsets"),
         ("PUT", "/connectors/nope/pause"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from fencepost.rest.forwarding import next_hop
@@ -79,10 +81,21 @@ def test_without_a_known_leader_clients_are_to_ask_again(apis: RestApis):
     assert apis.serve(_follower(None)).delete("/connectors/c").status == 409
 
 
-def test_a_leader_that_cannot_be_reached_is_no_fault_of_the_request(apis: RestApis):
+def test_while_a_dead_leader_is_still_in_the_group_clients_are_to_ask_again(apis: RestApis):
     answer = apis.serve(_follower("http://127.0.0.1:1")).delete("/connectors/c")
-    assert answer.status == 500
+    assert answer.status == 409
     assert "rest.advertised" in answer.message
+
+
+def test_a_leader_that_dies_over_a_request_may_have_carried_it_out(apis: RestApis):
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = apis.call(asyncio.start_server(hang_up, "127.0.0.1", 0))
+    answer = apis.serve(_follower(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")).delete("/connectors/c")
+    server.close()
+    assert answer.status == 500
+    assert "look before asking again" in answer.message
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import base64
 
 import pytest
 
-from fencepost.worker.errors import BadRequestError, ForbiddenError, NotFoundError, RequestFailedError
+from fencepost.worker.errors import BadRequestError, ForbiddenError, NotFoundError, RebalanceNeededError
 from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER, SignedRequest, signature_headers
 from fencepost.worker.rest_client import RestClient, Signer
+from fencepost.worker.task_transactions import TaskTransaction
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import Api, RestApis
 
@@ -75,6 +76,25 @@ def test_workers_hand_task_configs_to_the_leader_and_have_it_fence(
     assert herder.fenced == [name]
 
 
+def test_workers_tell_each_other_what_their_tasks_have_open(apis: RestApis, api: Api, config: Config):
+    """N5."""
+    assert api.post("/connectors", {"name": "a/b", "config": config}).status == 201
+    assert api.get("/connectors/a%2Fb/transactions/local").status == 400
+
+    async def scenario() -> list[TaskTransaction]:
+        client = RestClient()
+        try:
+            found = await client.task_transactions(api.url, "a/b", Signer(SESSION_KEY))
+            return [TaskTransaction.from_json(body) for body in found]
+        finally:
+            await client.close()
+
+    (transaction,) = apis.call(scenario())
+    assert (transaction.transactional_id, transaction.producer_id, transaction.records) == ("group-a/b-0", 1000, 2)
+    assert transaction.last_commit is not None
+    assert transaction.last_commit.offsets == [{"partition": {"p": "a"}, "offset": {"o": 3}}]
+
+
 @pytest.mark.parametrize(
     ("connector", "key", "error"),
     [("nope", SESSION_KEY, NotFoundError), ("nope", b"x", ForbiddenError), ("nope", None, BadRequestError)],
@@ -88,7 +108,7 @@ def test_errors_of_the_leader_are_raised(
             signer = None if key is None else Signer(key)
             with pytest.raises(error, match=connector):
                 await client.fence_zombie_source_tasks(api.url, connector, signer)
-            with pytest.raises(RequestFailedError, match="cannot be reached"):
+            with pytest.raises(RebalanceNeededError, match="cannot be reached"):
                 await client.fence_zombie_source_tasks("http://127.0.0.1:1", connector, signer)
         finally:
             await client.close()
