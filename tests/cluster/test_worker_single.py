@@ -291,6 +291,26 @@ def statuses_of(bootstrap_servers: str, group: Group, name: str) -> set[bytes]:
     return {key for key, value in latest.items() if value and name.encode() in key}
 
 
+def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
+    worker: Worker, group: Group, name: str, topic: str
+) -> None:
+    gone = group.folder / "gone"
+    gone.touch()
+    often = {"task.restart.backoff.ms": "100", "task.restart.max": "-1"}
+    config = properties(name, topic, {"limit": 50, "fail.while.exists": str(gone), **often})
+    assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+
+    def waits_to_start() -> bool:
+        connector = (worker.get(f"/connectors/{name}/status") or {"connector": {"state": None}})["connector"]
+        return connector["state"] == "RESTARTING" and "the source is away" in connector["trace"]
+
+    wait_for(waits_to_start, what="the connector waits to be started again, and says why")
+
+    gone.unlink()
+
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+
+
 def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker: Worker, name: str) -> None:
     config = properties(name, "t", {"tasks.max": "none", "value.converter": "Xml"})
     answer = worker.request("POST", "/connectors", {"name": name, "config": config})

@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fencepost import (
@@ -18,6 +19,7 @@ from fencepost import (
     ConnectorTransactionBoundaries,
     ExactlyOnceSupport,
     RecordMetadata,
+    RetriableError,
     SourceConnector,
     SourceRecord,
     SourceTask,
@@ -68,6 +70,8 @@ class SequenceConnector(SourceConnector):
 
     def start(self, config: Mapping[str, str]) -> None:
         self._config = config
+        if Path(config.get("fail.while.exists", "/no/such/file")).exists():
+            raise RetriableError("the source is away")
 
     def task_class(self) -> type[SourceTask]:
         return SequenceTask

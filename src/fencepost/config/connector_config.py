@@ -12,6 +12,7 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.errors import ConfigError
 from fencepost.config.config_transformer import TransformedConfig
+from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import TopicCreation, topic_creation
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of
 
@@ -41,7 +42,7 @@ def connector_config_def() -> ConfigDef:
     definitions = ConfigDef()
     for define in (_define_common, _define_converters, _define_chain, _define_errors, _define_exactly_once):
         define(definitions)
-    return definitions
+    return define_restarts(definitions, whose="Unset: the worker's.", group="Error Handling")
 
 
 def _define_common(definitions: ConfigDef) -> None:
@@ -181,6 +182,7 @@ class ConnectorConfig:
     name: str
     connector_class: str
     tasks_max: int
+    tasks_max_enforce: bool
     exactly_once_support: ExactlyOnceRequest
     transaction_boundary: TransactionBoundary
     transaction_boundary_interval_ms: int | None
@@ -206,6 +208,7 @@ class ConnectorConfig:
             name=values["name"].strip(),
             connector_class=values["connector.class"],
             tasks_max=values["tasks.max"],
+            tasks_max_enforce=values["tasks.max.enforce"],
             exactly_once_support=ExactlyOnceRequest(values["exactly.once.support"].lower()),
             transaction_boundary=TransactionBoundary(values["transaction.boundary"].lower()),
             transaction_boundary_interval_ms=values["transaction.boundary.interval.ms"],

@@ -14,6 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config import config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.group_config import group_config_def
+from fencepost.config.restart_config import define_restarts
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,8 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     definitions = ConfigDef()
     _define_cluster(definitions, alone=alone)
     _define_stores(definitions, alone=alone)
-    return _define_connectors(definitions)
+    _define_connectors(definitions)
+    return define_restarts(definitions, whose="For connectors that do not say.")
 
 
 def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
@@ -117,14 +119,14 @@ def _define_stores(definitions: ConfigDef, *, alone: bool) -> None:
             )  # fmt: skip
 
 
-def _define_connectors(definitions: ConfigDef) -> ConfigDef:
+def _define_connectors(definitions: ConfigDef) -> None:
     for what in ("key", "value"):
         definitions.define(
             f"{what}.converter", _T.CLASS, _REQUIRED, _I.HIGH,
             f"The converter that turns record {what}s into bytes, for connectors that name none. Its own properties "
             f"are given below {what}.converter.",
         )  # fmt: skip
-    return (
+    (
         definitions.define(
             "header.converter", _T.CLASS, "org.apache.kafka.connect.storage.SimpleHeaderConverter", _I.LOW,
             "The converter that turns header values into bytes, for connectors that name none.",
@@ -134,6 +136,14 @@ def _define_connectors(definitions: ConfigDef) -> ConfigDef:
             "How long a transaction of the boundary `interval` collects records, in milliseconds, for connectors that "
             "set no transaction.boundary.interval.ms.",
             validator=at_least(0),
+        )
+        .define(
+            "topic.tracking.enable", _T.BOOLEAN, True, _I.LOW,
+            "Whether a distributed worker notes which topics connectors write to (GET /connectors/{name}/topics).",
+        )
+        .define(
+            "topic.tracking.allow.reset", _T.BOOLEAN, True, _I.LOW,
+            "Whether a request may have the topics of a connector forgotten (PUT /connectors/{name}/topics/reset).",
         )
         .define(
             "task.shutdown.graceful.timeout.ms", _T.LONG, 5_000, _I.LOW,
@@ -186,6 +196,8 @@ class WorkerConfig:
     offset_storage: InternalTopic
     config_storage: InternalTopic
     status_storage: InternalTopic
+    topic_tracking_enable: bool
+    topic_tracking_allow_reset: bool
     offset_flush_interval_ms: int
     task_shutdown_graceful_timeout_ms: int
     override_policy: OverridePolicy
@@ -217,6 +229,8 @@ class WorkerConfig:
             offset_storage=_internal_topic("offset", values, properties),
             config_storage=_internal_topic("config", values, properties),
             status_storage=_internal_topic("status", values, properties),
+            topic_tracking_enable=values["topic.tracking.enable"],
+            topic_tracking_allow_reset=values["topic.tracking.allow.reset"],
             offset_flush_interval_ms=values["offset.flush.interval.ms"],
             task_shutdown_graceful_timeout_ms=values["task.shutdown.graceful.timeout.ms"],
             override_policy=policy,

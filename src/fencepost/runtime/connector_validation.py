@@ -21,6 +21,7 @@ from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
+from fencepost.config.restart_config import define_restarts
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.pipeline_builder import pipeline_errors
@@ -37,6 +38,7 @@ _ROLES: Final = {
     "value.converter": PluginKind.CONVERTER,
     "header.converter": PluginKind.HEADER_CONVERTER,
 }
+_OF_WORKER: Final = tuple(define_restarts(ConfigDef(), whose="").keys())
 _CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
 _OVERRIDES: Final = tuple(f"{kind}.override." for kind in ClientKind)
 _SECRETS: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
@@ -140,6 +142,7 @@ def _findings(
 def _common(worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector) -> _Section:
     """The properties that every connector has, with this worker's defaults."""
     defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
+    defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
     found = _version_errors(f"connector.{_VERSION}", config, connector.version())
     for role, kind in _ROLES.items():
         defaults[role] = worker.properties[role]

@@ -1,19 +1,27 @@
-"""When a task that failed is started again in place, and how long it waits before that."""
+"""When what failed is started again by itself, and how long it waits before that."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from fencepost.api.errors import RetriableError
-from fencepost.kafka.errors import TransactionAbortableError, UnknownOutcomeError
+from fencepost.api.errors import ConfigError, FencepostError, RetriableError
+from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
+from fencepost.kafka.errors import ProducerFencedError, TransactionAbortableError, UnknownOutcomeError
 from fencepost.spark.errors import SparkJobError, SparkStartError
 
-FIRST_DELAY_S: Final = 0.5
 LONGEST_DELAY_S: Final = 30.0
-MOST_FAILURES: Final = 10
-"""Failures in a row, with no commit between them, before a task is FAILED."""
+
+# More doublings than this would only make a number too large.
+_MOST_DOUBLINGS: Final = 32
 
 _PASSING: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
+
+
+class ReplacedError(FencepostError):
+    """A task is not to run any more: a newer one has taken its place, or will. It is not started again by itself."""
+
+
+_FINAL: Final = (ConfigError, ProducerFencedError, ReplacedError)
 
 
 def may_pass(error: Exception) -> bool:
@@ -26,20 +34,30 @@ def may_pass(error: Exception) -> bool:
 
 
 class RestartPolicy:
-    """Counts the failures in a row."""
+    """Counts the restarts in a row. `config` may be changed at any time."""
 
-    def __init__(self) -> None:
-        self._failures = 0
+    def __init__(self, config: RestartConfig | None = None) -> None:
+        self.config = config or RestartConfig()
+        self._restarts = 0
 
     def progressed(self) -> None:
-        """Take note of a commit."""
-        self._failures = 0
+        """Take note of a commit, or whatever else shows that the last start was a good one."""
+        self._restarts = 0
 
     def failed(self, error: Exception) -> float | None:
         """Return how many seconds to wait before the next start; None if there should be none."""
-        if not may_pass(error):
+        if not self._is_covered(error) or self._restarts == self.config.most != UNLIMITED:
             return None
-        self._failures += 1
-        if self._failures >= MOST_FAILURES:
-            return None
-        return min(FIRST_DELAY_S * 2.0 ** (self._failures - 1), LONGEST_DELAY_S)
+        first = self.config.backoff_s
+        delay = first * 2.0 ** min(self._restarts, _MOST_DOUBLINGS)
+        self._restarts += 1
+        return min(delay, max(first, LONGEST_DELAY_S))
+
+    def _is_covered(self, error: Exception) -> bool:
+        match self.config.policy:
+            case TaskRestartPolicy.NEVER:
+                return False
+            case TaskRestartPolicy.RETRIABLE:
+                return may_pass(error)
+            case TaskRestartPolicy.ALWAYS:
+                return not isinstance(error, _FINAL)

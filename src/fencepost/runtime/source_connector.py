@@ -87,18 +87,27 @@ class WorkerConnector:
     def task_configs(self) -> list[dict[str, str]]:
         """Return a configuration for each task, with its `task.class`, and placeholders as the connector's has them.
 
-        Raises ConfigError if there are more than `tasks.max`, and what the connector raises.
+        Raises ConfigError if there are more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and what
+        the connector raises.
         """
-        configs = self._connector.task_configs(self.config.tasks_max)
-        if len(configs) > self.config.tasks_max:
-            raise ConfigError(
-                f"Connector {self.config.name} wants {len(configs)} tasks, but its tasks.max is "
-                f"{self.config.tasks_max}: raise tasks.max, or mend the connector's task_configs",
-                name="tasks.max",
+        most = self.config.tasks_max
+        configs = self._connector.task_configs(most)
+        if len(configs) > most:
+            self._too_many(
+                f"The connector {self.config.name} has generated {len(configs)} tasks, which is greater than {most}, "
+                "its tasks.max"
             )
         task_class = describe(self._connector.task_class())
         # Task configurations are stored: what config providers know stays with them.
         return [{**self.config.transformed.restored(config), "task.class": task_class} for config in configs]
+
+    def _too_many(self, what: str) -> None:
+        if self.config.tasks_max_enforce:
+            raise ConfigError(
+                f"{what}: raise tasks.max, mend the connector's task_configs, or set tasks.max.enforce=false",
+                name="tasks.max",
+            )
+        _log.warning("%s. They run all the same, since its tasks.max.enforce is false", what)
 
     # What the connector itself calls, as its context.
 

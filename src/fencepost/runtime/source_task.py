@@ -64,7 +64,7 @@ class WorkerSourceTask:
         self._metrics = metrics
         self._stop_at_end = stop_at_end
         self._control = TaskControl(paused=paused)
-        self._restarts = RestartPolicy()
+        self._restarts = RestartPolicy(parts.restarts)
         self._run: TaskRun | None = None
         self._state = State.UNASSIGNED
         self._error: Exception | None = None

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from fencepost.api.source import SourceTask
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.restart_config import RestartConfig
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import TransactionBoundaryManager
 from fencepost.runtime.poll_loop import PollLoop
@@ -60,6 +61,7 @@ class TaskParts:
     open_offsets: Callable[[], ConnectorOffsetStore]
     new_boundaries: Callable[[float], TransactionBoundaryManager]
     write_path: WritePath
+    restarts: RestartConfig = field(default_factory=RestartConfig)
     checks: StartChecks = field(default_factory=NoChecks)
 
 

@@ -17,6 +17,7 @@ from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.plugins import use_plugin_path
+from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.producer import TransactionalProducer
@@ -137,6 +138,10 @@ class Worker:
         metrics = self.metrics.add(task_id)
         return WorkerSourceTask(task_id, parts, listener, metrics, paused=paused, stop_at_end=stop_at_end)
 
+    def restarts(self, config: ConnectorConfig) -> RestartConfig:
+        """Return how a connector and its tasks start again after failures. Raises ConfigError."""
+        return RestartConfig.of(self.config.properties, config.properties)
+
     def offsets(self, config: ConnectorConfig) -> ConnectorOffsetStore:
         """Return the store of a connector's offsets. Raises what opening its offsets topics raises."""
         return self._offsets.open(config)
@@ -210,6 +215,7 @@ class Worker:
                 offsets_topic=self._offsets.topic(connector),
                 wrote_to=wrote_to,
             ),
+            restarts=self.restarts(connector),
             checks=checks,
         )
 

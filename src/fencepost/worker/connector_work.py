@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.source_connector import WorkerConnector
 from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import connector_version
 from fencepost.storage.config_records import Config, TargetState
 from fencepost.worker.convergence import Converging
 from fencepost.worker.group_parts import GroupParts
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +38,19 @@ class ConnectorWork(Converging[ConnectorPlan]):
     `configure_tasks` is called with the name whenever the connector should be asked for its task configurations.
     """
 
-    def __init__(self, name: str, parts: GroupParts, configure_tasks: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, parts: GroupParts, configure_tasks: Callable[[str], None], restart: Callable[[str], None]
+    ) -> None:
+        """`restart` is called with the name when the connector should be planned to start again."""
         super().__init__()
         self.name = name
         self.announce_restart = False
         """Whether the next restart shows as RESTARTING."""
         self._parts = parts
         self._configure_tasks = configure_tasks
+        self._restart = restart
+        self._restarts = RestartPolicy()
+        self._starting = False
         self._connector: WorkerConnector | None = None
         self._version: str | None = None
         # Which instance it is: what earlier ones still tell does not count.
@@ -81,15 +92,37 @@ class ConnectorWork(Converging[ConnectorPlan]):
                     await self._find_version()
                     self._report(State.STOPPED)
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
-            self._report(State.FAILED, error)
+            self._failed(error)
 
     async def _start(self) -> None:
-        if self._connector is not None and self._connector.state is State.PAUSED:
-            await self._parts.run(self._connector.start)
-        else:
-            await self._start_anew()
+        self._starting = True
+        try:
+            if self._connector is not None and self._connector.state is State.PAUSED:
+                await self._parts.run(self._connector.start)
+            else:
+                await self._start_anew()
+        finally:
+            self._starting = False
+        connector = self._connector
         if self.running is not None:
+            self._restarts.progressed()
             self._configure_tasks(self.name)
+        elif connector is not None and connector.error is not None:
+            self._failed(connector.error)
+
+    def _failed(self, error: Exception) -> None:
+        """Report that the connector did not start, and have it start again if that may help."""
+        delay = self._restarts.failed(error)
+        if delay is None:
+            self._report(State.FAILED, error)
+            return
+        _log.warning("Connector %s did not start, and is started again in %.1f s: %s", self.name, delay, error)
+        self._report(State.RESTARTING, error)
+        self._parts.loop.call_later(delay, self._start_again, self._run)
+
+    def _start_again(self, run: int) -> None:
+        if run == self._run:
+            self._restart(self.name)
 
     async def _start_anew(self) -> None:
         self._run += 1
@@ -103,6 +136,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         properties = {name: value for name, value in config.items() if value is not None}
         self._version = connector_version(properties)
         checked = self._parts.worker.checked(properties)
+        self._restarts.config = self._parts.worker.restarts(checked)
         return self._parts.worker.new_connector(checked, _ConnectorEvents(self, run))
 
     def _config(self) -> Config:
@@ -141,7 +175,8 @@ class ConnectorWork(Converging[ConnectorPlan]):
 
     def told(self, run: int, state: State, error: Exception | None) -> None:
         """Take note of what the connector tells of its state."""
-        if run == self._run and state is not State.STOPPED:
+        # How a start fails is told by the start itself.
+        if run == self._run and state is not State.STOPPED and not (state is State.FAILED and self._starting):
             self._report(state, error)
 
     def asked(self, run: int) -> None:

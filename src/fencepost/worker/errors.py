@@ -2,12 +2,13 @@
 
 FencepostError
 ├── ConnectorsFailedError
-├── OvertakenError               another worker has started newer tasks of the connector
-├── SupersededError              a task is not to run as it was started: newer configurations, or another worker
+├── ReplacedError
+│   ├── OvertakenError           another worker has started newer tasks of the connector
+│   └── SupersededError          a task is not to run as it was started: newer configurations, or another worker
 ├── FencingRoundError            former tasks could not be fenced; tried again
 └── HerderError                  a request was not carried out, and left nothing changed unless it says so
     ├── BadRequestError          400  what was asked makes no sense, or not in the state that the connector is in
-    ├── ForbiddenError           403  an internal request whose signature is wrong
+    ├── ForbiddenError           403  an internal request whose signature is wrong, or what the settings forbid
     ├── NotFoundError            404
     ├── ConflictError            409
     │   ├── AlreadyExistsError
@@ -20,13 +21,14 @@ FencepostError
 from __future__ import annotations
 
 from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.runtime.restart_policy import ReplacedError
 
 
 class ConnectorsFailedError(FencepostError):
     """Connectors or tasks failed, and nothing is left that this worker could do."""
 
 
-class OvertakenError(FencepostError):
+class OvertakenError(ReplacedError):
     """Another worker has started a newer generation of the connector's tasks; this one must not run any of its own."""
 
     def __init__(self, connector: str, group_id: str) -> None:
@@ -41,7 +43,7 @@ class OvertakenError(FencepostError):
         return OvertakenError, (self.connector, self.group_id)
 
 
-class SupersededError(FencepostError):
+class SupersededError(ReplacedError):
     """A task must not run as it was started: there are newer task configurations, or it was given to another worker."""
 
     def __init__(self, connector: str, task: int) -> None:
@@ -69,7 +71,7 @@ class BadRequestError(HerderError):
 
 
 class ForbiddenError(HerderError):
-    """An internal request was signed, but not with the session key of the group."""
+    """An internal request was signed, but not with the session key of the group, or the worker's settings forbid it."""
 
 
 class NotFoundError(HerderError):

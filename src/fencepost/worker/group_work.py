@@ -102,6 +102,9 @@ class GroupWork:
             work.announce_restart = announce
         self._plan(unit)
 
+    def _restart_quietly(self, connector: str) -> None:
+        self.restart(connector, announce=False)
+
     async def stop(self) -> None:
         """Stop everything, and return once it stands still."""
         if self._catching_up is not None:
@@ -255,7 +258,7 @@ class GroupWork:
         else:
             wanted = self._connector_plan(unit)
             if unit not in self._connectors and wanted is not None:
-                self._connectors[unit] = ConnectorWork(unit, self._parts, self._configure_tasks)
+                self._connectors[unit] = ConnectorWork(unit, self._parts, self._configure_tasks, self._restart_quietly)
             if unit in self._connectors:
                 self._connectors[unit].want(wanted)
         self._forget(unit)

@@ -32,8 +32,8 @@ from fencepost.storage.cluster_config_state import ClusterConfigState, ConfigEve
 from fencepost.storage.config_records import LoggerLevel as LoggerLevelRecord
 from fencepost.storage.config_records import TargetState
 from fencepost.storage.config_topic import ConfigBackingStore
-from fencepost.storage.status_records import ActiveTopic
 from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.worker.active_topics import ActiveTopics
 from fencepost.worker.assignor_leader import LeaderAssignor
 from fencepost.worker.connector_requests import ConnectorRequests
 from fencepost.worker.connector_work import ConnectorWork
@@ -112,6 +112,7 @@ class DistributedHerder(Herder):
             loop=loop,
         )
         self._snapshots = Snapshots(self._parts)
+        self._topics = ActiveTopics(config, self._parts.statuses)
         self._requests = ConnectorRequests(self._parts, self._leadership, self._work, assignor, self._snapshots)
         self._offsets = OffsetRequests(self._parts, self._leadership, self._fencing)
         self._transactions = TransactionRequests(self._parts, self._leadership, self._work, self._snapshots)
@@ -247,13 +248,12 @@ class DistributedHerder(Herder):
     async def connector_active_topics(self, name: str) -> Sequence[str]:
         """Return the topics that a connector has written to."""
         self._require_started()
-        return self._snapshots.topics(name)
+        return self._topics.topics(name)
 
     async def reset_connector_active_topics(self, name: str) -> None:
         """Forget which topics a connector has written to."""
         self._require_started()
-        for topic in self._snapshots.topics(name):
-            self._parts.statuses.delete_active_topic(ActiveTopic(name, topic))
+        self._topics.reset(name)
 
     async def connector_offsets(self, name: str) -> Sequence[ConnectorOffset]:
         """Return a connector's committed offsets."""

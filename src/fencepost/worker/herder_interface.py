@@ -265,11 +265,17 @@ class Herder(ABC):
 
     @abstractmethod
     async def connector_active_topics(self, name: str) -> Sequence[str]:
-        """Return the topics that a connector has written to, none if there is no such connector."""
+        """Return the topics that a connector has written to, none if there is no such connector.
+
+        Raises ForbiddenError if topics are not tracked.
+        """
 
     @abstractmethod
     async def reset_connector_active_topics(self, name: str) -> None:
-        """Forget which topics a connector has written to. An unknown connector has none."""
+        """Forget which topics a connector has written to. An unknown connector has none.
+
+        Raises ForbiddenError if topics are not tracked, or may not be forgotten.
+        """
 
     @abstractmethod
     async def connector_offsets(self, name: str) -> Sequence[ConnectorOffset]:

@@ -61,10 +61,6 @@ class Snapshots:
         if self._parts.state.task_config(task) is None:
             raise NotFoundError(f"Connector {task.connector} has no task {task.task}")
 
-    def topics(self, name: str) -> list[str]:
-        """The topics that a connector wrote to."""
-        return [status.topic for status in self._parts.statuses.table.topics(name)]
-
     @staticmethod
     def _task(task: ConnectorTaskId, status: Status) -> TaskState:
         return TaskState(task.task, status.state, status.worker_id, status.trace, status.version)

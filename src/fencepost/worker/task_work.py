@@ -16,6 +16,7 @@ from fencepost.runtime.source_task import TransactionStatus, WorkerSourceTask
 from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import connector_version
 from fencepost.storage.config_records import Config
+from fencepost.worker.active_topics import ActiveTopics
 from fencepost.worker.convergence import Converging
 from fencepost.worker.errors import SupersededError
 from fencepost.worker.group_parts import GroupParts
@@ -89,6 +90,7 @@ class TaskWork(Converging[TaskPlan]):
         self._parts = parts
         self._fencing = fencing
         self._on_fenced = on_fenced
+        self._topics = ActiveTopics(parts.config, parts.statuses)
         self.fenced = False
         """Whether the task ended because it was fenced, and waits for the group to say whose it is."""
         self._task: WorkerSourceTask | None = None
@@ -182,8 +184,7 @@ class TaskWork(Converging[TaskPlan]):
     def _wrote_to(self, topics: Collection[str]) -> None:
         # On the task's thread, after each commit. The last one of a connector that is deleted leaves no trace.
         if self._parts.state.contains(self.id.connector):
-            for topic in topics:
-                self._parts.statuses.put_active_topic(self.id, topic)
+            self._topics.note(self.id, topics)
 
     def post(self, function: Callable[..., None], *arguments: object) -> None:
         """Have the event loop call a function, unless it is closed."""

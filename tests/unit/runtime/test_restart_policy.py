@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import ConfigError, DataError, RetriableError
+from fencepost.config.restart_config import RestartConfig
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
     DeliveryTimeoutError,
@@ -11,7 +12,7 @@ from fencepost.kafka.errors import (
     TransactionExpiredError,
     UnknownOutcomeError,
 )
-from fencepost.runtime.restart_policy import LONGEST_DELAY_S, MOST_FAILURES, RestartPolicy, may_pass
+from fencepost.runtime.restart_policy import LONGEST_DELAY_S, ReplacedError, RestartPolicy, may_pass
 from fencepost.spark.errors import SparkDataError, SparkJobError, SparkStartError
 
 PASSING = [
@@ -47,13 +48,59 @@ def test_a_failure_that_stays_fails_the_task(error: Exception):
 
 def test_the_delay_doubles_up_to_a_limit_and_the_task_gives_up_in_the_end():
     policy = RestartPolicy()
-    delays = [policy.failed(RetriableError("x")) for _ in range(MOST_FAILURES)]
-    assert delays == [0.5, 1, 2, 4, 8, 16, LONGEST_DELAY_S, LONGEST_DELAY_S, LONGEST_DELAY_S, None]
+    delays = [policy.failed(RetriableError("x")) for _ in range(11)]
+    assert delays == [0.5, 1, 2, 4, 8, 16, *[LONGEST_DELAY_S] * 4, None]
 
 
 def test_a_commit_starts_the_count_again():
     policy = RestartPolicy()
-    for _ in range(MOST_FAILURES - 1):
+    for _ in range(10):
         policy.failed(RetriableError("x"))
     policy.progressed()
     assert policy.failed(RetriableError("x")) == 0.5
+
+
+def _policy(worker: dict[str, str] | None = None, **connector: str) -> RestartPolicy:
+    given = {f"task.restart.{name.replace('_', '.')}": value for name, value in connector.items()}
+    return RestartPolicy(RestartConfig.of(worker or {}, given))
+
+
+def test_a_connectors_settings_stand_over_those_of_its_worker():
+    policy = _policy({"task.restart.max": "1", "task.restart.backoff.ms": "100"}, max="2")
+    assert [policy.failed(RetriableError("x")) for _ in range(3)] == [0.1, 0.2, None]
+
+
+def test_a_first_pause_beyond_the_usual_limit_is_kept():
+    policy = _policy(backoff_ms="60000")
+    assert [policy.failed(RetriableError("x")) for _ in range(2)] == [60, 60]
+
+
+def test_without_a_limit_the_task_never_gives_up():
+    policy = _policy(max="-1")
+    assert [policy.failed(RetriableError("x")) for _ in range(2000)][-1] == LONGEST_DELAY_S
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+def test_never_is_never(error: Exception):
+    assert _policy(policy="never").failed(error) is None
+    assert _policy(max="0").failed(error) is None
+
+
+@pytest.mark.parametrize(
+    "error", [*PASSING, DataError("x"), RuntimeError("the connector's own")], ids=lambda error: type(error).__name__
+)
+def test_always_covers_what_a_connectors_own_code_raises(error: Exception):
+    assert _policy(policy="Always").failed(error) is not None
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigError("x"), ProducerFencedError("id"), ReplacedError("x")], ids=lambda error: type(error).__name__
+)
+def test_nothing_restarts_a_wrong_configuration_or_a_task_that_another_one_replaced(error: Exception):
+    assert _policy(policy="always").failed(error) is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("policy", "sometimes"), ("max", "-2"), ("backoff_ms", "-1")])
+def test_settings_that_will_not_do_are_refused(name: str, value: str):
+    with pytest.raises(ConfigError):
+        _policy(**{name: value})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -67,8 +68,11 @@ class _Listener:
         self.heard.append(connector)
 
 
-def _worker_connector(connector: SourceConnector) -> tuple[WorkerConnector, _Listener]:
-    config = ConnectorConfig.from_properties({"name": "c", "connector.class": "x", "tasks.max": "2"})
+def _worker_connector(
+    connector: SourceConnector, properties: Mapping[str, str] | None = None
+) -> tuple[WorkerConnector, _Listener]:
+    given = {"name": "c", "connector.class": "x", "tasks.max": "2", **(properties or {})}
+    config = ConnectorConfig.from_properties(given)
     listener = _Listener()
     offsets: OffsetReader = _NoOffsets()
     return WorkerConnector(config, connector, offsets, listener), listener
@@ -118,8 +122,15 @@ def test_task_configurations_name_their_class():
 
 def test_more_tasks_than_tasks_max_are_refused():
     worker_connector, _ = _worker_connector(_Connector(tasks=3))
-    with pytest.raises(ConfigError, match=r"Connector c wants 3 tasks, but its tasks\.max is 2"):
+    with pytest.raises(ConfigError, match=r"connector c has generated 3 tasks, which is greater than 2") as raised:
         worker_connector.task_configs()
+    assert raised.value.name == "tasks.max"
+
+
+def test_more_tasks_than_tasks_max_run_with_a_warning_where_it_is_not_enforced(caplog: pytest.LogCaptureFixture):
+    worker_connector, _ = _worker_connector(_Connector(tasks=3), {"tasks.max.enforce": "false"})
+    assert len(worker_connector.task_configs()) == 3
+    assert "generated 3 tasks, which is greater than 2" in caplog.text
 
 
 def test_what_stop_raises_does_not_keep_a_connector_from_stopping(caplog: pytest.LogCaptureFixture):

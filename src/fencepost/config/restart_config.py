@@ -1,0 +1,68 @@
+"""Whether and how tasks and connectors that failed start again by themselves: for a connector, or for all of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.config.validators import at_least, one_of
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+
+UNLIMITED: Final = -1
+
+
+class TaskRestartPolicy(StrEnum):
+    """The values of the property `task.restart.policy`."""
+
+    NEVER = "never"
+    RETRIABLE = "retriable"
+    ALWAYS = "always"
+
+
+def define_restarts(definitions: ConfigDef, *, whose: str, group: str | None = None) -> ConfigDef:
+    """Add the properties; `whose` says whom they are for. Returns the definitions."""
+    return (
+        definitions.define(
+            "task.restart.policy", _T.STRING, "retriable", _I.MEDIUM,
+            "After which failures a task starts again by itself, from its committed offsets: retriable (brokers that do "
+            "not answer, a Spark job that failed, a RetriableError), always (whatever the reason, but for a "
+            f"configuration that will not do and a task that another one has replaced) or never. {whose}",
+            validator=one_of([str(policy) for policy in TaskRestartPolicy]), group=group, order_in_group=6,
+        )
+        .define(
+            "task.restart.max", _T.INT, 10, _I.LOW,
+            "How often in a row, with no commit between, a task starts again before it is FAILED; -1: without limit. "
+            f"{whose}",
+            validator=at_least(UNLIMITED, nullable=False), group=group, order_in_group=7,
+        )
+        .define(
+            "task.restart.backoff.ms", _T.LONG, 500, _I.LOW,
+            "The pause before the first start again, in milliseconds. Each further one in a row is twice as long, up to "
+            f"30 s. {whose}",
+            validator=at_least(0, nullable=False), group=group, order_in_group=8,
+        )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RestartConfig:
+    """How what failed starts again. `backoff_s` is the first pause, in seconds; `most` may be UNLIMITED."""
+
+    policy: TaskRestartPolicy = TaskRestartPolicy.RETRIABLE
+    most: int = 10
+    backoff_s: float = 0.5
+
+    @classmethod
+    def of(cls, worker: Mapping[str, str], connector: Mapping[str, str]) -> RestartConfig:
+        """Read a connector's properties, over those of its worker. Raises ConfigError."""
+        values = define_restarts(ConfigDef(), whose="").parse({**worker, **connector})
+        return cls(
+            TaskRestartPolicy(values["task.restart.policy"].lower()),
+            values["task.restart.max"],
+            values["task.restart.backoff.ms"] / 1000,
+        )
