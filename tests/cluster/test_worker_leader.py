@@ -1,0 +1,107 @@
+"""The leader of a group dies while it creates a connector: that is done or not done, and the next leader goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from fencepost.embedded.broker import EmbeddedBroker
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Trap
+from tests.support.processes import wait_for
+from tests.support.sequence_source import properties
+from tests.support.topics import Topics, unique
+from tests.support.workers import Group, Worker
+
+LIMIT = 20
+TASKS = 2
+
+
+class LeaderlessGroup:
+    """Three workers, all their traffic with the broker through one proxy, whose leaders are killed."""
+
+    def __init__(self, group: Group, stack: ExitStack) -> None:
+        self._group = group
+        self._stack = stack
+        self.workers: list[Worker] = stack.enter_context(group.workers(3))
+        # The first leader writes the group's session key, which a request that is signed wrongly tells of (403, not
+        # 503). From then on nothing is written that no test asked for.
+        wrong = {"X-Connect-Authorization": "bm8=", "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
+        wait_for(lambda: self.workers[0].request("PUT", "/connectors/any/fence", headers=wrong).status == 403)
+
+    def kill_leader(self, leader: Worker) -> None:
+        """Kill the leader, and start a worker in its place."""
+        leader.process.kill()
+        self.workers.remove(leader)
+        self.workers.append(self._stack.enter_context(self._group.starting(leader.port)))
+
+    def leader(self) -> Worker:
+        """The worker that leads, once one does."""
+        return wait_for(lambda: next((one for one in self.workers if one.healthy() and one.leads()), None))
+
+
+@pytest.fixture(scope="module")
+def leaderless(
+    tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker, _session_proxy: FaultProxy
+) -> Iterator[LeaderlessGroup]:
+    assert _session_proxy.upstream in broker.nodes[0].place.ports.values()
+    with ExitStack() as stack:
+        yield LeaderlessGroup(Group(tmp_path_factory.mktemp("leader"), _session_proxy.address), stack)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When the leader is killed, what the client is answered, and whether the connector is there then."""
+
+    set_trap: Callable[[FaultProxy], Trap]
+    status: int
+    created: bool
+
+
+# A create is four transactions: the configuration, those of the tasks, that they are complete, that none is to be
+# fenced. It is answered after the first.
+MOMENTS = {
+    "before the configuration is committed": Moment(
+        lambda proxy: proxy.on_request(ApiKey.END_TXN, Act.HOLD), status=500, created=False
+    ),
+    "before it hears of the commit": Moment(
+        lambda proxy: proxy.on_response(ApiKey.END_TXN, Act.HOLD), status=500, created=True
+    ),
+    "before the tasks are complete": Moment(
+        lambda proxy: proxy.on_request(ApiKey.END_TXN, Act.HOLD, skip=2), status=201, created=True
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_a_create_whose_leader_is_killed_is_done_or_not_done(
+    leaderless: LeaderlessGroup, fault_proxy: FaultProxy, topics: Topics, bootstrap_servers: str, moment: Moment
+) -> None:
+    name, topic = unique("connector"), topics.create()
+    body = {"name": name, "config": properties(name, topic, {"tasks.max": TASKS, "limit": LIMIT})}
+    leader = leaderless.leader()
+    follower = next(worker for worker in leaderless.workers if worker is not leader and worker.healthy())
+
+    with ThreadPoolExecutor(1) as pool:
+        trap = moment.set_trap(fault_proxy)
+        answer = pool.submit(follower.request, "POST", "/connectors", body)
+        trap.wait()
+        leaderless.kill_leader(leader)
+        successor = leaderless.leader()
+        # What the dead leader sent last arrives now, too late.
+        trap.release()
+    assert answer.result().status == moment.status
+    assert (name in successor.get("/connectors")) == moment.created
+    if not moment.created:
+        assert follower.request("POST", "/connectors", body).status == 201
+
+    for worker in leaderless.workers:
+        worker.wait_until_healthy()
+        worker.wait_for_states(name, *["RUNNING"] * (TASKS + 1))
+    expected = [f"value-{name}-{task}-{seq}".encode() for task in range(TASKS) for seq in range(1, LIMIT + 1)]
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= len(expected), what="everything is written")
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), expected)
