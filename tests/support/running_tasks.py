@@ -44,6 +44,10 @@ class RunningTasks:
         before = self._last()
         wait_for(lambda: all(last > before[task] for task, last in self._last().items()), what="all tasks send")
 
+    def owners(self, worker: Worker) -> dict[int, str]:
+        """The ids of the workers that have each task, as one of them sees it."""
+        return {task["id"]: task["worker_id"] for task in worker.get(f"/connectors/{self.name}/status")["tasks"]}
+
     def assert_exactly_once(self, worker: Worker) -> None:
         """Stop the connector, and fail unless each task sent all up to its committed offset, in order and once."""
         assert worker.request("PUT", f"/connectors/{self.name}/stop").status == 204

@@ -57,6 +57,11 @@ class Worker:
             connection.request("GET", path)
             return connection.getresponse().read().decode()
 
+    def metric(self, name: str) -> float | None:
+        """The value of a metric without labels, None if there is none."""
+        lines = self.text("/metrics").splitlines()
+        return next((float(line.removeprefix(name)) for line in lines if line.startswith(f"{name} ")), None)
+
     def healthy(self) -> bool:
         with contextlib.suppress(OSError):
             return self.request("GET", "/health").status == 200

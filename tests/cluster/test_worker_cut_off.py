@@ -1,0 +1,64 @@
+"""A worker whose network is cut, and one that is away for a moment: whose work it is, at any time."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.processes import wait_for
+from tests.support.running_tasks import RunningTasks
+from tests.support.workers import Group
+
+RUNNING_TASKS = "kafka_connect_worker_task_count"
+
+
+def test_a_worker_that_is_cut_off_stops_by_itself_and_comes_back(
+    tmp_path: Path, bootstrap_servers: str, fault_proxy: FaultProxy
+) -> None:
+    group = Group(tmp_path, bootstrap_servers)
+    tasks = RunningTasks(group, bootstrap_servers, count=6)
+    with ExitStack() as stack:
+        leader, second = stack.enter_context(group.workers(2))
+        # A task that waits for an answer has stopped once it gives up on that.
+        cut = stack.enter_context(group.worker(bootstrap_servers=fault_proxy.address, request_timeout_ms="5000"))
+        tasks.create(second)
+        tasks.wait_until_shared(leader, second, cut)
+        assert cut.metric(RUNNING_TASKS) == 2
+
+        fault_proxy.to_broker = fault_proxy.to_client = Link.DROP
+        tasks.wait_until_shared(leader, second)
+        wait_for(lambda: cut.metric(RUNNING_TASKS) == 0, what="it has stopped its tasks")
+        health = cut.request("GET", "/health")
+        assert health.status == 503
+        assert f"The coordinator of group {group.id} has not been reached" in health.body["message"]
+
+        fault_proxy.heal()
+        fault_proxy.reset()
+        tasks.wait_until_shared(leader, second, cut)
+        cut.wait_until_healthy()
+        tasks.assert_exactly_once(second)
+
+
+def test_a_worker_that_comes_back_in_time_finds_its_work_held_back(tmp_path: Path, bootstrap_servers: str) -> None:
+    group = Group(tmp_path, bootstrap_servers, scheduled_rebalance_max_delay_ms="300000")
+    tasks = RunningTasks(group, bootstrap_servers, count=4)
+    with ExitStack() as stack:
+        leader, follower = stack.enter_context(group.workers(2))
+        tasks.create(follower)
+        tasks.wait_until_shared(leader, follower)
+        owners = tasks.owners(leader)
+
+        follower.process.signal(signal.SIGTERM)
+        assert follower.process.wait() == 0
+        task = next(task for task, owner in owners.items() if owner == follower.id)
+        # The group waits for the next round of sharing out: nobody has the task, and nobody can restart it.
+        restart = f"/connectors/{tasks.name}/tasks/{task}/restart"
+        wait_for(lambda: leader.request("POST", restart).status == 409, what="the leader knows that it left")
+        assert "ask again soon" in leader.request("POST", restart).body["message"]
+
+        again = stack.enter_context(group.starting(follower.port))
+        tasks.wait_until_shared(leader, again)
+        assert tasks.owners(leader) == owners
+        tasks.assert_exactly_once(leader)
