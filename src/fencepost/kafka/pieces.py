@@ -1,6 +1,6 @@
 """Records as rows of binary views, and their bytes: the middle of the record batch encoder.
 
-Without headers every record is the same number of pieces:
+Records of one length need no views: see even_rows.py. Of others without headers, each is the same number of pieces:
 
     [0] body length, attributes, deltas, key length | key | value length | value
      ^ the header count of the record before, which saves a piece: the first one is cut off and one added at the end
@@ -20,12 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fencepost.kafka import varints
+from fencepost.kafka import even_rows, varints
+from fencepost.kafka.even_rows import Run, Strip
 from fencepost.kafka.records import Records, byte_offsets
 from fencepost.kafka.varints import Field, InlineViews, Lengths, Words
 
 _NULL = -1
 _NULL_KEY = b"\1"
+_NO_HEADERS = b"\0"
+_ATTRIBUTES = b"\0"
 _VIEW_BYTES = 16
 _PIECES_OF_A_HEADER = 4
 
@@ -47,17 +50,30 @@ class Bytes:
     def of(cls, column: pa.Array) -> Bytes:
         """A binary, large_binary or string column, sliced or not."""
         offsets = byte_offsets(column)
-        lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
+        lengths = offsets[1:] - offsets[:-1]
         if column.null_count:
             lengths[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
-        if len(lengths) and lengths.min() == lengths.max():
+        if len(lengths) and (lengths == lengths[0]).all():
             lengths = lengths[:1]
-        return cls(column, lengths)
+        return cls(column, lengths.astype(np.int64))
+
+    @property
+    def even(self) -> bool:
+        """Whether all rows are known to be of one length."""
+        return len(self.prefixes) == 1
 
     def encoded_lengths(self) -> NDArray[np.int64]:
         """How many bytes each takes with its length in front."""
         lengths: NDArray[np.int64] = varints.signed_varint_lengths(self.prefixes) + np.maximum(self.prefixes, 0)
         return lengths
+
+    def strips(self) -> list[Strip | bytes]:
+        """The length and the bytes of rows of one length."""
+        length = int(self.prefixes[0])
+        prefix = varints.signed_varint(length)
+        if length <= 0:
+            return [prefix]
+        return [prefix, Strip(self.column.buffers()[2], int(byte_offsets(self.column)[0]), length, length)]
 
     def views(self) -> tuple[Words, pa.Buffer | None]:
         """The column as binary views, two words a row, and the buffer into which the long ones point."""
@@ -129,13 +145,34 @@ class Columns:
 
     def concatenated(self, timestamp_deltas: Sequence[Field]) -> memoryview:
         """The bytes of all records, one after the other."""
+        if self._even(timestamp_deltas):
+            return self._laid_out(timestamp_deltas)
         offset_deltas = varints.offset_deltas(self.count)
         deltas = offset_deltas.length + sum(field.length for field in timestamp_deltas)
         body_lengths = varints.signed_varints(self.body_lengths(deltas))
-        first = [*body_lengths, varints.constant(b"\0"), *timestamp_deltas]
+        first = [*body_lengths, varints.constant(_ATTRIBUTES), *timestamp_deltas]
         if self.headers is None:
-            return self._without_headers([varints.constant(b"\0"), *first])
+            return self._without_headers([varints.constant(_NO_HEADERS), *first])
         return self._with_headers(first, self.headers)
+
+    def _even(self, timestamp_deltas: Sequence[Field]) -> bool:
+        """Whether the records differ in length by nothing but their offset deltas."""
+        columns = [self.value] if self.key is None else [self.key, self.value]
+        even = all(column.even for column in columns) and all(
+            isinstance(field.length, int) for field in timestamp_deltas
+        )
+        return even and self.headers is None
+
+    def _laid_out(self, timestamp_deltas: Sequence[Field]) -> memoryview:
+        before = [_ATTRIBUTES, *(_strip(field, field.longest) for field in timestamp_deltas)]
+        after = [_NULL_KEY] if self.key is None else self.key.strips()
+        after += [*self.value.strips(), _NO_HEADERS]
+        offset_deltas = varints.offset_deltas(self.count)
+        runs = []
+        for first, count, width in varints.offset_delta_runs(self.count):
+            body = [*before, _strip(offset_deltas, width), *after]
+            runs.append(Run(first, count, [varints.signed_varint(even_rows.width(body)), *body]))
+        return even_rows.laid_out(runs)
 
     def _row(self, first: list[Field]) -> list[InlineViews | Bytes]:
         """The pieces of a record up to its value. `first` are the fields before the offset delta."""
@@ -170,6 +207,13 @@ class Columns:
                 cells.put(starts + position, length)
                 cells.put(starts + position + 1, column)
         return cells.concatenated()
+
+
+def _strip(field: Field, width: int) -> Strip | bytes:
+    """A field that takes `width` bytes in each row that is laid out."""
+    if len(field.words) == 1:
+        return field.words.tobytes()[:width]
+    return Strip(field.words, 0, width, field.words.itemsize)
 
 
 class _Cells:

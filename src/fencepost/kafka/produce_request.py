@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from fencepost.kafka.connection import Buffer
 from fencepost.kafka.transaction import TopicPartition, TransactionVersion
+from fencepost.kafka.varints import unsigned_varint
 
 FIRST_FLEXIBLE_VERSION: Final = 9
 _ALL_REPLICAS: Final = -1
@@ -109,12 +110,6 @@ class _Flexible:
 
     @staticmethod
     def count(number: int) -> bytes:
-        rest = number + 1
-        encoded = bytearray()
-        while rest > 0x7F:
-            encoded.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        encoded.append(rest)
-        return bytes(encoded)
+        return unsigned_varint(number + 1)
 
     size = count

@@ -15,7 +15,8 @@ says that timestamps are the records' own (CREATE_TIME). Codecs compress the rec
 
 How: a record is a row of pieces. Runs of small fields become pieces of at most 12 bytes (varints.py); keys, values and
 headers are pieces that point into the columns' own buffers. All pieces of a batch, in order, are one Arrow array of
-binary views, and a single cast of it to plain binary lays the bytes out one after the other.
+binary views, and a single cast of it to plain binary lays the bytes out one after the other. Where all records are of
+one length, the pieces need no views: they are copied to where they belong (even_rows.py).
 """
 
 from __future__ import annotations

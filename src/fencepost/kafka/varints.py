@@ -62,6 +62,21 @@ def zigzag(numbers: NDArray[np.int64]) -> Words:
     return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
 
 
+def unsigned_varint(number: int) -> bytes:
+    """The varint of one unsigned number."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def signed_varint(number: int) -> bytes:
+    """The zigzag varint of one number."""
+    return unsigned_varint(_zigzag(number))
+
+
 def byte_length(number: int) -> int:
     """How many bytes the varint of an unsigned number takes."""
     return max(1, (number.bit_length() + 6) // 7)
@@ -69,7 +84,11 @@ def byte_length(number: int) -> int:
 
 def signed_varint_length(number: int) -> int:
     """How many bytes the zigzag varint of a number takes."""
-    return byte_length(2 * number if number >= 0 else -2 * number - 1)
+    return byte_length(_zigzag(number))
+
+
+def _zigzag(number: int) -> int:
+    return 2 * number if number >= 0 else -2 * number - 1
 
 
 def signed_varint_lengths(numbers: NDArray[np.int64]) -> Lengths:
@@ -121,6 +140,15 @@ def offset_deltas(count: int, then: bytes = b"") -> Field:
     table = _offset_delta_table(max(_SMALL_TABLE, 1 << (count - 1).bit_length()), then)
     length = table.length if isinstance(table.length, int) else table.length[:count]
     return Field(table.words[:count], length, table.shortest, signed_varint_length(count - 1) + len(then))
+
+
+def offset_delta_runs(count: int) -> Iterator[tuple[int, int, int]]:
+    """Runs of offset deltas of one length: the first of them, how many there are, and their length."""
+    first, length = 0, 1
+    while first < count:
+        end = min(count, 1 << 7 * length - 1)
+        yield first, end - first, length
+        first, length = end, length + 1
 
 
 @lru_cache(maxsize=8)

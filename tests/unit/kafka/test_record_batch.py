@@ -73,6 +73,46 @@ def test_a_batch_goes_through_all_lengths_of_offset_deltas():
     assert [row.value for row in _rows(_encoded(Records(pa.array(values))))] == values
 
 
+@st.composite
+def _even_columns(draw: st.DrawFn, count: int) -> pa.Array:
+    """A column of values of one length, or of nulls, that may begin in the middle of its buffers."""
+    length = draw(st.none() | st.sampled_from([0, 1, 2, 3, 8, 63, 64, 70]))
+    before = draw(st.integers(0, 3))
+    data = np.random.default_rng(count).bytes((length or 0) * (before + count))
+    values = [None if length is None else data[row * length :][:length] for row in range(before + count)]
+    return pa.array(values, draw(st.sampled_from([pa.binary(), pa.large_binary()]))).slice(before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([1, 2, 63, 64, 65, 300]), st.data())
+def test_records_of_one_length_are_read_back_as_they_were(count: int, data: st.DataObject):
+    value = data.draw(_even_columns(count))
+    key = data.draw(st.none() | _even_columns(count))
+    spread = data.draw(st.sampled_from([0, 1, 2**10, 2**60]))
+    times = data.draw(st.none() | st.just([_NOW + spread * (row % 2) for row in range(count)]))
+
+    rows = _rows(_encoded(Records(value, key, None if times is None else pa.array(times))))
+
+    keys = [None] * count if key is None else key.to_pylist()
+    assert rows == [Row(*row, ()) for row in zip(keys, value.to_pylist(), times or [_NOW] * count, strict=True)]
+
+
+def test_records_of_one_length_go_through_all_lengths_of_offset_deltas():
+    values = [b"%07d" % number for number in range(9_000)]
+
+    assert [row.value for row in _rows(_encoded(Records(pa.array(values))))] == values
+
+
+def test_more_than_a_million_records_of_one_length_have_offset_deltas_of_four_bytes():
+    count = 2**20 + 2
+
+    batch = _encoded(Records(pa.nulls(count, pa.binary())))
+
+    # Length, attributes, timestamp delta, offset delta, no key, no value, no headers.
+    last_of_three, *of_four = "10 0000 feff7f 010100", "12 0000 80808001 010100", "12 0000 82808001 010100"
+    assert batch.endswith(bytes.fromhex("".join([last_of_three, *of_four])))
+
+
 def test_the_head_of_a_batch_says_who_wrote_it():
     parsed = _parsed(_encoded(normalize(pa.array([b"a", b"b", b"c"]))))
 
