@@ -95,6 +95,31 @@ def test_a_large_record_that_its_codec_makes_small_enough_is_sent(broker: Embedd
     assert values(read_topic(broker.bootstrap_servers, topic)) == [b"x" * 20_000]
 
 
+def test_where_many_records_follow_a_partition_s_first_batch_is_small(broker: EmbeddedBroker, topic: str) -> None:
+    written = numbered(10_000)
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        for _ in range(2):
+            producer.begin_transaction()
+            first, *others = write_in_transaction(producer, topic, written)
+            others += write_in_transaction(producer, topic, written)
+            producer.commit_transaction()
+            assert first.size < 40_000
+            assert min(ack.size for ack in others) > 400_000
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == written * 4
+
+
+def test_a_partition_s_first_record_may_be_large(broker: EmbeddedBroker, topic: str) -> None:
+    written = [os.urandom(600_000), *numbered(10)]
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        acks = write_in_transaction(producer, topic, written)
+        producer.commit_transaction()
+
+    assert [ack.count for ack in acks] == [1, 10]
+    assert values(read_topic(broker.bootstrap_servers, topic)) == written
+
+
 @pytest.mark.parametrize("first_of_transaction", [True, False])
 def test_batches_that_become_too_large_meanwhile_are_split(
     broker: EmbeddedBroker, topics: Topics, first_of_transaction: bool

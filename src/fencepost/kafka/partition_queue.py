@@ -5,7 +5,7 @@ number, which the broker uses to recognize it. Two rules keep a partition's reco
 
 - A transaction's first batch of a partition is sent alone. Under transaction version 2 it adds the partition to the
   transaction, which may have to be tried more than once. Under both, a broker that knows nothing of a producer takes
-  any sequence number: a batch that overtook a lost first one would be accepted in its place.
+  any sequence number: a batch that overtook a lost first one would be accepted in its place. The writer makes it small.
 - After a failure nothing is sent until everything in flight is answered; then all that is not acknowledged is sent
   again, in order.
 """
@@ -128,6 +128,11 @@ class PartitionQueue:
         self.batches.append(batch)
         self.next_sequence = sequence_after(self.next_sequence, len(batch.records))
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the next batch is the transaction's first of this partition."""
+        return not self.joined and not self.batches
+
     # -- sending ------------------------------------------------------------------------------------------------
 
     @property
@@ -173,7 +178,7 @@ class PartitionQueue:
         return self._settling or batch is not self.batches[0]
 
     def fail(self, batch: Batch, problem: str, *, maybe_written: bool = False) -> None:
-        """Queue a batch again after a failure that may pass.."""
+        """Queue a batch again after a failure that may pass."""
         batch.state = BatchState.QUEUED
         batch.maybe_written |= maybe_written
         self._begin_settling(problem)

@@ -44,6 +44,9 @@ __all__ = ["Ack", "RecordWriter"]
 _FIXED_BYTES_OF_RECORD: Final = 10
 """About what a record takes beside its columns."""
 
+_JOINING_BATCH_BYTES: Final = 32_768
+"""The first batch of a partition in a transaction, where many records are to follow it."""
+
 
 class RecordWriter:
     """Writes into one open transaction. Not for use by two threads at once."""
@@ -117,21 +120,31 @@ class RecordWriter:
 
     def _cut(self, queue: PartitionQueue) -> None:
         """Make batches of what is gathered and send all but the last."""
-        self._gathered_bytes -= queue.gathered_bytes
-        for piece in self._pieces(queue.topic_partition[0], queue.take_gathered()):
+        size = queue.gathered_bytes
+        self._gathered_bytes -= size
+        for piece in self._pieces(queue, queue.take_gathered(), size):
             # At most one batch waits, so that a large call takes no more memory than a small one.
             self._send_queued_of(queue)
             queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
-    def _pieces(self, topic: str, records: Records) -> Iterator[Records]:
-        """Cut records into batches of about equal size.
+    def _pieces(self, queue: PartitionQueue, records: Records, size: int) -> Iterator[Records]:
+        """Cut records of an estimated `size` into batches of about equal size, but for the first of a transaction.
 
         A small remainder would cost a batch of its own, or a copy to join it with the records that come next.
         """
-        batches = math.ceil(_estimated_bytes(records) / self._batch_limit(topic))
-        step = math.ceil(len(records) / batches)
-        for start in range(0, len(records), step):
+        topic = queue.topic_partition[0]
+        limit = self._batch_limit(topic)
+        start = 0
+        if queue.is_new and size > limit / 2 > _JOINING_BATCH_BYTES:
+            # Nothing else is sent until this one is answered.
+            start = math.ceil(len(records) * _JOINING_BATCH_BYTES / size)
+            yield from self._bounded(topic, records.slice(0, start))
+        rest = len(records) - start
+        batches = math.ceil(size * rest / len(records) / limit)
+        step = math.ceil(rest / max(1, batches))
+        while start < len(records):
             yield from self._bounded(topic, records.slice(start, min(step, len(records) - start)))
+            start += step
 
     def _bounded(self, topic: str, records: Records) -> Iterator[Records]:
         """Cut records where they exceed the limit of a batch; `batch.size` is not a limit for a single record."""
