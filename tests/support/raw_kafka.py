@@ -9,10 +9,14 @@ from typing import Any
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from tests.support.processes import wait_for
+
 _PRODUCE_VERSION = 8
 _FETCH_VERSION = 11
 _TIMEOUT_SECONDS = 30.0
 _BATCH_HEAD = 12
+# UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
+_NO_LEADER_YET = (3, 5, 6)
 
 
 class RawKafka:
@@ -26,7 +30,22 @@ class RawKafka:
         self._socket.close()
 
     def produce(self, topic: str, batches: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
-        """Append one record batch to each partition; return each one's error code and base offset."""
+        """Append one record batch to each partition; return each one's error code and base offset.
+
+        The partitions of a new topic may have no leader yet: then it is tried again.
+        """
+        answers: dict[int, tuple[int, int]] = {}
+
+        def answered() -> bool:
+            answers.update(self._produce(topic, {part: batches[part] for part in batches.keys() - answers.keys()}))
+            for partition in [partition for partition, (code, _) in answers.items() if code in _NO_LEADER_YET]:
+                del answers[partition]
+            return len(answers) == len(batches)
+
+        wait_for(answered)
+        return answers
+
+    def _produce(self, topic: str, batches: Mapping[int, bytes]) -> dict[int, tuple[int, int]]:
         partition_data = ProduceRequest.TopicProduceData.PartitionProduceData
         parts = [partition_data(index=partition, records=batch) for partition, batch in batches.items()]
         data = [ProduceRequest.TopicProduceData(name=topic, partition_data=parts)]
