@@ -1,10 +1,12 @@
 """The transactional writer alone: 100-byte values in transactions of 100,000, against confluent-kafka's produce loop.
 
-    python bench/writer.py [--rounds 5] [--transactions 5] [--bootstrap-servers HOST:PORT]
+    python bench/writer.py [--rounds 5] [--transactions 50] [--bootstrap-servers HOST:PORT]
 
-Without a broker given it starts an embedded one. In each round every contender runs in turn on the same broker, in
-processes of its own that are warm before the clock starts. CPU is the contender's own (process_time), in microseconds
-a record. Ratios are taken within a round; shown are the median and the range over the rounds.
+Without a broker given it starts an embedded one, with its logs in memory where there is /dev/shm: what the disk does is
+not the writer's. In each round every contender runs in turn on the same broker, with a new topic and new producers, and
+writes a few transactions before the clock starts; a whole round goes ahead that is not counted, for the broker's JIT.
+The contender that begins changes from round to round. CPU is that of the contender's processes (process_time), in
+microseconds a record. Ratios are taken within a round; shown are the median and the range over the rounds.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import Producer
@@ -31,11 +33,13 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.records import Records
-from fencepost.kafka.writer import RecordWriter
+from fencepost.kafka.writer import Ack, RecordWriter
 
 RECORDS = 100_000
 SLICE = 10_000
 PARTITIONS = 2
+WARM_TRANSACTIONS = 10
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where the embedded broker's logs are
 VALUES = [b"%010d" % number + b"x" * 90 for number in range(RECORDS)]
 
 
@@ -47,22 +51,25 @@ class Result:
     cpu_us_per_record: float
 
 
+class Share(NamedTuple):
+    """A writer's part of a transaction, and the CPU seconds that its process has taken so far."""
+
+    acks: list[Ack]
+    cpu: float
+
+
 def write_half(config: ProducerConfig, topic: str, partitions: range, pipe: Connection) -> None:
-    """A writer in a process of its own, as on an executor: answers each Transaction with its acks, None with its CPU."""
+    """A writer in a process of its own, as on an executor: answers each Transaction with a Share, until None comes."""
     columns = Records(pa.array(VALUES, pa.binary()))
     share = RECORDS * len(partitions) // PARTITIONS
-    cpu = 0.0
     while (transaction := pipe.recv()) is not None:
-        started = time.process_time()
         writer = RecordWriter(config, transaction)
         for start in range(0, share, SLICE):
             partition = partitions[start * len(partitions) // share]
             writer.write(topic, partition, columns.slice(start, min(SLICE, share - start)))
         acks = writer.flush()
         writer.close()
-        cpu += time.process_time() - started
-        pipe.send(acks)
-    pipe.send(cpu)
+        pipe.send(Share(acks, time.process_time()))
 
 
 def fencepost(config: ProducerConfig, topic: str, transactions: int, *, writers: int) -> Result:
@@ -80,24 +87,29 @@ def fencepost(config: ProducerConfig, topic: str, transactions: int, *, writers:
     producer = TransactionalProducer(config, f"bench-{uuid.uuid4().hex[:8]}")
     producer.init_transactions()
 
+    writers_cpu = 0.0
+
     def run(count: int) -> None:
+        nonlocal writers_cpu
         for _ in range(count):
             transaction = producer.begin_transaction()
             for pipe in pipes:
                 pipe.send(transaction)
-            for pipe in pipes:
-                producer.acknowledge(pipe.recv())
+            shares = [pipe.recv() for pipe in pipes]
+            for share in shares:
+                producer.acknowledge(share.acks)
             producer.commit_transaction()
+            writers_cpu = sum(share.cpu for share in shares)
 
-    run(2)
+    run(WARM_TRANSACTIONS)
+    warm_cpu = writers_cpu
     elapsed, own_cpu = timed(lambda: run(transactions))
     for pipe in pipes:
         pipe.send(None)
-    # The writers' share of the two warm transactions is taken out pro rata.
-    cpu = own_cpu + sum(pipe.recv() for pipe in pipes) * transactions / (transactions + 2)
     for process in processes:
         process.join()
     producer.close()
+    cpu = own_cpu + writers_cpu - warm_cpu
     return Result(transactions * RECORDS / elapsed, cpu * 1e6 / (transactions * RECORDS))
 
 
@@ -121,7 +133,7 @@ def confluent(servers: str, topic: str, transactions: int) -> Result:
                 producer.produce(topic, value, partition=number * PARTITIONS // RECORDS)
             producer.commit_transaction(60)
 
-    run(2)
+    run(WARM_TRANSACTIONS)
     elapsed, cpu = timed(lambda: run(transactions))
     return Result(transactions * RECORDS / elapsed, cpu * 1e6 / (transactions * RECORDS))
 
@@ -133,27 +145,40 @@ def timed(work: Callable[[], None]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
+@contextmanager
+def new_topic(admin: AdminClient) -> Iterator[str]:
+    """A topic that is deleted at the end, with its files."""
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    topic = NewTopic(name, PARTITIONS, 1, config={"file.delete.delay.ms": "0"})
+    admin.create_topics([topic])[name].result(30)
+    yield name
+    admin.delete_topics([name])[name].result(30)
+
+
 def spread(values: list[float]) -> dict[str, float]:
     return {"median": round(statistics.median(values), 3), "min": round(min(values), 3), "max": round(max(values), 3)}
 
 
 def measure(servers: str, rounds: int, transactions: int) -> dict[str, Any]:
     """All contenders, round by round."""
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
     config = ProducerConfig(ClientConfig(tuple(servers.split(","))))
-    contenders: dict[str, Callable[[], Result]] = {
-        "one writer": lambda: fencepost(config, topic, transactions, writers=1),
-        "two writers": lambda: fencepost(config, topic, transactions, writers=2),
-        "confluent-kafka": lambda: confluent(servers, topic, transactions),
+    contenders: dict[str, Callable[[str], Result]] = {
+        "one writer": lambda topic: fencepost(config, topic, transactions, writers=1),
+        "two writers": lambda topic: fencepost(config, topic, transactions, writers=2),
+        "confluent-kafka": lambda topic: confluent(servers, topic, transactions),
     }
     results: dict[str, list[Result]] = {name: [] for name in contenders}
-    for number in range(rounds):
-        for name, contender in contenders.items():
-            result = contender()
-            results[name].append(result)
-            print(f"round {number + 1} {name}: {result.records_per_second:,.0f}/s {result.cpu_us_per_record:.3f} us")
+    names = list(contenders)
+    for number in range(rounds + 1):
+        for name in names:
+            with new_topic(admin) as topic:
+                result = contenders[name](topic)
+            if number:
+                results[name].append(result)
+            rates = f"{result.records_per_second:,.0f}/s {result.cpu_us_per_record:.3f} us"
+            print(f"round {number or '- (not counted)'} {name}: {rates}", flush=True)
+        names.append(names.pop(0))
     one, two, theirs = results.values()
     return {
         "results": {
@@ -172,13 +197,14 @@ def measure(servers: str, rounds: int, transactions: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--transactions", type=int, default=10, help="of 100,000 records, in each round")
+    parser.add_argument("--transactions", type=int, default=50, help="of 100,000 records, in each round")
     parser.add_argument("--bootstrap-servers", help="an existing broker")
     arguments = parser.parse_args()
     with ExitStack() as stack:
         servers = arguments.bootstrap_servers
         if servers is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            memory = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
             servers = stack.enter_context(EmbeddedBroker(folder)).bootstrap_servers
         print(json.dumps(measure(servers, arguments.rounds, arguments.transactions), indent=2))
 
