@@ -10,12 +10,14 @@ import psutil
 import pytest
 
 from fencepost.api.record import SourceBatch
+from fencepost.kafka.idempotent_producer import IdempotentProducer
 from fencepost.spark.engine import SparkEngine
 from fencepost.spark.errors import SparkJobError, WriteRetriedError
 from tests.support.checker import read_topic
 from tests.support.engine import TrickyReader, pipeline, producer, splits, write
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
+from tests.support.writing import producer_config
 
 COUNT = 40_000
 
@@ -57,6 +59,27 @@ def test_a_killed_python_worker_fails_the_batch_and_the_next_attempt_commits_it_
         assert read_topic(bootstrap_servers, topic) == []
         write(engine, owner, batch(tmp_path), pipeline(topic))
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
+
+
+def test_outside_of_transactions_a_killed_python_worker_costs_no_record(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    """What the first attempt wrote stays, and may be there twice."""
+    topic = topics.create(partitions=2)
+    owner = IdempotentProducer(producer_config(bootstrap_servers))
+
+    def attempt() -> None:
+        engine.write(batch(tmp_path), pipeline(topic), owner, task="connector-0", cancelled=threading.Event())
+
+    with pytest.raises(SparkJobError, match="Python worker exited unexpectedly"):
+        attempt()
+    owner.renew()
+    attempt()
+    found = [int(r.value or b"") for r in read_topic(bootstrap_servers, topic)]
+    assert set(found) == set(range(COUNT))
+    before = len(found)
+    attempt()
+    assert len(read_topic(bootstrap_servers, topic)) == before + COUNT, "a later batch goes on under the same id"
 
 
 def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(

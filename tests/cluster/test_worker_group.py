@@ -120,14 +120,18 @@ def test_other_tasks_are_started_after_those_of_all_workers_were_fenced(
     assert_all(bootstrap_servers, topic, name, tasks=4, limit=400)
 
 
-def test_without_exactly_once_support_tasks_are_refused_with_what_to_do(
+def test_without_exactly_once_support_tasks_deliver_at_least_once(
     group: Group, topic: str, bootstrap_servers: str
 ) -> None:
     name = unique("connector")
     ours = Group(group.folder, bootstrap_servers, exactly_once_source_support="disabled")
     with ours.worker(connect_protocol="eager") as worker:
-        config = properties(name, topic, {"exactly.once.support": "requested"})
+        config = properties(name, topic, {"exactly.once.support": "requested", "limit": 200})
         assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
-        worker.wait_for_states(name, "RUNNING", "FAILED")
-        status = worker.get(f"/connectors/{name}/tasks/0/status")
-        assert "Set exactly.once.source.support=enabled on all workers" in status["trace"]
+        worker.wait_for_states(name, "RUNNING", "RUNNING")
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) == 200, what="all records are written")
+        assert worker.request("PUT", f"/connectors/{name}/stop").status == 204
+        worker.wait_for_states(name, "STOPPED")
+        (offset,) = worker.get(f"/connectors/{name}/offsets")["offsets"]
+        assert offset["offset"] == {"saved": 200}, "a stop flushes the offsets"
+    assert [record.offset for record in read_topic(bootstrap_servers, topic)] == list(range(200)), "no markers"

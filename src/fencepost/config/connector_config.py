@@ -23,10 +23,11 @@ _COMMON: Final = "Common"
 
 
 class ExactlyOnceRequest(StrEnum):
-    """The values of the connector property `exactly.once.support` (KIP-618)."""
+    """The values of the connector property `exactly.once.support` (KIP-618); `disabled` is fencepost's own."""
 
     REQUESTED = "requested"
     REQUIRED = "required"
+    DISABLED = "disabled"
 
 
 class TransactionBoundary(StrEnum):
@@ -137,7 +138,8 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
     definitions.define(
         "exactly.once.support", _T.STRING, "requested", _I.MEDIUM,
         "required: refuse the configuration unless the connector says that it can deliver exactly once with it. "
-        "requested: do not ask.",
+        "requested: do not ask. disabled: deliver at least once, even where the worker could deliver exactly once; "
+        "Kafka Connect does not know this value.",
         validator=one_of([str(request) for request in ExactlyOnceRequest]),
         group=group, order_in_group=2, width=_W.SHORT,
     ).define(
@@ -218,6 +220,11 @@ class ConnectorConfig:
             properties=MappingProxyType(dict(properties)),
             transformed=transformed,
         )
+
+    @property
+    def at_least_once(self) -> bool:
+        """Whether the connector is to deliver at least once, whatever the worker could do."""
+        return self.exactly_once_support is ExactlyOnceRequest.DISABLED
 
     def converter(self, role: str, worker_properties: Mapping[str, str]) -> PluginSpec:
         """Return the converter for a role, such as `key.converter`: the connector's own, else the worker's."""

@@ -134,7 +134,8 @@ def _define_connectors(definitions: ConfigDef) -> None:
         .define(
             "offset.flush.interval.ms", _T.LONG, 60_000, _I.LOW,
             "How long a transaction of the boundary `interval` collects records, in milliseconds, for connectors that "
-            "set no transaction.boundary.interval.ms.",
+            "set no transaction.boundary.interval.ms; and how often tasks that deliver at least once commit their "
+            "source offsets.",
             validator=at_least(0),
         )
         .define(
@@ -144,6 +145,12 @@ def _define_connectors(definitions: ConfigDef) -> None:
         .define(
             "topic.tracking.allow.reset", _T.BOOLEAN, True, _I.LOW,
             "Whether a request may have the topics of a connector forgotten (PUT /connectors/{name}/topics/reset).",
+        )
+        .define(
+            "offset.flush.timeout.ms", _T.LONG, 5_000, _I.LOW,
+            "How long a task that delivers at least once tries to commit its source offsets, in milliseconds, before "
+            "it leaves that to the next time. Exactly-once delivery commits them with the records.",
+            validator=at_least(1),
         )
         .define(
             "task.shutdown.graceful.timeout.ms", _T.LONG, 5_000, _I.LOW,
@@ -199,6 +206,7 @@ class WorkerConfig:
     topic_tracking_enable: bool
     topic_tracking_allow_reset: bool
     offset_flush_interval_ms: int
+    offset_flush_timeout_ms: int
     task_shutdown_graceful_timeout_ms: int
     override_policy: OverridePolicy
     plugin_path: tuple[str, ...]
@@ -232,6 +240,7 @@ class WorkerConfig:
             topic_tracking_enable=values["topic.tracking.enable"],
             topic_tracking_allow_reset=values["topic.tracking.allow.reset"],
             offset_flush_interval_ms=values["offset.flush.interval.ms"],
+            offset_flush_timeout_ms=values["offset.flush.timeout.ms"],
             task_shutdown_graceful_timeout_ms=values["task.shutdown.graceful.timeout.ms"],
             override_policy=policy,
             plugin_path=tuple(path for path in values["plugin.path"] if path),

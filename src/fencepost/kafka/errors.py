@@ -146,7 +146,10 @@ class TransactionExpiredError(KafkaError):
 
 
 class TransactionAbortableError(KafkaError):
-    """The transaction must be aborted; the same records may then be sent in a new one."""
+    """The transaction must be aborted; the same records may then be sent in a new one.
+
+    Outside of transactions: what was written stays, and the same records may be sent again.
+    """
 
 
 class TransactionalIdExpiredError(TransactionAbortableError):

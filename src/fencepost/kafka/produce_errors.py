@@ -50,10 +50,15 @@ def judge(code: int) -> Verdict:
     return Verdict.LASTING
 
 
-def lasting_error(transactional_id: str, topic_partition: TopicPartition, result: PartitionResult) -> KafkaError:
-    """Return the error for a batch that sending again does not help."""
+def lasting_error(transactional_id: str | None, topic_partition: TopicPartition, result: PartitionResult) -> KafkaError:
+    """Return the error for a batch that sending again does not help; `transactional_id` is None outside of transactions."""
     topic, partition = topic_partition
-    if result.code in _TRANSACTION_IS_OVER:
+    if transactional_id is None and result.code in _TRANSACTION_IS_OVER | _RECORDS_WENT_MISSING:
+        return TransactionAbortableError(
+            f"The leader of {topic}-{partition} does not know the producer's earlier records "
+            f"({code_name(result.code)}): the batch is sent again under another producer id"
+        )
+    if transactional_id is not None and result.code in _TRANSACTION_IS_OVER:
         return InvalidProducerEpochError(transactional_id, code_name(result.code))
     if result.code in _RECORDS_WENT_MISSING:
         return TransactionAbortableError(

@@ -50,7 +50,7 @@ class PartitionResult:
 
 
 def encode_produce(
-    transactional_id: str, batches: Iterable[EncodedBatch], *, version: int, timeout_ms: int
+    transactional_id: str | None, batches: Iterable[EncodedBatch], *, version: int, timeout_ms: int
 ) -> list[Buffer]:
     """Return the body of a request, as parts to be sent one after the other. At most one batch a partition."""
     by_topic: dict[str, list[EncodedBatch]] = defaultdict(list)
@@ -59,7 +59,9 @@ def encode_produce(
     layout = _Flexible() if version >= FIRST_FLEXIBLE_VERSION else _Plain()
     parts: list[Buffer] = []
     # Small fields gather in `head` until a record batch, which is not copied, comes between.
-    head = layout.string(transactional_id) + struct.pack(">hi", _ALL_REPLICAS, timeout_ms) + layout.count(len(by_topic))
+    head = (
+        layout.nullable(transactional_id) + struct.pack(">hi", _ALL_REPLICAS, timeout_ms) + layout.count(len(by_topic))
+    )
     for topic, of_topic in by_topic.items():
         head += layout.string(topic) + layout.count(len(of_topic))
         for batch in of_topic:
@@ -86,6 +88,10 @@ class _Plain:
 
     end: Final = b""
 
+    @classmethod
+    def nullable(cls, text: str | None) -> bytes:
+        return struct.pack(">h", -1) if text is None else cls.string(text)
+
     @staticmethod
     def string(text: str) -> bytes:
         encoded = text.encode()
@@ -102,6 +108,10 @@ class _Flexible:
     """Lengths as unsigned varints of one more (0 is null), and an empty set of tagged fields after each structure."""
 
     end: Final = b"\0"
+
+    @classmethod
+    def nullable(cls, text: str | None) -> bytes:
+        return b"\0" if text is None else cls.string(text)
 
     @classmethod
     def string(cls, text: str) -> bytes:

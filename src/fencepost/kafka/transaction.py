@@ -63,11 +63,12 @@ class CoordinatorView:
 class Transaction:
     """An open transaction, as a writer anywhere needs to know it. It can be pickled.
 
+    Without a `transactional_id` it is none: the batches are an idempotent producer's, and stay whatever happens.
     `sequences` holds the next sequence number of each partition that was written in this transaction; a partition
     that is not in it starts at 0.
     """
 
-    transactional_id: str
+    transactional_id: str | None
     producer_id: int
     producer_epoch: int
     version: TransactionVersion

@@ -1,4 +1,4 @@
-"""Writes records into a transaction that somebody else holds: in the worker, and on Spark's executors.
+"""Writes records into a transaction that somebody else holds, or into none: in the worker, and on Spark's executors.
 
 A writer belongs to one thread. It has one connection to each broker that leads a partition it writes to, with at most
 `max.in.flight.requests.per.connection` requests under way on each. It gathers each partition's records up to
@@ -7,7 +7,8 @@ ordered and sent again is in partition_queue.py; this module does the I/O.
 
 Every batch ends acknowledged, or the writer raises: InvalidProducerEpochError when the transaction is over,
 DeliveryTimeoutError after `delivery.timeout.ms`, TransactionAbortableError where records went missing on the broker,
-RecordTooLargeError, AuthorizationError, TopicNotFoundError. After that the transaction must be aborted.
+RecordTooLargeError, AuthorizationError, TopicNotFoundError. After that the transaction must be aborted; without one,
+the next writer must have another producer id.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class RecordWriter:
         self._config = config
         self._transaction = transaction
         self._cluster = Cluster.of(config.client)
-        self._coordinator = TransactionCoordinator(self._cluster, transaction.transactional_id)
+        self._coordinator: TransactionCoordinator | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
         self._acks: list[Ack] = []
@@ -98,7 +99,8 @@ class RecordWriter:
         for connection in self._connections.values():
             POOL.give_back(self._config.client, connection)
         self._connections.clear()
-        self._coordinator.close()
+        if self._coordinator is not None:
+            self._coordinator.close()
 
     # -- from records to batches --------------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class RecordWriter:
             producer_id=self._transaction.producer_id,
             producer_epoch=self._transaction.producer_epoch,
             base_sequence=sequence,
-            transactional=True,
+            transactional=self._transaction.transactional_id is not None,
             compression=self._config.compression,
             compression_level=self._config.compression_level,
             now_ms=now_ms,
@@ -221,12 +223,15 @@ class RecordWriter:
 
     def _add_partitions(self, now: float) -> None:
         """Under transaction version 1, add the partitions that are about to be written to the transaction."""
-        if self._transaction.version is not TransactionVersion.V1:
+        transactional_id = self._transaction.transactional_id
+        if transactional_id is None or self._transaction.version is not TransactionVersion.V1:
             return
         adding = [queue for queue in self._queues.values() if not queue.added and queue.sendable(now)]
         if adding:
             partitions = [queue.topic_partition for queue in adding]
             deadline = Deadline.after(self._config.delivery_timeout_ms)
+            if self._coordinator is None:
+                self._coordinator = TransactionCoordinator(self._cluster, transactional_id)
             self._coordinator.add_partitions(self._transaction.identity, partitions, deadline)
             for queue in adding:
                 queue.added = True

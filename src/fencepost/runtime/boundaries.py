@@ -93,6 +93,18 @@ class IntervalBoundary(TransactionBoundaryManager):
         self._last_commit = now
 
 
+class FlushInterval(IntervalBoundary):
+    """No transactions: the source offsets are flushed at an interval, whether or not there are any.
+
+    A task's commit() is called as often, as it is without exactly-once delivery in Connect.
+    """
+
+    def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> Decision:
+        """Commit once the interval is over."""
+        del returned, transaction_open
+        return super().after_poll(now, returned=True, transaction_open=False)
+
+
 class ConnectorBoundary(TransactionBoundaryManager):
     """Transactions end where the task asks for it."""
 

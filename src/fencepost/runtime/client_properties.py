@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from fencepost.config.client_overrides import ClientKind, overrides
@@ -52,6 +53,27 @@ def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: Conn
         timeout = min(max(wanted, _USUAL_TRANSACTION_TIMEOUT_MS), _LONGEST_TRANSACTION_TIMEOUT_MS)
         properties[_TRANSACTION_TIMEOUT] = str(timeout)
     return ProducerConfig.from_properties(properties, where=_where(worker, connector))
+
+
+def offset_producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:
+    """Return how a task's source offsets are written outside of transactions. Raises ConfigError.
+
+    Those that go to the worker's own topic are the worker's to write, as its principal. A flush is given up after
+    `offset.flush.timeout.ms`.
+    """
+    by_worker = connector.offsets_storage_topic in (None, worker.offset_storage.name) and (
+        brokers_written_to(worker, connector) == worker.bootstrap_servers
+    )
+    owner = None if by_worker else connector
+    properties = {"client.id": f"connector-offsets-{task}"} | client_properties(worker, owner, ClientKind.PRODUCER)
+    properties[BOOTSTRAP_SERVERS] = brokers_written_to(worker, connector)
+    config = ProducerConfig.from_properties(properties, where=_where(worker, owner))
+    timeout_ms = worker.offset_flush_timeout_ms
+    return replace(
+        config,
+        delivery_timeout_ms=min(config.delivery_timeout_ms, timeout_ms),
+        max_block_ms=min(config.max_block_ms, timeout_ms),
+    )
 
 
 def boundary_interval_ms(worker: WorkerConfig, connector: ConnectorConfig) -> int:

@@ -14,7 +14,7 @@ from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_state import State
-from fencepost.runtime.task_transaction import TaskTransaction
+from fencepost.runtime.task_writes import TaskWrites
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class PollLoop:
         self,
         control: TaskControl,
         instance: TaskInstance,
-        transaction: TaskTransaction,
+        writes: TaskWrites,
         boundaries: TransactionBoundaryManager,
         metrics: TaskMetrics,
         *,
@@ -37,7 +37,7 @@ class PollLoop:
     ) -> None:
         self._control = control
         self._instance = instance
-        self._transaction = transaction
+        self._writes = writes
         self._boundaries = boundaries
         self._metrics = metrics
         self._on_state = on_state
@@ -69,10 +69,10 @@ class PollLoop:
         returned = bool(batch)
         if batch:
             for piece, decision in self._boundaries.pieces(batch):
-                self._transaction.write(piece)
+                self._instance.settled(self._writes.write(piece))
                 self._follow(decision)
         self._follow(
-            self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._transaction.is_open)
+            self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._writes.is_open)
         )
         return returned
 
@@ -93,15 +93,18 @@ class PollLoop:
         if decision is Decision.CONTINUE or self._control.cancelled.is_set():
             return
         if decision is Decision.ABORT:
-            self._transaction.abort()
-        self._instance.committed(self._transaction.commit())
+            self._writes.abort()
+        settled = self._writes.commit()
+        if settled is not None:
+            self._instance.settled(settled)
+            self._instance.committed()
 
     def _commit_all(self) -> bool:
         """Commit at a stop or a pause. False if the boundaries did not let it, and the transaction was aborted."""
         self._follow(self._boundaries.at_end())
-        if not self._transaction.is_open:
+        if not self._writes.is_open:
             return True
-        self._transaction.discard()
+        self._writes.discard()
         return False
 
     def _wait_while_paused(self) -> None:
@@ -113,6 +116,6 @@ class PollLoop:
     def _abort_quietly(self) -> None:
         """Abort what is open, because of a failure that matters more than how the abort goes."""
         try:
-            self._transaction.discard()
+            self._writes.discard()
         except Exception as error:  # noqa: BLE001 - the failure that led here is the one to report
             _log.info("The transaction of task %s could not be aborted: %s", self._instance.id, error)

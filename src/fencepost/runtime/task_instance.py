@@ -54,13 +54,16 @@ class TaskInstance:
             self._lag_failed = True
             return None
 
-    def committed(self, settled: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
-        """Tell the task of each record that a commit settled, in order, and of the commit. Its errors are logged."""
-        for record, metadata in settled:
+    def settled(self, records: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
+        """Tell the task of each record that is in Kafka for good, in order. Its errors are logged."""
+        for record, metadata in records:
             try:
                 self._task.commit_record(record, metadata)
             except Exception:  # noqa: BLE001 - a connector may raise anything
                 _log.exception("commit_record() of task %s failed; the record is committed all the same", self.id)
+
+    def committed(self) -> None:
+        """Tell the task of a commit, after the records that it settled. Its errors are logged."""
         try:
             self._task.commit()
         except Exception:  # noqa: BLE001 - likewise

@@ -114,6 +114,20 @@ class TaskMetrics:
             self._done(size, now)
             self.transactions.committed(size, seconds, offsets)
 
+    def acknowledged(self, size: int) -> None:
+        """Take note of a batch of `size` records outside of transactions, which is there for good."""
+        with self._lock:
+            self._done(size, self._clock())
+            self.transactions.settled()
+
+    def flushed(self, size: int, seconds: float, offsets: CommittedOffsets) -> None:
+        """Take note of offsets that were committed outside of transactions, `size` records after the last ones."""
+        with self._lock:
+            now = self._clock()
+            self._commit_time.record(seconds * _MS, now)
+            self._commits.record(1, now)
+            self.transactions.flushed(size, seconds, offsets)
+
     def commit_failed(self) -> None:
         """Take note of a commit that failed."""
         with self._lock:

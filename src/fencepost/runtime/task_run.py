@@ -4,7 +4,7 @@ The steps of a start stand in this order:
 
     wait while paused -> check before -> own the transactional id -> check after -> read the offsets -> start() -> poll
 
-The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
+A task that delivers at least once owns nothing, and fences nobody. The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
 one is not an older generation itself. Once the transactional id is owned, every earlier owner is fenced and what it
 had left open is aborted, so the offsets that are read then are the truth.
 """
@@ -27,7 +27,7 @@ from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_state import State
-from fencepost.runtime.task_transaction import TaskTransaction, WritePath
+from fencepost.runtime.task_writes import Delivery, WritePath, WritesContext
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 
 
@@ -57,7 +57,7 @@ class TaskParts:
 
     config: Mapping[str, str]
     new_task: Callable[[], SourceTask]
-    new_producer: Callable[[], TransactionalProducer]
+    new_delivery: Callable[[], Delivery]
     open_offsets: Callable[[], ConnectorOffsetStore]
     new_boundaries: Callable[[float], TransactionBoundaryManager]
     write_path: WritePath
@@ -87,12 +87,12 @@ class TaskRun:
         self._on_commit = on_commit
         self._stop_at_end = stop_at_end
         self._started: TaskInstance | None = None
-        self._producer: TransactionalProducer | None = None
+        self._delivery: Delivery | None = None
 
     @property
     def producer(self) -> TransactionalProducer | None:
-        """The owner of the transactional id, None before there is one. Any thread may look at it."""
-        return self._producer
+        """The owner of the transactional id, None before there is one, or without. Any thread may look at it."""
+        return None if self._delivery is None else self._delivery.producer
 
     def stop_task(self) -> None:
         """Call the task's stop(), so that a waiting poll returns. Does nothing before its start() returned."""
@@ -100,9 +100,9 @@ class TaskRun:
             self._started.stop()
 
     def abandon(self) -> None:
-        """Abort what the task has open, and have refused what it still sends."""
-        if self._producer is not None:
-            self._producer.abandon()
+        """Abort what the task has open, and have refused what it still sends, as far as its delivery can."""
+        if self._delivery is not None:
+            self._delivery.abandon()
 
     def run(self) -> bool:
         """Start the task and poll it until it should stop. Return True if it is to run again. Raises what fails."""
@@ -114,16 +114,15 @@ class TaskRun:
         self._parts.checks.before_ownership(self._id)
         if self._control.stopping:
             return False
-        self._producer = producer = self._parts.new_producer()
+        self._delivery = delivery = self._parts.new_delivery()
         try:
-            producer.init_transactions()
+            delivery.own()
             self._parts.checks.after_ownership(self._id)
-            return not self._control.stopping and self._run_task(producer)
+            return not self._control.stopping and self._run_task(delivery)
         finally:
-            # A closing producer aborts what is open: it would hold up the readers of its topics until it expires.
-            producer.close()
+            delivery.close()
 
-    def _run_task(self, producer: TransactionalProducer) -> bool:
+    def _run_task(self, delivery: Delivery) -> bool:
         offsets = self._parts.open_offsets()
         offsets.refresh()
         boundaries = self._parts.new_boundaries(time.monotonic())
@@ -138,17 +137,17 @@ class TaskRun:
             instance.start(self._parts.config, context)
             self._started = instance
             self._on_state(State.RUNNING)
-            transaction = TaskTransaction(
+            written = WritesContext(
                 self._id,
                 self._parts.write_path,
-                producer,
                 offsets.records(),
-                metrics=self._metrics,
-                cancelled=self._control.cancelled,
+                self._metrics,
+                self._control.cancelled,
                 keeps_records=instance.keeps_records,
                 on_commit=self._on_commit,
             )
-            loop = PollLoop(self._control, instance, transaction, boundaries, self._metrics, on_state=self._on_state)
+            writes = delivery.writes(written)
+            loop = PollLoop(self._control, instance, writes, boundaries, self._metrics, on_state=self._on_state)
             return loop.run(stop_at_end=self._stop_at_end)
         finally:
             instance.stop()

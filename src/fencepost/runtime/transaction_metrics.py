@@ -71,12 +71,21 @@ class TransactionMetrics:
 
     def committed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
         """Take note that the open transaction was committed, which took so long."""
-        now = self._clock()
+        self.flushed(records, seconds, offsets)
+        self.settled()
+        self.aborted()
+
+    def flushed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
+        """Take note that source offsets were committed, in a transaction or outside of one."""
         self.commit_latency.record(seconds)
+        self.last_commit = Commit(self._wall_ms(), records, offsets)
+
+    def settled(self) -> None:
+        """Take note that all that was polled is in Kafka for good."""
+        now = self._clock()
         for polled in self._polled:
             self.batch_latency.record(now - polled)
-        self.last_commit = Commit(self._wall_ms(), records, offsets)
-        self.aborted()
+        self._polled.clear()
 
     def aborted(self) -> None:
         """Take note that no transaction is open."""

@@ -21,16 +21,16 @@ from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.producer import TransactionalProducer
-from fencepost.runtime.boundaries import boundary_manager
-from fencepost.runtime.client_properties import admin_config, boundary_interval_ms, producer_config
+from fencepost.runtime.client_properties import admin_config, producer_config
 from fencepost.runtime.connector_validation import Validation, connector_class, validate
+from fencepost.runtime.deliveries import delivery
 from fencepost.runtime.metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
 from fencepost.runtime.pipeline_builder import build_pipeline
 from fencepost.runtime.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.source_task import TaskListener, WorkerSourceTask
 from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
-from fencepost.runtime.task_transaction import WritePath
+from fencepost.runtime.task_writes import WritePath
 from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import SparkEngine
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
@@ -197,15 +197,13 @@ class Worker:
         wrote_to: Callable[[Collection[str]], None],
     ) -> TaskParts:
         task_class = connector_class(connector.properties)().task_class()
-        producer = producer_config(self.config, connector, task_id)
-        transactional_id = task_id.transactional_id(self.config.group_id)
-        interval_s = boundary_interval_ms(self.config, connector) / 1000
+        new_delivery, new_boundaries = delivery(self.config, connector, task_id)
         return TaskParts(
             config=dict(self._transformer.transform(task_config).required(where=f"Task {task_id}")),
             new_task=task_class,
-            new_producer=lambda: TransactionalProducer(producer, transactional_id),
+            new_delivery=new_delivery,
             open_offsets=lambda: self._offsets.open(connector),
-            new_boundaries=lambda now: boundary_manager(connector.transaction_boundary, interval_s, now),
+            new_boundaries=new_boundaries,
             write_path=WritePath(
                 engine=self.engine,
                 pipeline=build_pipeline(self.config, connector),

@@ -1,4 +1,4 @@
-"""The engine: writes what a task polled into its open transaction.
+"""The engine: writes what a task polled, into its open transaction if it has one.
 
     polled records, no transforms     worker: Arrow -> converters -> Kafka
     polled records, transforms        worker -> Catalyst -> worker: converters -> Kafka
@@ -13,18 +13,19 @@ executors write, a shuffle between converters and Kafka brings each record to th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.writer import Ack
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.transaction import Transaction
+from fencepost.kafka.writer import Ack, RecordWriter
 from fencepost.spark.conversion import ColumnTypes, Converted, convert
 from fencepost.spark.error_counts import ErrorCounts
 from fencepost.spark.jobs import Cancelled, Jobs, check_cancelled
@@ -39,6 +40,24 @@ from fencepost.spark.write_stage import SplitRows, WriteStage, reader_types
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """Bytes up to which the worker reads and writes a batch itself: that takes less time than starting a Spark job."""
+
+
+class RecordProducer(Protocol):
+    """What batches are written with: a transaction that is open, or a producer id outside of transactions."""
+
+    @property
+    def config(self) -> ProducerConfig:
+        """How it talks to Kafka."""
+
+    @property
+    def transaction(self) -> Transaction:
+        """What a writer needs to know, on whatever machine."""
+
+    def writer(self) -> RecordWriter:
+        """Return a writer for this process."""
+
+    def acknowledge(self, acks: Iterable[Ack]) -> None:
+        """Take note of what writers wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +109,18 @@ class SparkEngine:
         self,
         batch: Sequence[SourceRecord] | SourceBatch,
         pipeline: Pipeline,
-        producer: TransactionalProducer,
+        producer: RecordProducer,
         *,
         task: str,
         cancelled: Cancelled,
         before_write: Callable[[Collection[str]], None] = lambda _: None,
     ) -> WriteResult:
-        """Write a batch into `producer`'s open transaction, and return when the brokers have all of it.
+        """Write a batch, into `producer`'s open transaction if it has any, and return when the brokers have all of it.
 
         `task` names the task in Spark's pools and in messages. `before_write` is told the topics that polled records
-        go to, after the transforms, and may raise to keep them from being written. The transaction is left open. Raises a FencepostError
-        (DataError, KafkaError, SparkJobError), after which the transaction must be aborted.
+        go to, after the transforms, and may raise to keep them from being written. The transaction is left open. Raises a
+        FencepostError (DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without one,
+        some of the batch may be there, and more may come.
         """
         check_cancelled(task, cancelled)
         writing = _BatchWrite(self, self._jobs, pipeline, producer, task, cancelled, next(self._batches))
@@ -129,7 +149,7 @@ class _BatchWrite:
     engine: SparkEngine
     jobs: Jobs
     pipeline: Pipeline
-    producer: TransactionalProducer
+    producer: RecordProducer
     task: str
     cancelled: Cancelled
     number: int

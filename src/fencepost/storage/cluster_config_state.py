@@ -90,6 +90,11 @@ class ClusterConfigState:
         """A connector's configuration, None if there is no such connector."""
         return self.entry(connector).config
 
+    def applied_config(self, connector: str) -> Config | None:
+        """The configuration that a connector had when its tasks' configurations were made; the latest before that."""
+        entry = self.entry(connector)
+        return entry.config if entry.config is None or entry.applied_config is None else entry.applied_config
+
     def target_state(self, connector: str) -> TargetState | None:
         """What a connector is meant to do, None if there is no such connector and no word about it."""
         entry = self.entry(connector)

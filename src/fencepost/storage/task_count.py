@@ -42,7 +42,8 @@ def fencing_plan(old_count: int | None, new_count: int) -> range | None:
     """Return which tasks of the old generation must be fenced before `new_count` tasks may start.
 
     None where fencing is not needed: no task ever ran (`old_count` None), or one task follows one, which fences its
-    predecessor by taking over the same transactional id.
+    predecessor by taking over the same transactional id. Tasks that deliver at least once have no transactional ids,
+    and do not count.
     """
     if old_count is None or old_count == new_count == 1:
         return None

@@ -3,6 +3,9 @@
     pending ──> fence the transactional ids of the former count ──> read the config topic ──> write the new count
                 (not where one task follows one)                    (newer task configurations: 409)
 
+Tasks that deliver at least once have no transactional ids: their count is 0. They wait for a round only where tasks
+came before that had some, so that none of these can still commit.
+
 Tasks of a connector that ask at once share one round; rounds of several connectors go on side by side.
 """
 
@@ -15,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.config.connector_config import ExactlyOnceRequest
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.runtime.client_properties import admin_config
@@ -72,7 +76,7 @@ class FencingRounds:
         await self._shared(self._rounds, connector, self._round)
 
     async def _fence_by_leader(self, connector: str) -> None:
-        if not self._parts.state.pending_fencing(connector):
+        if not self._is_due(connector):
             return
         try:
             await self.lead(connector)
@@ -106,16 +110,16 @@ class FencingRounds:
         config = state.connector_config(connector)
         if config is None:
             raise NotFoundError(f"There is no connector {connector}: nothing is to be fenced")
-        if not state.pending_fencing(connector):
+        if not self._is_due(connector):
             return
-        tasks = len(state.tasks(connector))
-        former = fencing_plan(state.task_count_record(connector), tasks)
+        count = self._count(connector)
+        former = fencing_plan(state.task_count_record(connector), count)
         with self._measured():
             if former:
                 await self._parts.run(self._fence, config, former)
             await self._parts.read_config_topic()
             await self._leadership.write(
-                lambda: self._parts.configs.put_task_count(connector, tasks), check=lambda: self._check(work)
+                lambda: self._parts.configs.put_task_count(connector, count), check=lambda: self._check(work)
             )
 
     @contextmanager
@@ -126,6 +130,20 @@ class FencingRounds:
             success = True
         finally:
             self._parts.metrics.fenced(self._parts.loop.time() - started, success=success)
+
+    def _is_due(self, connector: str) -> bool:
+        state = self._parts.state
+        if self._at_least_once(connector) and not state.task_count_record(connector):
+            return False
+        return state.pending_fencing(connector)
+
+    def _count(self, connector: str) -> int:
+        """How many transactional ids the connector's tasks write under."""
+        return 0 if self._at_least_once(connector) else len(self._parts.state.tasks(connector))
+
+    def _at_least_once(self, connector: str) -> bool:
+        support = (self._parts.state.applied_config(connector) or {}).get("exactly.once.support") or ""
+        return support.strip().lower() == ExactlyOnceRequest.DISABLED
 
     def _check(self, work: _Work) -> None:
         if self._work(work[0]) != work:

@@ -98,10 +98,11 @@ class Generations:
         leader = TransactionalProducer(config, leader_transactional_id(self._worker.group_id))
         with closing(leader), _task_counts(self._worker) as counts:
             leader.init_transactions()
-            former = fencing_plan(counts.read(connector.name), tasks)
+            count = 0 if connector.at_least_once else tasks
+            former = fencing_plan(counts.read(connector.name), count)
             if former:
                 self._fence(connector, former)
-            return counts.write(leader, connector.name, tasks)
+            return counts.write(leader, connector.name, count)
 
     def _fence(self, connector: ConnectorConfig, tasks: range) -> None:
         ids = [task_transactional_id(self._worker.group_id, connector.name, task) for task in tasks]

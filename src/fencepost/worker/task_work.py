@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from fencepost.api.errors import ConfigError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.runtime.source_task import TransactionStatus, WorkerSourceTask
+from fencepost.runtime.task_run import NoChecks, StartChecks
 from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import connector_version
 from fencepost.storage.config_records import Config
@@ -118,7 +118,8 @@ class TaskWork(Converging[TaskPlan]):
         return wanted
 
     async def _start(self, plan: TaskPlan) -> None:
-        properties = self._parts.state.connector_config(self.id.connector)
+        # Not the latest: how tasks deliver must not change but with their generation, which fences the former one.
+        properties = self._parts.state.applied_config(self.id.connector)
         try:
             self._task = await self._parts.run(self._make, dict(properties or {}), plan, self._run)
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
@@ -128,16 +129,10 @@ class TaskWork(Converging[TaskPlan]):
             self._task.start()
 
     def _make(self, properties: dict[str, Any], plan: TaskPlan, run: int) -> WorkerSourceTask:
-        support = self._parts.config.exactly_once_source_support
         self._version = connector_version(properties)
-        if support is not ExactlyOnceSourceSupport.ENABLED:
-            raise ConfigError(
-                f"Task {self.id} is not started: the worker's exactly.once.source.support is {support}, and source "
-                "tasks run exactly once only. Set exactly.once.source.support=enabled on all workers of the group, "
-                "by way of preparing if they are to be restarted one after the other",
-                name="exactly.once.source.support",
-            )
-        checks = GroupChecks(self._parts, self._fencing, lambda: self._run == run and self._is_current(plan))
+        checks: StartChecks = NoChecks()
+        if self._parts.config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED:
+            checks = GroupChecks(self._parts, self._fencing, lambda: self._run == run and self._is_current(plan))
         return self._parts.worker.new_task(
             self._parts.worker.connector_config(properties),
             self.id.task,

@@ -45,6 +45,14 @@ def test_a_request_holds_each_batch_under_its_topic_and_partition(version: int) 
     assert [topic.name for topic in request.topic_data] == ["a", "b" * 200]
 
 
+@pytest.mark.parametrize("version", [8, 12])
+def test_a_request_outside_of_transactions_has_no_transactional_id(version: int) -> None:
+    body = b"".join(encode_produce(None, [_Batch(("a", 0))], version=version, timeout_ms=1))
+
+    request = ProduceRequest.decode(body, version=version)
+    assert (request.transactional_id, request.topic_data[0].name) == (None, "a")
+
+
 def test_record_batches_are_not_copied() -> None:
     batch = _Batch(("a", 0))
 
@@ -89,6 +97,16 @@ def test_a_lasting_error_code_has_its_error(code: int, error: type[KafkaError]) 
     found = lasting_error("tid", ("orders", 3), PartitionResult(code, -1, -1, "why"))
 
     assert type(found) is error
+
+
+@pytest.mark.parametrize(
+    "code", [Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH]
+)
+def test_outside_of_transactions_lost_sequences_ask_for_another_producer_id(code: Code) -> None:
+    error = lasting_error(None, ("orders", 3), PartitionResult(code, -1, -1, None))
+
+    assert type(error) is TransactionAbortableError
+    assert f"orders-3 does not know the producer's earlier records ({code.name})" in str(error)
 
 
 def test_a_refused_record_carries_the_broker_s_reason() -> None:

@@ -9,6 +9,7 @@ from fencepost.config.connector_config import TransactionBoundary
 from fencepost.runtime.boundaries import (
     ConnectorBoundary,
     Decision,
+    FlushInterval,
     IntervalBoundary,
     PollBoundary,
     TransactionBoundaryManager,
@@ -52,6 +53,15 @@ def test_an_interval_of_0_commits_every_batch():
     """T8."""
     manager = IntervalBoundary(0.0, 100.0)
     assert [_after_poll(manager, 100.0) for _ in range(3)] == [Decision.COMMIT] * 3
+
+
+def test_offsets_are_flushed_at_their_interval_whether_or_not_there_are_any():
+    manager = FlushInterval(10.0, 100.0)
+    assert _after_poll(manager, 109.9) is Decision.CONTINUE
+    assert _after_poll(manager, 110.0, returned=False, transaction_open=False) is Decision.COMMIT
+    assert _after_poll(manager, 119.9) is Decision.CONTINUE
+    assert manager.at_end() is Decision.COMMIT
+    assert manager.context is None, "T16"
 
 
 def test_a_source_that_went_quiet_does_not_leave_its_transaction_open():

@@ -7,7 +7,12 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.compression import Compression
-from fencepost.runtime.client_properties import admin_config, client_properties, producer_config
+from fencepost.runtime.client_properties import (
+    admin_config,
+    client_properties,
+    offset_producer_config,
+    producer_config,
+)
 
 TASK = ConnectorTaskId("c", 0)
 
@@ -54,3 +59,29 @@ def test_topics_are_created_where_the_connector_writes():
     assert admin_config(_worker(), connector).bootstrap_servers == ("other:9092",)
     assert admin_config(_worker(), None).bootstrap_servers == ("b:9092",)
     assert client_properties(_worker(), connector, ClientKind.CONSUMER)["bootstrap.servers"] == "b:9092"
+
+
+@pytest.mark.parametrize(
+    ("connector", "user"),
+    [
+        ({}, "worker"),
+        ({"offsets.storage.topic": "own"}, "connector"),
+        ({"producer.override.bootstrap.servers": "other:9092"}, "connector"),
+    ],
+)
+def test_offsets_outside_of_transactions_are_written_by_whoever_their_topic_belongs_to(
+    connector: dict[str, str], user: str
+):
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username='%s' password='x';"
+    sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    worker = _worker(sasl | {"sasl.jaas.config": jaas % "worker"})
+    own = {"producer.override.sasl.jaas.config": jaas % "connector"}
+    config = offset_producer_config(worker, _connector(own | connector), TASK)
+    assert config.client.sasl is not None
+    assert config.client.sasl.username == user
+
+
+def test_a_flush_of_offsets_takes_no_longer_than_its_time_out():
+    worker = _worker({"offset.flush.timeout.ms": "700", "producer.max.block.ms": "500"})
+    config = offset_producer_config(worker, _connector(), TASK)
+    assert (config.delivery_timeout_ms, config.max_block_ms) == (700, 500)
