@@ -15,6 +15,7 @@ from fencepost.config import config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.group_config import group_config_def
 from fencepost.config.restart_config import define_restarts
+from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
 
 _log = logging.getLogger(__name__)
@@ -291,6 +292,7 @@ def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, mode
     known = set(definitions.keys())
     if mode is WorkerMode.DISTRIBUTED:
         known.update(rest_config.rest_config_def().keys(), group_config_def().keys())
-    for name in properties:
-        if name not in known and not name.startswith(_PREFIXES) and not is_client_property(name):
-            _log.warning("The property %s, set in %s, is not known and has no effect", name, where)
+    others = [name for name in properties if not is_client_property(name)]
+    for name, nearest in unknown_properties(others, known, open_prefixes=_PREFIXES).items():
+        hint = "" if nearest is None else f": did you mean {nearest}?"
+        _log.warning("The property %s, set in %s, is not known and has no effect%s", name, where, hint)

@@ -8,7 +8,7 @@ broker; plugins are imported, and the connector's code runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from fencepost.config.connector_config import ConnectorConfig, connector_config_
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.restart_config import define_restarts
+from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.pipeline_builder import pipeline_errors
@@ -33,6 +34,7 @@ _I = ConfigDef.Importance
 _W = ConfigDef.Width
 _CONNECTOR_CLASS: Final = "connector.class"
 _VERSION: Final = "plugin.version"
+_TOPIC: Final = "topic"
 _ROLES: Final = {
     "key.converter": PluginKind.CONVERTER,
     "value.converter": PluginKind.CONVERTER,
@@ -50,6 +52,8 @@ class _Section:
 
     keys: Mapping[str, ConfigKey]
     found: list[ConfigValue] = field(default_factory=list)
+    undefined: str | None = None
+    """Below which prefix there may be properties that nobody defined: the plugin's own, if it defines none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,15 @@ class Validation:
 
     keys: Mapping[str, ConfigKey]
     values: Mapping[str, ConfigValue] = field(repr=False)
+    unknown: Mapping[str, str | None] = field(default_factory=dict)
+    """Properties that nobody defined, each with the one that may be meant, if any is like it."""
+
+    def warn_of_unknown(self) -> None:
+        """Log a warning for each property that nobody defined."""
+        for name, nearest in self.unknown.items():
+            hint = "" if nearest is None else f": did you mean {nearest}?"
+            connector = self.values["name"].value
+            _log.warning("Connector %s has a property that nobody knows, %s%s", connector, name, hint)
 
 
 def connector_class(config: Mapping[str, str]) -> type[SourceConnector]:
@@ -105,9 +118,20 @@ def _validated(worker: WorkerConfig, transformed: TransformedConfig, connector: 
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
     values = _findings(worker, transformed, connector, sections)
     keys |= {name: _other(name) for name in (*values, *_topic_creation(config)) if name not in keys}
+    unknown = _unknown(config, sections, keys)
     ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
     keys = {name: keys[name] for name in ordered}
-    return Validation(keys, {name: _shown(key, values.get(name), transformed) for name, key in keys.items()})
+    return Validation(keys, {name: _shown(key, values.get(name), transformed) for name, key in keys.items()}, unknown)
+
+
+def _unknown(
+    config: Mapping[str, str], sections: Sequence[_Section], keys: Mapping[str, ConfigKey]
+) -> dict[str, str | None]:
+    prefixes = [section.undefined for section in sections if section.undefined]
+    # A connector that defines none of its properties may have any.
+    defines_none = not sections[1].keys
+    known = keys if defines_none else {**keys, _TOPIC: None}
+    return unknown_properties(config, known, open_prefixes=prefixes, only_alike=defines_none)
 
 
 def _shown(key: ConfigKey, value: ConfigValue | None, transformed: TransformedConfig) -> ConfigValue:
@@ -167,7 +191,8 @@ def _converter(role: str, config: Mapping[str, str]) -> _Section:
         # Said of the property that names it.
         return _Section({})
     definitions = _copied(plugin().config(), prefix=f"{role}.")
-    return _Section(definitions.keys(), definitions.validate(config))
+    undefined = None if definitions.keys() else f"{role}."
+    return _Section(definitions.keys(), definitions.validate(config), undefined)
 
 
 def _chained(what: str, alias: str, config: Mapping[str, str]) -> _Section:
@@ -192,14 +217,14 @@ def _chained(what: str, alias: str, config: Mapping[str, str]) -> _Section:
         "The version of the plugin; it must be the one that is installed. Unset: whichever is.",
         group=group, order_in_group=1, width=_W.LONG,
     )  # fmt: skip
-    if plugin is not None:
-        _define_own(definitions, plugin, what, prefix, group)
-    return _Section(definitions.keys(), [*found, *definitions.validate(config)])
+    defined = plugin is not None and _define_own(definitions, plugin, what, prefix, group)
+    return _Section(definitions.keys(), [*found, *definitions.validate(config)], None if defined else prefix)
 
 
-def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> None:
-    """Add the properties that a plugin itself defines, and those that any transform has."""
-    for key in _copied(plugin().config(), prefix=prefix).keys().values():
+def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> bool:
+    """Add the properties that a plugin itself defines, and those that any transform has. False if it defines none."""
+    own = _copied(plugin().config(), prefix=prefix).keys()
+    for key in own.values():
         _define(definitions, key, group=group, order=len(definitions.keys()))
     if what == "transforms":
         definitions.define(
@@ -211,6 +236,7 @@ def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: st
             "The alias of the predicate that says which records the transform applies to. Unset: to all.",
             group=group, order_in_group=len(definitions.keys()),
         )  # fmt: skip
+    return bool(own)
 
 
 def _version_errors(name: str, config: Mapping[str, str], installed: str) -> list[ConfigValue]:

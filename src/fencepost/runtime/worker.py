@@ -82,10 +82,15 @@ class Worker:
         """
         return validate(self.config, self._transformer.transform(properties))
 
-    def checked(self, properties: Mapping[str, str]) -> ConnectorConfig:
-        """Return a connector's configuration. Raises one ConfigError that lists all that is wrong with it."""
-        values = self.validate(properties).values
-        wrong = [value for value in values.values() if value.errors]
+    def checked(self, properties: Mapping[str, str], *, warn: bool = False) -> ConnectorConfig:
+        """Return a connector's configuration. Raises one ConfigError that lists all that is wrong with it.
+
+        `warn` has properties that nobody knows in the log.
+        """
+        validation = self.validate(properties)
+        if warn:
+            validation.warn_of_unknown()
+        wrong = [value for value in validation.values.values() if value.errors]
         if wrong:
             errors = [error for value in wrong for error in value.errors]
             name = properties.get("name", "(without a name)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, ParamSpec, TypeVar
@@ -53,6 +53,11 @@ class GroupParts:
     def state(self) -> ClusterConfigState:
         """What is read of the config topic."""
         return self.configs.state
+
+    def all_configs(self) -> list[Mapping[str, str | None]]:
+        """Return the properties of the worker and of all connectors."""
+        entries = self.state.entries.values()
+        return [self.config.properties, *(entry.config for entry in entries if entry.config is not None)]
 
     @property
     def worker_id(self) -> str:

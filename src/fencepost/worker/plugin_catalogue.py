@@ -1,14 +1,14 @@
 """The plugins that a worker lists, and their properties.
 
 A plugin is listed under the Java class that it stands in for, if it has one, since that is what tools know; else under
-its Python path. Only registered plugins are listed; a class that is given by its Python path alone is found when a
-configuration names it.
+its Python path. Registered plugins are listed, and those that configurations name by their Python paths.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import EntryPoint
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey
 from fencepost.config.connector_config import connector_config_def
-from fencepost.config.plugins import PluginKind, plugin_entry_points, plugin_version
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
 from fencepost.worker.config_infos import config_key_info
 from fencepost.worker.errors import BadRequestError, NotFoundError
 from fencepost.worker.herder_interface import ConfigKeyInfo, PluginInfo
@@ -32,6 +32,15 @@ _TYPES: Final = {
 }
 _CONVERTERS: Final = (PluginKind.CONVERTER, PluginKind.HEADER_CONVERTER)
 
+_KINDS: Final = {
+    "connector.class": PluginKind.CONNECTOR,
+    "key.converter": PluginKind.CONVERTER,
+    "value.converter": PluginKind.CONVERTER,
+    "header.converter": PluginKind.HEADER_CONVERTER,
+}
+_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
+_CHAINED: Final = re.compile(r"(transforms|predicates)\..+\.type")
+
 # What Connect tells a converter of its role, which tools expect to see.
 _CONVERTER_TYPE: Final = ConfigKey(
     "converter.type", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.LOW,
@@ -41,7 +50,7 @@ _CONVERTER_TYPE: Final = ConfigKey(
 
 @dataclass(frozen=True, slots=True)
 class InstalledPlugin:
-    """A registered plugin: the name it is listed under, and all that it answers to."""
+    """A plugin: the name it is listed under, and all that it answers to."""
 
     name: str
     names: frozenset[str]
@@ -51,13 +60,25 @@ class InstalledPlugin:
 
 
 class PluginCatalogue:
-    """The registered plugins. They are imported when they are first asked for, which takes a second or two."""
+    """The plugins of a worker. They are imported when they are first asked for, which takes a second or two."""
+
+    def __init__(self, configs: Callable[[], Iterable[Mapping[str, str | None]]] = lambda: ()) -> None:
+        """`configs` returns the configurations, of the worker and of connectors, that may name further plugins."""
+        self._configs = configs
+
+    @property
+    def plugins(self) -> Sequence[InstalledPlugin]:
+        """All plugins that can be imported, by kind and name; the log says why registered ones cannot."""
+        known = {(plugin.kind, name) for plugin in self._registered for name in plugin.names}
+        classes = {(plugin.kind, plugin.plugin_class) for plugin in self._registered}
+        named = {named for config in self._configs() for named in _named_plugins(config)} - known
+        found = [plugin for kind, name in named for plugin in _by_path(kind, name)]
+        others = [plugin for plugin in found if (plugin.kind, plugin.plugin_class) not in classes]
+        return sorted([*self._registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
 
     @cached_property
-    def plugins(self) -> Sequence[InstalledPlugin]:
-        """All plugins that can be imported, by kind and name; the log says why others cannot."""
-        found = [plugin for kind in _TYPES for plugin in _installed(kind)]
-        return sorted(found, key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
+    def _registered(self) -> Sequence[InstalledPlugin]:
+        return [plugin for kind in _TYPES for plugin in _installed(kind)]
 
     def infos(self) -> list[PluginInfo]:
         """Return the plugins as they are listed."""
@@ -95,6 +116,25 @@ def with_default(definitions: ConfigDef, name: str, default: str | None) -> dict
     keys = dict(definitions.keys())
     keys[name] = replace(keys[name], default=default)
     return keys
+
+
+def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKind, str]]:
+    """The kind and name of each plugin that a configuration names, where one could be looked for."""
+    for name, value in config.items():
+        kind = _KINDS.get(name)
+        chained = _CHAINED.fullmatch(name)
+        if chained is not None:
+            kind = _CHAINS[chained[1]]
+        if kind is not None and value:
+            yield kind, value.strip()
+
+
+def _by_path(kind: PluginKind, name: str) -> Iterator[InstalledPlugin]:
+    try:
+        plugin = find_plugin(kind, name, property_name=kind.label)
+        yield InstalledPlugin(name, frozenset({name}), kind, plugin, plugin_version(plugin))
+    except Exception as error:  # noqa: BLE001 - the status of whoever names it says so; the others are listed
+        _log.debug("The %s %s cannot be listed: %s", kind.label, name, error)
 
 
 def _installed(kind: PluginKind) -> Iterator[InstalledPlugin]:

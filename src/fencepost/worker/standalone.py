@@ -109,7 +109,7 @@ class StandaloneHerder:
             raise ConnectorsFailedError("; ".join(failures))
 
     def _checked_configs(self) -> list[ConnectorConfig]:
-        configs = [self._worker.checked(properties) for properties in self._properties]
+        configs = [self._worker.checked(properties, warn=True) for properties in self._properties]
         names = Counter(config.name for config in configs)
         for name, count in names.items():
             if count > 1:

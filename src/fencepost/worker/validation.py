@@ -12,7 +12,7 @@ from fencepost.worker.herder_interface import ConfigInfos
 
 
 def validate_connector_config(worker: Worker, config: Mapping[str, str]) -> ConfigInfos:
-    """Check a connector's configuration as a worker would run it.
+    """Check a connector's configuration as a worker would run it. Warns of properties that nobody knows.
 
     Raises BadRequestError if there is no connector that could check it, or if its code fails.
     """
@@ -20,4 +20,5 @@ def validate_connector_config(worker: Worker, config: Mapping[str, str]) -> Conf
         validation = worker.validate(config)
     except ConfigError as error:
         raise BadRequestError(str(error)) from error
+    validation.warn_of_unknown()
     return config_infos(config["connector.class"], validation.keys.values(), validation.values)

@@ -80,3 +80,15 @@ def test_a_plugin_that_cannot_be_imported_is_in_the_log_and_breaks_nothing_else(
         assert PluginCatalogue().infos() == CATALOGUE.infos()
     assert "Broken" in caplog.text
     assert "no.such" in caplog.text or "No module" in caplog.text
+
+
+def test_plugins_that_configurations_name_by_their_paths_are_listed_too():
+    path, broken = "tests.support.bare_source.BareConnector", "tests.support.no_such_module.Connector"
+    configs: list[dict[str, str | None]] = [
+        {"connector.class": path, "transforms.a.type": "fencepost.transforms.filter.Filter"},
+        {"connector.class": broken, "value.converter": None},
+        {"connector.class": "FileStreamSource", "predicates.type": path},
+    ]
+    catalogue = PluginCatalogue(lambda: configs)
+    assert set(catalogue.infos()) - set(CATALOGUE.infos()) == {PluginInfo(path, "source", "undefined")}
+    assert "tasks.max" in {key.name for key in catalogue.config(path)}

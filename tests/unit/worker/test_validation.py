@@ -171,6 +171,45 @@ def test_passwords_are_never_shown():
     assert _info(infos, "secret").value.value == HIDDEN
 
 
+@pytest.mark.parametrize(
+    ("config", "more", "unknown"),
+    [
+        (CONFIG, {"tasks.maxx": "1"}, {"tasks.maxx": "tasks.max"}),
+        (CONFIG, {"own": "1"}, {"own": None}),
+        (CONFIG, {"producer.override.no.such": "1", "transforms": ""}, {}),
+        (CONFIG, {"value.converter.schemas.enable": "false"}, {"value.converter.schemas.enable": None}),
+        (
+            CONFIG,
+            {"value.converter": "JsonConverter", "value.converter.schema.enable": "false"},
+            {"value.converter.schema.enable": "value.converter.schemas.enable"},
+        ),
+        (CONFIG, {"value.converter": "ByteArrayConverter", "value.converter.own": "1"}, {}),
+        (CONFIG, {"transforms": "f", "transforms.f.type": "Filter", "transforms.f.own": "1"}, {}),
+        (
+            CONFIG,
+            {"transforms": "h", "transforms.h.type": "HoistField$Value", "transforms.h.fields": "1"},
+            {"transforms.h.fields": "transforms.h.field"},
+        ),
+        ({"connector.class": "tests.support.bare_source.BareConnector", "name": "c"}, {"own": "1"}, {}),
+        (
+            {"connector.class": "tests.support.bare_source.BareConnector", "name": "c"},
+            {"errors.tolerence": "all"},
+            {"errors.tolerence": "errors.tolerance"},
+        ),
+    ],
+)
+def test_a_property_that_nobody_knows_is_in_the_log_and_no_error(
+    config: dict[str, str], more: dict[str, str], unknown: dict[str, str | None], caplog: pytest.LogCaptureFixture
+):
+    errors = _errors(_validate(config, **more))
+    assert not set(errors) & set(unknown)
+    warned = [record.getMessage() for record in caplog.records if "nobody knows" in record.getMessage()]
+    assert warned == [
+        f"Connector c has a property that nobody knows, {name}" + (f": did you mean {nearest}?" if nearest else "")
+        for name, nearest in unknown.items()
+    ]
+
+
 @pytest.fixture
 def with_env(monkeypatch: pytest.MonkeyPatch) -> Worker:
     """A worker that resolves environment variables, of which there are two."""

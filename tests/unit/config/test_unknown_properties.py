@@ -1,0 +1,20 @@
+"""Which properties are told to be unknown, and what may be meant."""
+
+from __future__ import annotations
+
+from fencepost.config.unknown_properties import unknown_properties
+
+KNOWN = {"name", "tasks.max", "value.converter", "file"}
+
+
+def test_a_misspelt_name_is_told_with_the_nearest_one():
+    assert unknown_properties(["name", "task.max", "value.convertor", "zzz"], KNOWN) == {
+        "task.max": "tasks.max",
+        "value.convertor": "value.converter",
+        "zzz": None,
+    }
+
+
+def test_what_somebody_may_know_is_left_alone():
+    names = ["task.max", "zzz", "spark.anything"]
+    assert unknown_properties(names, KNOWN, open_prefixes=["spark."], only_alike=True) == {"task.max": "tasks.max"}
