@@ -115,8 +115,9 @@ def tv1_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
 
 @pytest.fixture(scope="session")
 def other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """Another Kafka cluster than `broker`, of one node."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("other"), properties=FAST_EXPIRY, heap_mb=128) as broker:
+    """Another Kafka cluster than `broker`, of one node. It does not create topics by itself."""
+    properties = {**FAST_EXPIRY, "auto.create.topics.enable": "false"}
+    with EmbeddedBroker(tmp_path_factory.mktemp("other"), properties=properties, heap_mb=128) as broker:
         yield broker
 
 

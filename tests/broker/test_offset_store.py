@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.kafka import Admin, ClientConfig
+from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka import ClientConfig
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
@@ -33,11 +34,15 @@ def config(bootstrap_servers: str) -> ClientConfig:
     return ClientConfig(bootstrap_servers=(bootstrap_servers,))
 
 
+def _store(config: ClientConfig, topic: str, settings: Mapping[str, str] | None = None) -> OffsetStore:
+    return OffsetStore(InternalTopic(topic, 5, None, settings or {}), consumer=config, admin=config)
+
+
 @pytest.fixture
 def store(config: ClientConfig) -> Iterator[OffsetStore]:
     """A store over a new offsets topic."""
-    with OffsetStore(config, unique("offsets")) as store, Admin(config) as admin:
-        store.ensure_topic(admin, partitions=5)
+    with _store(config, unique("offsets")) as store:
+        store.ensure_topic()
         yield store
 
 
@@ -73,18 +78,42 @@ def _java_writes(bootstrap_servers: str, topic: str, key: bytes, value: bytes | 
 
 def test_the_topic_is_made_as_connect_makes_it(config: ClientConfig, topics: Topics):
     name = unique("offsets")
-    with OffsetStore(config, name) as store, Admin(config) as admin:
-        assert store.ensure_topic(admin, configs={"segment.ms": "123456"})
-        assert not store.ensure_topic(admin)
-    assert topics.partitions(name) == 25
+    with _store(config, name, {"segment.ms": "123456"}) as store:
+        assert store.ensure_topic()
+        assert not store.ensure_topic()
+    assert topics.partitions(name) == 5
     assert topics.config(name)["cleanup.policy"] == "compact"
     assert topics.config(name)["segment.ms"] == "123456"
 
 
 def test_a_topic_that_would_lose_offsets_is_refused(config: ClientConfig, topics: Topics):
     name = topics.create()
-    with OffsetStore(config, name) as store, Admin(config) as admin, pytest.raises(ConfigError, match=name):
-        store.ensure_topic(admin)
+    with _store(config, name) as store, pytest.raises(ConfigError, match=name):
+        store.ensure_topic()
+
+
+def test_a_topic_that_was_deleted_is_created_again_and_what_was_read_of_it_stays(
+    store: OffsetStore,
+    producer: TransactionalProducer,
+    topics: Topics,
+    bootstrap_servers: str,
+    caplog: pytest.LogCaptureFixture,
+):
+    offsets = ConnectorOffsetStore("orders", store)
+    records = offsets.records()
+    records.put({"file": "a"}, {"position": 1})
+    _commit(producer, store.topic, records)
+    assert offsets.offsets() == [({"file": "a"}, {"position": 1})]
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for deleting in admin.delete_topics([store.topic]).values():
+        deleting.result(_SECONDS)
+    wait_for(lambda: store.topic not in admin.list_topics(timeout=_SECONDS).topics)
+    assert offsets.offsets() == [({"file": "a"}, {"position": 1})]
+    assert f"Offsets topic {store.topic} was deleted, and is created again" in caplog.text
+    assert topics.config(store.topic)["cleanup.policy"] == "compact"
+    records.put({"file": "b"}, {"position": 2})
+    _commit(producer, store.topic, records)
+    assert len(offsets.offsets()) == 2
 
 
 def test_committed_offsets_are_read_by_their_connector(store: OffsetStore, producer: TransactionalProducer):
@@ -237,7 +266,7 @@ def test_reading_offsets_takes_the_right_to_read_their_topic(secured: SecuredBro
             return f"{error.operation} on {error.resource}"
         return "none"
 
-    with OffsetStore(ClientConfig.from_properties(secured.properties("connector"), where="a test"), topic) as store:
+    with _store(ClientConfig.from_properties(secured.properties("connector"), where="a test"), topic) as store:
         assert refused_operation() == f"DESCRIBE on topic {topic}"
         secured.allow("connector", AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         writer = Producer({"bootstrap.servers": secured.sasl_servers, **secured.rdkafka()})

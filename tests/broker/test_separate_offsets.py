@@ -87,7 +87,8 @@ def test_d6_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
     bootstrap_servers: str, other_broker: EmbeddedBroker, name: str
 ):
     """D6: `producer.override.bootstrap.servers` alone; data and offsets over there, and the copy at home at the end."""
-    group, topic, there = unique("group"), unique("topic"), other_broker.bootstrap_servers
+    group, there = unique("group"), other_broker.bootstrap_servers
+    topic = Topics(there).create()
     string = "org.apache.kafka.connect.storage.StringConverter"
     worker = {"bootstrap.servers": bootstrap_servers, "group.id": group, "offset.storage.topic": f"{group}-offsets"}
     worker |= {"config.storage.topic": f"{group}-configs", "key.converter": string, "value.converter": string}
@@ -220,15 +221,40 @@ def test_an_own_offsets_topic_that_is_not_compacted_is_refused_with_the_remedy(
         runner.task(name, "t", {"offsets.storage.topic": own})
 
 
+def test_a_task_whose_offsets_topic_is_deleted_creates_it_again_and_goes_on(
+    runner: TaskRunner, other_broker: EmbeddedBroker, name: str, own: str
+):
+    there = other_broker.bootstrap_servers
+    topic = Topics(there).create()
+    config = {"producer.override.bootstrap.servers": there, "offsets.storage.topic": own, "messages.per.poll": 1}
+    task, seen = runner.started(name, topic, config)
+    wait_for(lambda: seen.commits > 3, what="something is committed")
+    admin = AdminClient({"bootstrap.servers": there})
+    for deleting in admin.delete_topics([own]).values():
+        deleting.result(60)
+    wait_for(lambda: State.RESTARTING in runner.states.of(task), what="the task finds the topic gone")
+    (reason,) = {str(error) for _, state, error in runner.states.of_tasks if state is State.RESTARTING}
+    assert f"Topic {own}, which holds the source offsets of this task, does not exist any more" in reason
+    wait_for(lambda: task.state is State.RUNNING and seen.starts == 2, what="the task runs again")
+    commits = seen.commits
+    wait_for(lambda: seen.commits > commits + 3, what="it commits again")
+    stop(task)
+    found = _written(there, topic, name)
+    assert found == list(range(1, len(found) + 1))
+    assert _saved(there, own, name) == found[-1]
+    assert Topics(there).config(own)["cleanup.policy"] == "compact"
+
+
 def test_an_open_transaction_in_the_own_topic_is_named(runner: TaskRunner, bootstrap_servers: str, name: str, own: str):
     """D3: reading waits for it, and says at the deadline whose it is."""
-    store = _store(runner, name, offsets_storage_topic=own)
+    config = properties(name, "t", {"offsets.storage.topic": own})
+    store = runner.worker.offsets(runner.worker.checked(config))
     foreign = unique("foreign")
     with open_producer(producer_config(bootstrap_servers), foreign) as producer:
         records = store.records()
         records.put({"f": 1}, {"n": 1})
         _write(producer, own, records)
         with pytest.raises(TopicReadTimeoutError, match=f"{own}.*{foreign}.* fence that id"):
-            store.task_reader(timeout_ms=500).offset({"f": 1})
+            committed_offsets(runner.worker, runner.worker.checked(config), timeout_ms=500)
         producer.commit_transaction()
     assert store.task_reader().offset({"f": 1}) == {"n": 1}

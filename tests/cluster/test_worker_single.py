@@ -200,10 +200,11 @@ def test_d7_a_running_connector_that_gets_its_own_offsets_topic_reads_nothing_ag
 
 
 def test_f8_offsets_in_another_cluster_are_changed_once_zombies_there_are_fenced(
-    worker: Worker, group: Group, name: str, topic: str, other_broker: EmbeddedBroker
+    worker: Worker, group: Group, name: str, other_broker: EmbeddedBroker
 ) -> None:
     """F8, D6: two tasks, each with a zombie that has written already."""
     there = other_broker.bootstrap_servers
+    topic = Topics(there).create()
     create(worker, name, topic, tasks=2, **{"producer.override.bootstrap.servers": there})
     wait_for(lambda: len(worker.get(f"/connectors/{name}/offsets")["offsets"]) == 2, what="both tasks have committed")
     assert worker.request("PUT", f"/connectors/{name}/stop").status == 204

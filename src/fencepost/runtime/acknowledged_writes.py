@@ -14,6 +14,7 @@ from fencepost.api.errors import FencepostError
 from fencepost.kafka.idempotent_producer import IdempotentProducer
 from fencepost.runtime.boundaries import Batch
 from fencepost.runtime.task_writes import Delivery, Settled, TaskWrites, WritesContext
+from fencepost.storage.errors import OffsetsTopicMissingError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -65,12 +66,16 @@ class AcknowledgedWrites(TaskWrites):
         """Flush the source offsets of what was written.
 
         None if that fails: they are kept for the next flush, which is soon enough for records that are in Kafka.
+        Raises OffsetsTopicMissingError.
         """
         started = time.monotonic()
         offsets = self._offsets.latest()
         if offsets:
             try:
                 self._write_offsets(self._offsets_producer)
+            except OffsetsTopicMissingError:
+                # Only another start of the task creates it.
+                raise
             except FencepostError as error:
                 self._offsets_producer.renew()
                 self._metrics.commit_failed()

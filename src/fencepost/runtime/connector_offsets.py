@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.api.record import SourceOffset, SourcePartition
@@ -13,10 +13,15 @@ from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.worker import Worker, new_connector_instance
 from fencepost.storage.offset_records import OffsetRecords
 
+READING_MS: Final = 40_000
+"""How long the reading of each offsets topic may take: a request has 90 s, and its answer should name the cause."""
 
-def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return a connector's source partitions with their offsets. Raises what opening and reading the topic raises."""
-    return worker.offsets(config).offsets()
+
+def committed_offsets(
+    worker: Worker, config: ConnectorConfig, *, timeout_ms: float = READING_MS
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return a connector's source partitions with their offsets. Raises what opening and reading its topics raises."""
+    return worker.offsets(config).offsets(timeout_ms=timeout_ms)
 
 
 def alter_offsets(
@@ -29,7 +34,7 @@ def alter_offsets(
     connector raises to refuse them, DataError for what cannot be stored, and what writing raises.
     """
     store = worker.offsets(config)
-    store.refresh()
+    store.refresh(READING_MS)
     records = store.records()
     records.update(offsets)
     latest = records.latest()

@@ -9,6 +9,7 @@ get copies of what stands in it, since a late copy would replace what a task com
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import ClientKind
@@ -133,16 +134,10 @@ class OffsetStores:
         )
 
     def _create(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
-        settings = self._worker.offset_storage
-        store = OffsetStore(config, topic)
+        settings = replace(self._worker.offset_storage, name=topic)
+        store = OffsetStore(settings, consumer=config, admin=admin_config(self._worker, connector))
         try:
-            with Admin(admin_config(self._worker, connector)) as admin:
-                store.ensure_topic(
-                    admin,
-                    partitions=settings.partitions,
-                    replication_factor=settings.replication_factor,
-                    configs=settings.settings,
-                )
+            store.ensure_topic()
         except BaseException:
             store.close()
             raise

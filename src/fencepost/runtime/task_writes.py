@@ -20,6 +20,7 @@ from typing import Final
 from fencepost.api.errors import DataError
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import Batch
 from fencepost.runtime.task_metrics import TaskMetrics
@@ -27,6 +28,7 @@ from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import RecordProducer, SparkEngine, WriteResult
 from fencepost.spark.error_counts import ErrorCounts
 from fencepost.spark.pipeline import Pipeline
+from fencepost.storage.errors import OffsetsTopicMissingError
 from fencepost.storage.offset_records import OffsetRecords
 
 _FATAL: Final = ErrorCounts(failures=1, errors=1)
@@ -125,11 +127,14 @@ class TaskWrites(ABC):
         self._path.topic_creator.ensure(topics)
 
     def _write_offsets(self, producer: RecordProducer) -> None:
-        with closing(producer.writer()) as writer:
-            topic = self._path.offsets_topic
-            for partition, records in self._offsets.by_partition(writer.partitions(topic)):
-                writer.write(topic, partition, records)
-            producer.acknowledge(writer.flush())
+        topic = self._path.offsets_topic
+        try:
+            with closing(producer.writer()) as writer:
+                for partition, records in self._offsets.by_partition(writer.partitions(topic)):
+                    writer.write(topic, partition, records)
+                producer.acknowledge(writer.flush())
+        except TopicNotFoundError as error:
+            raise OffsetsTopicMissingError(topic) from error
         self._offsets.written()
 
     def _take(self, batch: Batch, result: WriteResult) -> Settled:

@@ -20,6 +20,18 @@ class ConfigWriteError(RetriableError):
         self.privilege_lost = privilege_lost
 
 
+class OffsetsTopicMissingError(RetriableError):
+    """An offsets topic was deleted while a task committed to it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"Topic {topic}, which holds the source offsets of this task, does not exist any more. The task "
+            "starts again, creates it, and goes on at the offsets that the worker remembers or has in its own offsets "
+            "topic. Keep others from deleting it"
+        )
+        self.topic = topic
+
+
 class OffsetsNotCopiedError(RetriableError):
     """Offsets of a connector with its own offsets topic could not be written to the worker's in time."""
 

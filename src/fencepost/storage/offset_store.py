@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
 from fencepost.storage.offset_table import OffsetTable
 
 _LOG: Final = logging.getLogger(__name__)
 
-DEFAULT_PARTITIONS: Final = 25
-"""Connect's default of `offset.storage.partitions`."""
-
 
 class OffsetStore:
-    """The offsets of all connectors in one offsets topic. Threads may share it."""
+    """The offsets of all connectors in one offsets topic. Threads may share it.
 
-    def __init__(self, config: ClientConfig, topic: str) -> None:
-        self.topic = topic
+    `consumer` reads the topic, `admin` creates it.
+    """
+
+    def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, admin: ClientConfig) -> None:
+        self.topic = topic.name
         self.table = OffsetTable()
-        self._reader = TopicReader(config, topic)
+        self._settings = topic
+        self._admin = admin
+        self._reader = TopicReader(consumer, topic.name)
         self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -40,36 +43,46 @@ class OffsetStore:
     ) -> None:
         self.close()
 
-    def ensure_topic(
-        self,
-        admin: Admin,
-        *,
-        partitions: int = DEFAULT_PARTITIONS,
-        replication_factor: int | None = None,
-        configs: Mapping[str, str] | None = None,
-    ) -> bool:
+    def ensure_topic(self) -> bool:
         """Create the topic, compacted, if it does not exist. True if it was created.
 
-        The settings are the worker's `offset.storage.*`; errors are those of `Admin.ensure_compacted_topic`.
+        Raises what `Admin.ensure_compacted_topic` does.
         """
-        return admin.ensure_compacted_topic(
-            self.topic, partitions=partitions, replication_factor=replication_factor, configs=configs
-        )
+        with Admin(self._admin) as admin:
+            return admin.ensure_compacted_topic(
+                self.topic,
+                partitions=self._settings.partitions,
+                replication_factor=self._settings.replication_factor,
+                configs=self._settings.settings,
+            )
 
     def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Take in everything that was committed before this call, waiting for transactions that are open.
 
-        A few milliseconds where nothing is new. Raises what `TopicReader.read_to_end` does.
+        A few milliseconds where nothing is new. A topic that was deleted is created again, and what was read of it
+        stays in force. Raises what `TopicReader.read_to_end` does, and what creating a topic raises.
         """
         with self._reading:
-            for record in self._reader.read_to_end(timeout_ms):
-                if not self.table.apply(record.key, record.value, record.timestamp):
-                    _LOG.warning(
-                        "Record %d of %s-%d is not a source offset (key %r): it is left alone. Let only Connect "
-                        "workers write to that topic",
-                        record.offset, self.topic, record.partition, record.key,
-                    )  # fmt: skip
+            try:
+                self._read(timeout_ms)
+            except TopicNotFoundError:
+                _LOG.warning(
+                    "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
+                    "are lost. Keep others from deleting it",
+                    self.topic,
+                )
+                self.ensure_topic()
+                self._read(timeout_ms)
 
     def close(self) -> None:
         """Let go of the connections. A read on another thread ends with an IllegalStateError."""
         self._reader.close()
+
+    def _read(self, timeout_ms: float) -> None:
+        for record in self._reader.read_to_end(timeout_ms):
+            if not self.table.apply(record.key, record.value, record.timestamp):
+                _LOG.warning(
+                    "Record %d of %s-%d is not a source offset (key %r): it is left alone. Let only Connect "
+                    "workers write to that topic",
+                    record.offset, self.topic, record.partition, record.key,
+                )  # fmt: skip
