@@ -154,7 +154,9 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
         validator=at_least(0), group=group, order_in_group=4, width=_W.SHORT,
     ).define(
         "offsets.storage.topic", _T.STRING, None, _I.LOW,
-        "A topic for this connector's source offsets alone. Unset: the worker's offset.storage.topic.",
+        "A topic for this connector's source offsets alone. It is created if missing, offsets that it lacks are looked "
+        "up in the worker's offset.storage.topic, and what is committed is copied there. Unset: the worker's topic, or "
+        "the one of that name on the cluster that producer.override.bootstrap.servers names.",
         validator=not_blank, group="offsets.topic", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
