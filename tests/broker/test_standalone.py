@@ -205,6 +205,26 @@ def test_one_task_after_one_or_none_needs_no_fencing(
     assert not stranger.is_fenced()
 
 
+def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
+    config: WorkerConfig, topic: str, group: str
+) -> None:
+    """N3."""
+    name = unique("connector")
+    exactly_once, at_least_once = (
+        ConnectorConfig.from_properties(properties(name, topic, {"exactly.once.support": support}))
+        for support in ("required", "disabled")
+    )
+    generations = Generations(config)
+    generations.ensure_topic()
+    generations.advance(exactly_once, 1)
+    stranger = Stranger(config.bootstrap_servers, topic, task_transactional_id(group, name, 0))
+
+    generations.advance(at_least_once, 1)
+
+    assert stranger.is_fenced()
+    assert task_counts(config)[-1][1] == b'{"task-count":0}'
+
+
 def test_moving_on_fences_whoever_else_is_at_it(config: WorkerConfig, topic: str, group: str) -> None:
     generations = Generations(config)
     generations.ensure_topic()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from fencepost.kafka.errors import ProducerFencedError
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
-from tests.support.running_tasks import running
+from tests.support.running_tasks import RunningTasks, running
 from tests.support.sequence_source import properties, seqs
 from tests.support.topics import unique
 from tests.support.workers import Group, Worker
+from tests.support.writing import open_producer, producer_config, write_in_transaction
 
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
-    return Group(tmp_path_factory.mktemp("group"), broker.bootstrap_servers)
+    # Tasks that deliver at least once write nothing twice if they may end as they should, however slow the machine is.
+    patient = {"task_shutdown_graceful_timeout_ms": "60000", "offset_flush_timeout_ms": "60000"}
+    return Group(tmp_path_factory.mktemp("group"), broker.bootstrap_servers, **patient)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +123,41 @@ def test_other_tasks_are_started_after_those_of_all_workers_were_fenced(
 
     wait_for(lambda: sorted(running(follower, name).values()) == [2, 2], what="four tasks run")
     assert_all(bootstrap_servers, topic, name, tasks=4, limit=400)
+
+
+def test_a_connector_changes_between_exactly_once_and_at_least_once_and_former_tasks_are_fenced(
+    pair: tuple[Worker, Worker], group: Group, bootstrap_servers: str
+) -> None:
+    """N3."""
+    leader, follower = pair
+    tasks = RunningTasks(group, bootstrap_servers, count=2)
+    tasks.create(leader)
+    tasks.wait_until_shared(leader, follower)
+    tasks.change(follower, support="disabled")
+    tasks.wait_until_shared(leader, follower)
+    tasks.change(leader, support="required")
+    tasks.wait_until_shared(leader, follower)
+    tasks.assert_exactly_once(follower)
+
+    with ExitStack() as stack:
+        former = [
+            stack.enter_context(open_producer(producer_config(bootstrap_servers), f"{group.id}-{tasks.name}-{task}"))
+            for task in range(2)
+        ]
+        for producer in former:
+            producer.begin_transaction()
+            write_in_transaction(producer, tasks.topic, [b"of a task that was believed dead"])
+        tasks.change(leader, support="disabled")
+        assert leader.request("PUT", f"/connectors/{tasks.name}/resume").status == 202
+        tasks.wait_until_shared(leader, follower)
+        for producer in former:
+            with pytest.raises(ProducerFencedError):
+                producer.commit_transaction()
+    tasks.assert_exactly_once(leader)
+    counts = [r.value for r in read_topic(bootstrap_servers, f"{group.id}-configs") if tasks.name in str(r.key)
+              and (r.key or b"").startswith(b"tasks-fencing-")]  # fmt: skip
+    assert counts == [b'{"task-count":2}', b'{"task-count":0}', b'{"task-count":2}', b'{"task-count":0}']
+    assert leader.request("DELETE", f"/connectors/{tasks.name}").status == 204
 
 
 def test_without_exactly_once_support_tasks_deliver_at_least_once(

@@ -30,12 +30,23 @@ class RunningTasks:
         self._offsets_topic = f"{group.id}-offsets"
         self._bootstrap_servers = bootstrap_servers
 
-    def create(self, worker: Worker) -> None:
-        """Create the connector, through any worker."""
-        extra = {"tasks.max": self.count, "messages.per.poll": 5, "poll.ms": _POLL_MS}
-        body = {"name": self.name, "config": properties(self.name, self._topic, extra)}
-        answer = worker.request("POST", "/connectors", body)
+    @property
+    def topic(self) -> str:
+        return self._topic
+
+    def create(self, worker: Worker, *, support: str = "required") -> None:
+        """Create the connector, through any worker, with this `exactly.once.support`."""
+        answer = worker.request("POST", "/connectors", {"name": self.name, "config": self._config(support)})
         assert answer.status == 201, answer
+
+    def change(self, worker: Worker, *, support: str) -> None:
+        """Give the connector another `exactly.once.support`, through any worker."""
+        answer = worker.request("PUT", f"/connectors/{self.name}/config", self._config(support))
+        assert answer.status == 200, answer
+
+    def _config(self, support: str) -> dict[str, str]:
+        extra = {"tasks.max": self.count, "messages.per.poll": 5, "poll.ms": _POLL_MS, "exactly.once.support": support}
+        return properties(self.name, self._topic, extra)
 
     def wait_until_shared(self, *workers: Worker) -> None:
         """Wait until these workers, and no others, run the tasks in equal shares, and each task sends."""

@@ -105,7 +105,7 @@ def test_required_needs_an_enabled_worker_and_the_connector_is_asked_as_well(sup
 def test_an_invalid_request_lists_the_values_and_the_connector_is_not_asked(value: str):
     connector = _Connector(RuntimeError("asked"))
     errors = _errors({"exactly.once.support": value}, connector)
-    assert "requested, required" in errors["exactly.once.support"][0]
+    assert "requested, required, disabled" in errors["exactly.once.support"][0]
     assert connector.asked == 0
 
 
