@@ -8,6 +8,7 @@ so an idle one costs nothing but its sockets.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -17,6 +18,7 @@ import kafka.errors as client_errors
 from kafka.net.selector import NetworkSelector
 
 from fencepost.api.errors import IllegalStateError
+from fencepost.kafka import silence
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.control_connections import BAD_CREDENTIALS, ConnectionManager, TlsError
 from fencepost.kafka.deadline import Deadline
@@ -91,8 +93,18 @@ class ControlClient:
 
     async def _bootstrapped(self, procedure: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
         if not self._manager.bootstrapped:
-            await self._manager.bootstrap_async(self.config.request_timeout_ms)
+            await self._bootstrap()
         return await procedure(*args)
+
+    async def _bootstrap(self) -> None:
+        since = time.monotonic()
+        bootstrap = self._manager.bootstrap_async(self.config.request_timeout_ms)
+        while not bootstrap.is_done:
+            # That bootstrapping itself timed out shows in what it ended with.
+            with suppress(client_errors.KafkaTimeoutError):
+                await self._manager.wait_for(bootstrap, silence.PATIENCE_S * 1000)
+            silence.tell_of_silence(self.config.bootstrap_servers, since)
+        await bootstrap
 
     async def send(self, request: Any, node_id: int | None = None, *, timeout_ms: float | None = None) -> Any:
         """Send a request to a broker (any broker if None) and return its response, whatever error code it holds.

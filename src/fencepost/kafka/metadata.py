@@ -28,6 +28,7 @@ from fencepost.kafka.errors import (
 )
 from fencepost.kafka.pool import POOL
 from fencepost.kafka.responses import Code, refused
+from fencepost.kafka.silence import tell_of_silence
 
 _METADATA_VERSION: Final = 9
 """Metadata 10 and later know topics by id as well, which is not needed here."""
@@ -115,6 +116,7 @@ class Cluster:
         AuthenticationError and UnsupportedBrokerError.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 2, self.config.retry_backoff_max_ms)
+        since = time.monotonic()
         while True:
             for address in self._addresses():
                 try:
@@ -132,6 +134,7 @@ class Cluster:
                     f"address and security.protocol fit their listener. The last problem was: {last}",
                     address=servers,
                 ) from last
+            tell_of_silence(self.config.bootstrap_servers, since)
             backoff.sleep(deadline)
 
     # ---------------------------------------------------------------------------------------------------------
