@@ -16,6 +16,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.cli import connector_views as views
 from fencepost.cli.connect_client import ConnectClient, connector_path
 from fencepost.cli.connector_watch import watch_connectors
+from fencepost.cli.tables import output_option, print_json
 from fencepost.config.properties import load_connector_config
 
 _REFUSED: Final = 1
@@ -40,14 +41,14 @@ class _Terminal:
     as_json: bool
 
     def show(self, body: Any, view: Callable[[Any], None]) -> None:
-        (views.print_json if self.as_json else view)(body)
+        (print_json if self.as_json else view)(body)
 
     def done(self, body: Any, said: str) -> None:
         """Say that a request was taken. As JSON that is the answer, if it has one."""
         if not self.as_json:
             click.echo(said)
         elif body is not None:
-            views.print_json(body)
+            print_json(body)
 
 
 def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
@@ -61,14 +62,7 @@ def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
         show_envvar=True,
         help="A worker of the group; http://user:password@host:port where it asks for them.",
     )
-    @click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="What to print.",
-    )
+    @output_option
     @click.option(
         "--retry-seconds",
         type=click.FloatRange(min=0),

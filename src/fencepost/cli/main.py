@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "demo": ("fencepost.cli.demo:demo", "See 336,776 flights arrive exactly once while the worker is killed."),
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
+    "transactions": ("fencepost.cli.transactions:transactions", "List a cluster's open transactions, and abort one."),
     "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
 }
 

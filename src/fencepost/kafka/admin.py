@@ -19,6 +19,12 @@ from fencepost.kafka.control_client import TRANSIENT, ControlClient, refusal, re
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
 from fencepost.kafka.fencing import FenceProducersResult
+from fencepost.kafka.open_transactions import (
+    ONGOING,
+    NoOpenTransactionError,
+    OpenTransaction,
+    list_open_transactions,
+)
 from fencepost.kafka.topic_metadata import metadata_error, topic_leaders, topic_row
 
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -147,6 +153,35 @@ class Admin:
         result; call its `all()` to have them raised.
         """
         return self._client.run(fencing.fence, self._client, ids, timeout_ms, doing="fencing producers")
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the cluster's open transactions, the oldest first.
+
+        Those whose transactional ids the principal may not DESCRIBE are left out. Raises UnsupportedBrokerError
+        before Kafka 3.0.
+        """
+        return self._client.run(list_open_transactions, self._client, doing="listing open transactions")
+
+    def abort_transaction(self, transactional_id: str) -> OpenTransaction:
+        """Abort an open transaction by fencing its producer; return what it was.
+
+        Raises NoOpenTransactionError if there is none or its coordinator is ending it, AuthorizationError, and
+        FencingTimeoutError.
+        """
+        transactions = {transaction.transactional_id: transaction for transaction in self.open_transactions()}
+        transaction = transactions.get(transactional_id)
+        if transaction is None:
+            raise NoOpenTransactionError(
+                f"The transactional id {transactional_id} has no open transaction that can be seen: check the name, "
+                "and that the principal has DESCRIBE on it"
+            )
+        if transaction.state != ONGOING:
+            raise NoOpenTransactionError(
+                f"The transaction of {transactional_id} cannot be aborted: broker {transaction.coordinator} is ending it "
+                f"({transaction.state}); if that lasts, check the health of the brokers that lead its partitions"
+            )
+        self.fence_producers([transactional_id]).all()
+        return transaction
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -285,7 +285,7 @@ class TopicReader:
         if found:
             cause = (
                 f"{found} is still open. It ends by itself after its producer's transaction.timeout.ms; to end it at "
-                "once, stop its producer and fence that id (or use kafka-transactions.sh --abort)"
+                "once, stop its producer and run `fencepost transactions abort` with that id (or kafka-transactions.sh)"
             )
         else:
             cause = "the broker hands out nothing more. Check the health of the partition's leader and replicas"

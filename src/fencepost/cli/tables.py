@@ -1,0 +1,50 @@
+"""Prints what was asked for: as tables for people, as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# Nothing is cut off or folded for a program that reads along.
+_WIDTH_OF_PIPES: Final = 10_000
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="What to print.",
+)
+
+
+def print_json(body: Any) -> None:
+    """Print an answer as it is."""
+    click.echo(json.dumps(body, ensure_ascii=False, indent=2))
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> None:
+    """Print rows under the names of their columns."""
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    # Brackets in names and configurations are what they are, and no markup.
+    width = None if sys.stdout.isatty() else _WIDTH_OF_PIPES
+    Console(markup=False, highlight=False, emoji=False, width=width).print(table)
+
+
+def shown_time(milliseconds: int | None) -> str:
+    """Return a moment since the epoch in the local zone; nothing of None."""
+    if milliseconds is None:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().isoformat(sep=" ", timespec="seconds")

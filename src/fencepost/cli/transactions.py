@@ -1,0 +1,128 @@
+"""`fencepost transactions`: what is open in a cluster, and an end to what nobody ends."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from fencepost.cli.tables import output_option, print_json, print_table, shown_time
+from fencepost.config.properties import load_properties
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.open_transactions import OpenTransaction
+from fencepost.storage.task_count import leader_transactional_id
+
+_EXIT_CODES: Final = """\b
+Exit codes:
+  0  done
+  1  refused, not reachable, or no such transaction
+  2  wrong usage
+"""
+
+_SERVERS: Final = "bootstrap.servers"
+
+
+def _asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that all have, and a ClientConfig and `as_json` in their place."""
+
+    @click.option("--bootstrap-server", metavar="HOST:PORT,...", help="Brokers of the cluster.")
+    @click.option(
+        "--command-config",
+        metavar="FILE.properties",
+        type=click.Path(path_type=Path),
+        help="Settings of Kafka's clients, for security above all; bootstrap.servers may be among them.",
+    )
+    @output_option
+    @functools.wraps(command)
+    def with_cluster(
+        *, bootstrap_server: str | None, command_config: Path | None, output: str, **arguments: Any
+    ) -> None:
+        properties = {} if command_config is None else load_properties(command_config)
+        if bootstrap_server is not None:
+            properties[_SERVERS] = bootstrap_server
+        if _SERVERS not in properties:
+            raise click.UsageError(f"Give --bootstrap-server, or {_SERVERS} in the file of --command-config")
+        config = ClientConfig.from_properties(properties, where=str(command_config or "--bootstrap-server"))
+        command(config, as_json=output == "json", **arguments)
+
+    return with_cluster
+
+
+@click.group(epilog=_EXIT_CODES)
+def transactions() -> None:
+    """List the open transactions of a Kafka cluster, and abort one that nobody ends."""
+
+
+@transactions.command("list")
+@click.option("--older-than", metavar="SECONDS", type=click.FloatRange(min=0), help="Only those open for longer.")
+@click.option("--group", metavar="GROUP_ID", help="Only those of a group of workers and of its connectors' tasks.")
+@_asks_cluster
+def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float | None, group: str | None) -> None:
+    """List what is open, the oldest first."""
+    with Admin(config) as admin:
+        found = admin.open_transactions()
+    now_ms = time.time() * 1000
+    if older_than is not None:
+        found = [transaction for transaction in found if transaction.started_ms < now_ms - older_than * 1000]
+    if group is not None:
+        found = [transaction for transaction in found if _is_of_group(transaction.transactional_id, group)]
+    if as_json:
+        print_json([_as_json(transaction) for transaction in found])
+    else:
+        _print_transactions(found, now_ms)
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@_asks_cluster
+def abort(config: ClientConfig, *, as_json: bool, transactional_id: str) -> None:
+    """Abort an open transaction. Its producer is fenced: whoever holds it can write nothing more."""
+    with Admin(config) as admin:
+        aborted = admin.abort_transaction(transactional_id)
+    if as_json:
+        print_json(_as_json(aborted))
+    else:
+        click.echo(
+            f"Aborted the transaction of {transactional_id} (producer id {aborted.identity.producer_id}, epoch "
+            f"{aborted.identity.epoch})."
+        )
+
+
+def _is_of_group(transactional_id: str, group: str) -> bool:
+    return transactional_id.startswith(f"{group}-") or transactional_id == leader_transactional_id(group)
+
+
+def _as_json(transaction: OpenTransaction) -> dict[str, Any]:
+    return {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.identity.producer_id,
+        "producer_epoch": transaction.identity.epoch,
+        "state": transaction.state,
+        "coordinator": transaction.coordinator,
+        "timeout_ms": transaction.timeout_ms,
+        "open_since": transaction.started_ms,
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in transaction.partitions],
+    }
+
+
+def _print_transactions(found: Sequence[OpenTransaction], now_ms: float) -> None:
+    columns = ("transactional id", "producer", "epoch", "state", "coordinator", "open since", "seconds", "partitions")
+    rows = [
+        (
+            transaction.transactional_id,
+            str(transaction.identity.producer_id),
+            str(transaction.identity.epoch),
+            transaction.state,
+            str(transaction.coordinator),
+            shown_time(transaction.started_ms),
+            f"{(now_ms - transaction.started_ms) / 1000:.0f}",
+            ", ".join(f"{topic}-{partition}" for topic, partition in transaction.partitions),
+        )
+        for transaction in found
+    ]
+    print_table(columns, rows)

@@ -1,0 +1,113 @@
+"""`fencepost transactions` and transactions that another client left open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from fencepost.cli import main
+from tests.support.checker import read_topic, values
+from tests.support.topics import unique
+
+_SECONDS = 60
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `fencepost transactions` for the broker and gives its exit code and what it printed."""
+
+    def run(command: str, *arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.run(["transactions", command, "--bootstrap-server", bootstrap_servers, *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def group() -> str:
+    return unique("group")
+
+
+@pytest.fixture
+def lingering(bootstrap_servers: str, topic: str, group: str) -> Producer:
+    """A producer that a task of the group's connector `orders` might be, in a transaction that it does not end."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": f"{group}-orders-0", "log_level": 0}
+    )
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    producer.produce(topic, b"lingers", partition=0)
+    assert producer.flush(_SECONDS) == 0
+    return producer
+
+
+def _listed(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    code, out, _ = run("list", "-o", "json", *arguments)
+    assert code == 0
+    found: list[dict[str, Any]] = json.loads(out)
+    return found
+
+
+@pytest.mark.usefixtures("lingering")
+def test_an_open_transaction_is_listed_with_who_holds_it_and_where(run: Run, group: str, topic: str) -> None:
+    (found,) = _listed(run, "--group", group)
+    code, table, _ = run("list", "--group", group)
+
+    assert found["transactional_id"] == f"{group}-orders-0"
+    assert found["state"] == "Ongoing"
+    assert found["partitions"] == [{"topic": topic, "partition": 0}]
+    assert code == 0
+    (row,) = [line for line in table.splitlines() if f"{group}-orders-0" in line]
+    cells = [cell.strip() for cell in row.strip("│ ").split("│")]
+    producer = [str(found["producer_id"]), str(found["producer_epoch"])]
+    assert cells[1:5] == [*producer, "Ongoing", str(found["coordinator"])]
+    assert cells[-1] == f"{topic}-0"
+
+
+@pytest.mark.usefixtures("lingering")
+def test_only_what_is_of_the_group_and_old_enough_is_listed(run: Run, group: str) -> None:
+    assert _listed(run, "--group", unique("group")) == []
+    assert _listed(run, "--group", group, "--older-than", "3600") == []
+    assert len(_listed(run, "--group", group, "--older-than", "0")) == 1
+
+
+def test_an_aborted_transaction_is_gone_and_its_producer_fenced(
+    run: Run, lingering: Producer, group: str, bootstrap_servers: str, topic: str
+) -> None:
+    name = f"{group}-orders-0"
+
+    code, out, _ = run("abort", name)
+
+    assert code == 0
+    assert out.startswith(f"Aborted the transaction of {name} (producer id ")
+    assert _listed(run, "--group", group) == []
+    with pytest.raises(KafkaException):
+        lingering.commit_transaction(_SECONDS)
+    assert values(read_topic(bootstrap_servers, topic)) == []
+    code, _, err = run("abort", name)
+    assert code == 1
+    assert f"The transactional id {name} has no open transaction" in err
+
+
+def test_the_brokers_may_be_named_in_a_file_of_client_settings(
+    bootstrap_servers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={bootstrap_servers}\nsecurity.protocol=PLAINTEXT\n")
+
+    assert main.run(["transactions", "list", "--command-config", str(file), "--group", unique("group")]) == 0
+    assert "transactional id" in capsys.readouterr().out
+
+
+def test_without_brokers_it_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["transactions", "list"]) == 2
+    assert "--bootstrap-server" in capsys.readouterr().err
