@@ -71,16 +71,17 @@ def _store(runner: TaskRunner, name: str, **config: str) -> ConnectorOffsetStore
 def test_k5_d7_a_connector_that_gets_an_offsets_topic_of_its_own_reads_nothing_again(
     runner: TaskRunner, topic: str, topics: Topics, name: str, own: str
 ):
-    """K5, D7: into the own topic, and out of it again."""
+    """K5, D7: into the own topic, and out of it again; with exactly-once and without."""
     bootstrap_servers = runner.worker.config.bootstrap_servers
     _run(runner, name, topic, 100)
     _run(runner, name, topic, 200, offsets_storage_topic=own)
     assert topics.config(own)["cleanup.policy"] == "compact"
     assert topics.partitions(own) == 2, "as offset.storage.partitions of the worker says"
     assert _saved(bootstrap_servers, own, name) == 200
-    wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == 200, what="the copy")
-    _run(runner, name, topic, 300)
-    assert _written(bootstrap_servers, topic, name) == list(range(1, 301))
+    _run(runner, name, topic, 300, offsets_storage_topic=own, exactly_once_support="disabled")
+    wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == 300, what="the copy")
+    _run(runner, name, topic, 400)
+    assert _written(bootstrap_servers, topic, name) == list(range(1, 401))
 
 
 def test_d6_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
@@ -112,7 +113,12 @@ def test_d6_a_cluster_is_the_same_under_another_name_of_its_brokers(
 ):
     """D6: copies into the topic that the tasks commit to could replace newer offsets."""
     _run(runner, name, topic, 100, producer_override_bootstrap_servers=fault_proxy.address)
-    store = _store(runner, name, producer_override_bootstrap_servers=fault_proxy.address)
+    store = _store(
+        runner,
+        name,
+        producer_override_bootstrap_servers=fault_proxy.address,
+        consumer_override_bootstrap_servers=bootstrap_servers,
+    )
     store.copy([({"task.id": f"{name}-0"}, {"saved": 7})])
     runner.worker.stop()
     assert [record.value for record in read_topic(bootstrap_servers, runner.offsets_topic)] == [b'{"saved":100}']
@@ -209,6 +215,16 @@ def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_
         held.release()
     for store in (own, runner.offsets_topic):
         assert read_offsets(bootstrap_servers, store, name) == [(partition, None)]
+
+
+@pytest.mark.parametrize("client", ["consumer", "admin"])
+def test_d6_a_client_that_is_set_to_another_cluster_than_the_producer_is_refused(
+    runner: TaskRunner, other_broker: EmbeddedBroker, name: str, client: str
+):
+    setting = f"{client}.override.bootstrap.servers"
+    config = properties(name, "t", {setting: other_broker.bootstrap_servers})
+    with pytest.raises(ConfigError, match=f"Connector {name} writes to .* but {setting}=.* is another cluster"):
+        runner.worker.offsets(runner.worker.checked(config))
 
 
 def test_an_own_offsets_topic_that_is_not_compacted_is_refused_with_the_remedy(

@@ -54,9 +54,10 @@ class OffsetStores:
         """Return the store of a connector's offsets; its topic is created if it is missing.
 
         The topic is on the cluster that the connector's producer writes to. Raises ConfigError if the connector's
-        consumer is set to read from another one, and what creating a topic raises.
+        consumer or admin client is set to use another one, and what creating a topic raises.
         """
         config = self._reading_config(connector)
+        self._check_clusters(connector, config)
         own = self._opened(self.topic(connector), config, connector)
         if own.topic == self._worker.offset_storage.name and self._is_workers_cluster(config):
             return ConnectorOffsetStore(connector.name, own)
@@ -101,10 +102,29 @@ class OffsetStores:
             return SharedOffsets(store, self._copies)
 
     def _is_workers_cluster(self, config: ClientConfig) -> bool:
-        workers = self._reading_config(None)
-        if set(config.bootstrap_servers) == set(workers.bootstrap_servers):
+        return self._same_cluster(config, self._reading_config(None))
+
+    def _check_clusters(self, connector: ConnectorConfig, consumer: ClientConfig) -> None:
+        """Raise ConfigError if a connector's consumer or admin client is set to use another cluster than it writes to."""
+        clients = {ClientKind.CONSUMER: consumer, ClientKind.ADMIN: admin_config(self._worker, connector)}
+        for kind, config in clients.items():
+            name = f"{kind}.override.{BOOTSTRAP_SERVERS}"
+            if name in connector.properties and not self._same_cluster(config, self._writing_config(connector)):
+                raise ConfigError(
+                    f"Connector {connector.name} writes to the cluster at "
+                    f"{brokers_written_to(self._worker, connector)}, and its source offsets with it, but "
+                    f"{name}={connector.properties[name]} is another cluster: give both brokers of one cluster",
+                    name=name,
+                )
+
+    def _writing_config(self, connector: ConnectorConfig) -> ClientConfig:
+        properties = client_properties(self._worker, connector, ClientKind.PRODUCER)
+        return ProducerConfig.from_properties(properties, where=f"connector {connector.name}").client
+
+    def _same_cluster(self, one: ClientConfig, other: ClientConfig) -> bool:
+        if set(one.bootstrap_servers) == set(other.bootstrap_servers):
             return True
-        return self._cluster_id(config) == self._cluster_id(workers)
+        return self._cluster_id(one) == self._cluster_id(other)
 
     def _cluster_id(self, config: ClientConfig) -> str:
         with self._lock:
@@ -121,17 +141,9 @@ class OffsetStores:
         if connector is None:
             properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
             return ClientConfig.from_properties(properties, where=self._worker.where)
-        written_to = brokers_written_to(self._worker, connector)
-        chosen = connector.properties.get(f"consumer.override.{BOOTSTRAP_SERVERS}", written_to)
-        if chosen != written_to:
-            raise ConfigError(
-                f"Connector {connector.name} writes to the cluster at {written_to}, and its source offsets with it, "
-                f"but consumer.override.{BOOTSTRAP_SERVERS} is {chosen}: give both the same brokers",
-                name=f"consumer.override.{BOOTSTRAP_SERVERS}",
-            )
-        return ClientConfig.from_properties(
-            properties | {BOOTSTRAP_SERVERS: written_to}, where=f"connector {connector.name}"
-        )
+        if f"{ClientKind.CONSUMER}.override.{BOOTSTRAP_SERVERS}" not in connector.properties:
+            properties[BOOTSTRAP_SERVERS] = brokers_written_to(self._worker, connector)
+        return ClientConfig.from_properties(properties, where=f"connector {connector.name}")
 
     def _create(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
         settings = replace(self._worker.offset_storage, name=topic)
