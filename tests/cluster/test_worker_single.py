@@ -199,6 +199,19 @@ def test_d7_a_running_connector_that_gets_its_own_offsets_topic_reads_nothing_ag
     assert read_offsets(bootstrap_servers, own, name) == [(partition, {"saved": 80})]
 
 
+def test_an_offsets_topic_that_would_lose_offsets_fails_the_connector_and_requests_with_the_remedy(
+    worker: Worker, name: str, topics: Topics
+) -> None:
+    own = topics.create(config={"cleanup.policy": "delete"})
+    config = properties(name, "t", {"offsets.storage.topic": own})
+    assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    worker.wait_for_states(name, "FAILED")
+    remedy = f"Topic {own} exists with cleanup.policy=delete"
+    assert remedy in worker.get(f"/connectors/{name}/status")["connector"]["trace"]
+    answer = worker.request("GET", f"/connectors/{name}/offsets")
+    assert (answer.status, remedy in answer.body["message"]) == (400, True)
+
+
 def test_f8_offsets_in_another_cluster_are_changed_once_zombies_there_are_fenced(
     worker: Worker, group: Group, name: str, other_broker: EmbeddedBroker
 ) -> None:
