@@ -81,7 +81,7 @@ def test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too(
 
     seen.on_poll = ask
     task.start()
-    assert task.join(30)
+    assert task.join(120)
     expected: list[int] = []
     for first, last in zip([0, *boundaries], boundaries, strict=False):
         if last % 2:
@@ -109,7 +109,7 @@ def test_t12_a_request_for_the_last_record_comes_before_the_batchs(
 
     seen.on_poll = ask
     task.start()
-    assert task.join(30)
+    assert task.join(120)
     committed = list(range(1, 101)) if for_record == "commit" else []
     assert _found(bootstrap_servers, topic, name) == committed
     assert _saved(bootstrap_servers, runner, name) == 100
@@ -144,7 +144,7 @@ def test_t9_what_the_task_did_not_say_may_end_is_not_committed_at_stop_and_read_
     again, seen = runner.task(name, topic, config, stop_at_end=True)
     seen.on_poll = commit_last
     again.start()
-    assert again.join(30)
+    assert again.join(120)
     assert _found(bootstrap_servers, topic, name) == list(range(1, 251))
 
 
@@ -198,7 +198,7 @@ def test_t16_other_boundaries_have_no_transaction_context(runner: TaskRunner, to
     contexts: list[Any] = []
     seen.on_start = lambda source_task: contexts.append(source_task.context.transaction_context)
     task.start()
-    assert task.join(30)
+    assert task.join(120)
     assert contexts == [None]
 
 
@@ -243,7 +243,7 @@ def test_t26_what_callbacks_raise_is_logged_and_the_task_goes_on(
 
     seen.on_commit = fail
     task.start()
-    assert task.join(30)
+    assert task.join(120)
     assert task.state is State.STOPPED
     assert _found(bootstrap_servers, topic, name) == list(range(1, 301))
     assert f"commit() of task {name}-0 failed" in caplog.text
@@ -253,7 +253,7 @@ def test_d3_a_task_goes_on_where_the_last_commit_was(runner: TaskRunner, bootstr
     """D3."""
     for limit in (150, 400):
         task, _ = runner.started(name, topic, {"limit": limit}, stop_at_end=True)
-        assert task.join(30)
+        assert task.join(120)
     assert _found(bootstrap_servers, topic, name) == list(range(1, 401))
     assert runner.states.of(task) == [State.RUNNING, State.STOPPED] * 2
 
@@ -261,7 +261,7 @@ def test_d3_a_task_goes_on_where_the_last_commit_was(runner: TaskRunner, bootstr
 def test_a4_metrics_show_what_a_task_committed(runner: TaskRunner, topic: str, name: str):
     """A4, T27."""
     task, _ = runner.started(name, topic, {"limit": 250}, stop_at_end=True)
-    assert task.join(30)
+    assert task.join(120)
     registry = runner.worker.metrics.registry
 
     def value(metric: str) -> float | None:
@@ -284,7 +284,7 @@ def test_topics_are_created_as_the_connector_says(
         "topic.creation.default.retention.ms": 123456,
     }
     task, _ = runner.started(name, topic, config, stop_at_end=True)
-    assert task.join(30)
+    assert task.join(120)
     assert topics.partitions(topic) == 3
     assert topics.config(topic)["retention.ms"] == "123456"
     assert sorted(_found(bootstrap_servers, topic, name)) == list(range(1, 101))

@@ -37,7 +37,7 @@ def test_t17_offsets_that_cannot_be_stored_fail_the_task_before_the_commit(
     wait_for_state(task, State.FAILED)
     assert isinstance(task.error, DataError)
     assert message in str(task.error)
-    assert task.join(30)
+    assert task.join(120)
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 101))
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 100})]
     assert seen.committed == list(range(1, 101))
@@ -58,7 +58,7 @@ def test_t20_a_record_that_is_refused_fails_the_task_with_its_whole_transaction(
     task.start()
     wait_for_state(task, State.FAILED)
     assert isinstance(task.error, RecordTooLargeError)
-    assert task.join(30)
+    assert task.join(120)
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, committed + 1))
     saved = [({"task.id": f"{name}-0"}, {"saved": 100})] if committed else []
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == saved

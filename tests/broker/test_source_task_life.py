@@ -60,14 +60,14 @@ def test_t23_a_task_that_is_stopped_while_it_starts_is_not_polled(runner: TaskRu
 
     def start_slowly(_: Any) -> None:
         starting.set()
-        assert go_on.wait(30)
+        assert go_on.wait(120)
 
     seen.on_start = start_slowly
     task.start()
-    assert starting.wait(30)
+    assert starting.wait(120)
     task.stop()
     go_on.set()
-    assert task.join(30)
+    assert task.join(120)
     assert (seen.polls, seen.calls, seen.stops) == (0, [("commit", 0)], 1)
     assert task.state is State.STOPPED
 
@@ -79,12 +79,12 @@ def test_a_waiting_poll_is_ended_by_stop(runner: TaskRunner, bootstrap_servers: 
     def wait_at_the_end(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
         if not records:
             waiting.set()
-            assert source_task._stopped.wait(30)
+            assert source_task._stopped.wait(120)
         return records
 
     seen.on_poll = wait_at_the_end
     task.start()
-    assert waiting.wait(30)
+    assert waiting.wait(120)
     stop(task)
     assert seen.stops == 1
     assert _found(bootstrap_servers, topic, name) == list(range(1, 201))
@@ -104,7 +104,7 @@ def test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible(
     seen.on_poll = fail_on_the_third
     task.start()
     wait_for_state(task, State.FAILED)
-    assert task.join(30)
+    assert task.join(120)
     assert "the source is gone" in str(task.error)
     assert seen.calls == []
     assert seen.stops == 1
@@ -125,12 +125,12 @@ def test_t22_an_error_of_poll_after_stop_is_no_failure(
         if seen.polls < 2:
             return records
         polled.set()
-        assert source_task._stopped.wait(30)
+        assert source_task._stopped.wait(120)
         raise RuntimeError("the connection was closed")
 
     seen.on_poll = fail_when_stopped
     task.start()
-    assert polled.wait(30)
+    assert polled.wait(120)
     stop(task)
     assert (task.state, task.error, seen.calls) == (State.STOPPED, None, [])
     assert _found(bootstrap_servers, topic, name) == []
@@ -149,7 +149,7 @@ def test_a_retriable_error_of_poll_is_followed_by_another_poll(
 
     seen.on_poll = fail_first
     task.start()
-    assert task.join(30)
+    assert task.join(120)
     assert runner.states.of(task) == [State.RUNNING, State.STOPPED]
     assert _found(bootstrap_servers, topic, name) == list(range(1, 201))
 
@@ -165,7 +165,7 @@ def test_a_task_that_cannot_start_for_a_passing_reason_starts_again(
 
     seen.on_start = fail_first
     task.start()
-    assert task.join(30)
+    assert task.join(120)
     assert runner.states.of(task) == [State.RESTARTING, State.RUNNING, State.STOPPED]
     assert _found(bootstrap_servers, topic, name) == list(range(1, 101))
 
@@ -180,7 +180,7 @@ def test_t2_a_task_that_cannot_start_for_a_lasting_reason_fails(runner: TaskRunn
     seen.on_start = fail
     task.start()
     wait_for_state(task, State.FAILED)
-    assert task.join(30)
+    assert task.join(120)
     assert (seen.polls, seen.calls, seen.stops) == (0, [], 1)
 
 
@@ -261,11 +261,11 @@ def test_d4_a_transaction_that_expires_fails_the_task_with_advice(
     wait_for_state(task, State.FAILED)
     assert isinstance(task.error, TransactionExpiredError)
     assert "producer.override.transaction.timeout.ms" in str(task.error)
-    assert task.join(30)
+    assert task.join(120)
     again, seen = runner.task(name, topic, {"limit": 300}, stop_at_end=True)
     seen.on_poll = lambda _, records: records
     again.start()
-    assert again.join(30)
+    assert again.join(120)
     assert _found(bootstrap_servers, topic, name) == list(range(1, 301))
 
 
@@ -274,7 +274,7 @@ def _is_settled(bootstrap_servers: str, topic: str) -> bool:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     where = TopicPartition(topic, 0)
     ends = [
-        admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=level)[where].result(30).offset
+        admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=level)[where].result(120).offset
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     ]
     return ends[0] == ends[1] > 0
@@ -290,18 +290,18 @@ def test_t24_a_task_that_is_cancelled_is_cut_off_and_leaves_nothing_open(
     def hang_on_the_second(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
         if seen.polls == 2:
             hanging.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
         return records
 
     seen.on_poll = hang_on_the_second
     task.start()
-    assert hanging.wait(30)
+    assert hanging.wait(120)
     assert not _is_settled(bootstrap_servers, topic)
     task.cancel()
     # While poll() still hangs, readers of the topic are not held up any more.
     wait_for(lambda: _is_settled(bootstrap_servers, topic))
     go_on.set()
-    assert task.join(30)
+    assert task.join(120)
     assert task.state is State.STOPPED
     assert (seen.polls, seen.calls) == (2, [])
     assert len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) == 100
@@ -316,13 +316,13 @@ def test_the_worker_gives_up_on_tasks_that_do_not_stop_in_time(bootstrap_servers
 
         def hang(_: Any, records: list[SourceRecord]) -> list[SourceRecord]:
             hanging.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
             return records
 
         seen.on_poll = hang
         task.start()
-        assert hanging.wait(30)
+        assert hanging.wait(120)
         assert runner.worker.stop_tasks([task]) == [task]
         go_on.set()
-        assert task.join(30)
+        assert task.join(120)
         assert _found(bootstrap_servers, topic, name) == []

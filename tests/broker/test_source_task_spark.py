@@ -104,7 +104,7 @@ def test_d5_a_transform_that_routes_records_to_the_own_offsets_topic_fails_the_t
     task, _ = runner.started(name, topic, config)
     wait_for_state(task, State.FAILED)
     assert "its own source offsets" in str(task.error)
-    assert task.join(30)
+    assert task.join(120)
     after = read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted")
     assert after == before, "the check comes before the send"
 

@@ -63,7 +63,7 @@ def _hanging(runner: TaskRunner, name: str, topic: str) -> tuple[WorkerSourceTas
 
     seen.on_poll = hang
     task.start()
-    assert hanging.wait(30)
+    assert hanging.wait(120)
     return task, seen, go_on
 
 
@@ -77,7 +77,7 @@ def test_a_task_that_is_given_up_after_its_successor_started_leaves_that_alone(a
         wait_for(lambda: len(seen.committed) > 200)
         first.cancel()
         go_on.set()
-        assert first.join(30)
+        assert first.join(120)
         committed = len(seen.committed)
         wait_for(lambda: len(seen.committed) > committed + 200)
         stop(second)
@@ -124,11 +124,11 @@ def test_a_zombie_that_begins_a_transaction_leaves_that_of_its_successor_alone(a
 
         seen.on_poll = hang
         first.start()
-        assert hanging.wait(30)
+        assert hanging.wait(120)
         second, _ = second_runner.started(
             name, topic, {"messages.per.poll": 7, "limit": 7000, "transaction.boundary": "interval"}
         )
-        assert written.wait(30)
+        assert written.wait(120)
         wake_up.set()
         wait_for_state(first, State.FAILED)
         assert isinstance(first.error, ProducerFencedError)

@@ -30,7 +30,7 @@ def set_message_bytes(servers: str, topic: str, size: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(120)
     wait_for(lambda: Topics(servers).config(topic)["max.message.bytes"] == str(size))
 
 

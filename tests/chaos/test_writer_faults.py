@@ -195,7 +195,7 @@ def test_an_end_of_transaction_sent_twice_counts_once(
 def test_a_commit_that_nobody_answers_has_an_unknown_outcome_that_a_new_start_settles(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, arrives: bool
 ) -> None:
-    config = producer_config(fault_proxy.address, request_timeout_ms=200, max_block_ms=600)
+    config = producer_config(fault_proxy.address, request_timeout_ms=200, max_block_ms=2_000)
     transactional_id = unique("task")
     with open_producer(config, transactional_id) as producer:
         producer.begin_transaction()

@@ -71,7 +71,7 @@ class TaskRunner:
     ) -> None:
         late = self.worker.stop_tasks(self._tasks)
         self.worker.stop()
-        assert not [task for task in late if not task.join(30)]
+        assert not [task for task in late if not task.join(120)]
 
     def task(
         self, name: str, topic: str, config: Mapping[str, Any] | None = None, **options: Any
@@ -97,7 +97,7 @@ class TaskRunner:
 def stop(task: WorkerSourceTask) -> None:
     """Stop a task, and wait until it has."""
     task.stop()
-    assert task.join(30), f"{task.id} did not stop"
+    assert task.join(120), f"{task.id} did not stop"
 
 
 def wait_for_state(task: WorkerSourceTask, state: State) -> None:

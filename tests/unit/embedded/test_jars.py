@@ -47,6 +47,6 @@ def test_a_process_waits_for_another_that_fetches_and_takes_its_jars() -> None:
         (folder.parent / "fetched" / "kafka.jar").touch()
         (folder.parent / "fetched").rename(folder)
         assert not found
-    second.join(30)
+    second.join(120)
 
     assert found == [folder / "kafka.jar"]

@@ -23,7 +23,7 @@ class _Task(SourceTask):
         raise AssertionError
 
     def stop(self) -> None:
-        assert self.may_stop.wait(30)
+        assert self.may_stop.wait(120)
         self.stops += 1
 
 
@@ -77,7 +77,7 @@ def test_whoever_waits_for_a_paused_task_hears_of_its_end():
     waiting = threading.Thread(target=control.wait_until_resumed)
     waiting.start()
     control.stop()
-    waiting.join(30)
+    waiting.join(120)
     assert not waiting.is_alive()
     control.wait(3600)
     assert control.stopping
