@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections import Counter
@@ -11,9 +12,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from tests.support.raw_kafka import RawKafka
 from tests.support.topics import unique
 
 _TIMEOUT_SECONDS = 60.0
+_MARKERS_TIMEOUT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,10 @@ def read_topic(
     """All records of a topic, partition by partition, in the order of their offsets.
 
     At read_committed this reads up to the last stable offset: what an open transaction holds back is not waited for.
-    What is written meanwhile may be missing.
+    What is written meanwhile may be missing. Of a broker with security, so may what was committed just before.
     """
+    if settings is None:
+        _wait_for_markers(bootstrap_servers)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -56,6 +61,25 @@ def read_topic(
         return _read_to_end(consumer, topic, timeout)
     finally:
         consumer.close()
+
+
+def _wait_for_markers(bootstrap_servers: str) -> None:
+    """Wait until the transactions that were ended before are visible: a broker writes their markers after its answer.
+
+    Gives up quietly: a partition whose leader is dead gets its marker once another leads.
+    """
+    ending = _ending_transactions(bootstrap_servers)
+    deadline = time.monotonic() + _MARKERS_TIMEOUT_SECONDS
+    while ending and time.monotonic() < deadline:
+        ending &= _ending_transactions(bootstrap_servers)
+
+
+def _ending_transactions(bootstrap_servers: str) -> set[tuple[str, int]]:
+    ending: set[tuple[str, int]] = set()
+    for server in bootstrap_servers.split(","):
+        with contextlib.suppress(OSError), contextlib.closing(RawKafka(server)) as broker:
+            ending |= broker.ending_transactions()
+    return ending
 
 
 def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]:

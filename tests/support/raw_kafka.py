@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kafka.protocol.admin import ListTransactionsRequest, ListTransactionsResponse
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
@@ -13,6 +14,7 @@ from tests.support.processes import wait_for
 
 _PRODUCE_VERSION = 8
 _FETCH_VERSION = 11
+_LIST_TRANSACTIONS_VERSION = 0
 _TIMEOUT_SECONDS = 30.0
 _BATCH_HEAD = 12
 # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER
@@ -77,6 +79,12 @@ class RawKafka:
         response = self._call(request, FetchResponse, _FETCH_VERSION)
         return list(_batches(bytes(response.responses[0].partitions[0].records or b"")))
 
+    def ending_transactions(self) -> set[tuple[str, int]]:
+        """Transactional and producer ids of transactions whose outcome is settled but not yet in all their topics."""
+        request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"], producer_id_filters=[])
+        response = self._call(request, ListTransactionsResponse, _LIST_TRANSACTIONS_VERSION)
+        return {(row.transactional_id, row.producer_id) for row in response.transaction_states}
+
     def _call(self, request: Any, response: Any, version: int) -> Any:
         request.API_VERSION = version
         request.with_header(correlation_id=1, client_id="test")
@@ -88,7 +96,8 @@ class RawKafka:
         received = bytearray()
         while len(received) < size:
             more = self._socket.recv(size - len(received))
-            assert more, "the broker closed the connection"
+            if not more:
+                raise ConnectionResetError("the broker closed the connection")
             received += more
         return bytes(received)
 
