@@ -31,7 +31,7 @@ from fencepost.storage.cluster_config_state import (
 )
 from fencepost.storage.config_records import LoggerLevel, RestartRequest, SessionKey, TargetState
 from fencepost.storage.config_topic import ConfigBackingStore
-from fencepost.storage.errors import ConfigWriteError
+from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
 from tests.support.checker import Record, read_topic
 from tests.support.fault_proxy import FaultProxy
 from tests.support.topics import Topics, unique
@@ -242,6 +242,16 @@ def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster:
     done(old.store.put_target_state("c1", TargetState.PAUSED))
     done(new.store.put_connector("c1", _CONFIG))
     assert [key for key, _ in cluster.rows()] == [b"target-state-c1", b"connector-c1"]
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_what_is_too_large_is_refused_and_the_leader_goes_on(cluster: Cluster, *, transactional: bool):
+    leader = cluster.worker(transactional=transactional)
+    leader.lead()
+    with pytest.raises(ConfigTooLargeError, match=r"c1 takes 2000\d+ bytes, more than the 1048576 bytes"):
+        done(leader.store.put_connector("c1", {**_CONFIG, "text": "x" * 2_000_000}))
+    done(leader.store.put_connector("c1", _CONFIG))
+    assert [key for key, _ in cluster.rows()] == [b"connector-c1"]
 
 
 def test_an_old_leader_is_fenced_under_transaction_version_1_as_well(tv1_broker: EmbeddedBroker):

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.embedded.broker import EmbeddedBroker
@@ -17,6 +20,7 @@ from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.errors import ProducerFencedError
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import wait_for
+from tests.support.rest_fuzz import CONNECTOR, requests
 from tests.support.sequence_source import properties, seqs
 from tests.support.topics import Topics, unique
 from tests.support.workers import Group, Worker
@@ -154,6 +158,41 @@ def test_a_worker_serves_every_documented_metric_and_no_other(
     assert values["fencepost_fencing_failures_total"] == 0
 
 
+@pytest.fixture(scope="module")
+def known(worker: Worker) -> Iterator[str]:
+    """A stopped connector. Whatever others there are in the end is deleted, too."""
+    name = unique("known")
+    config = {**CONNECTOR, "name": name}
+    before = worker.get("/connectors")
+    assert worker.request("POST", "/connectors", {"config": config, "initial_state": "STOPPED"}).status == 201
+    yield name
+    for left in set(worker.get("/connectors")) - set(before):
+        worker.request("DELETE", f"/connectors/{quote(left, safe='')}")
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_request_makes_a_worker_fail(worker: Worker, known: str, data: st.DataObject) -> None:
+    request = data.draw(requests(known))
+    status, body = worker.send(request)
+    assert status < 500, body
+    if status >= 400 and request.method != "HEAD":
+        error = json.loads(body)
+        assert error["error_code"] == status
+        assert error["message"]
+
+
+def test_what_kafka_cannot_take_is_a_bad_request_and_leaves_the_leader_in_its_place(worker: Worker, known: str) -> None:
+    for property_, value, said in (
+        ("text", "x" * 2_000_000, "make it smaller"),
+        ("offsets.storage.topic", "no such topic", "the name of a topic has"),
+    ):
+        answer = worker.request("PUT", f"/connectors/{known}/config", {**CONNECTOR, "name": known, property_: value})
+        assert answer.status == 400, answer
+        assert said in answer.body["message"]
+    assert "is lost" not in worker.process.output
+
+
 def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
     worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
@@ -165,6 +204,8 @@ def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
 
     assert worker.request("PUT", f"/connectors/{name}/stop").status == 204
     worker.wait_for_states(name, "STOPPED")
+    too_large = {"offsets": [{"partition": {"task.id": "x" * 2_000_000}, "offset": {"saved": 40}}]}
+    assert worker.request("PATCH", f"/connectors/{name}/offsets", too_large).status == 400
     answer = worker.request("PATCH", f"/connectors/{name}/offsets", offsets)
 
     assert answer.status == 200, answer

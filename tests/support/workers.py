@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from fencepost.embedded.ports import free_ports
 from tests.support.processes import Process, wait_for
+from tests.support.rest_fuzz import Request
 from tests.support.topics import unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -61,6 +62,13 @@ class Worker:
         """The value of a metric without labels, None if there is none."""
         lines = self.text("/metrics").splitlines()
         return next((float(line.removeprefix(name)) for line in lines if line.startswith(f"{name} ")), None)
+
+    def send(self, request: Request) -> tuple[int, bytes]:
+        """Send a request as it is, and return the status and the body of the answer."""
+        with contextlib.closing(self._connection()) as connection:
+            connection.request(request.method, request.path, request.body, request.headers)
+            response = connection.getresponse()
+            return response.status, response.read()
 
     def healthy(self) -> bool:
         with contextlib.suppress(OSError):

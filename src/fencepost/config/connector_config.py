@@ -14,7 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import TopicCreation, topic_creation
-from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of
+from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, topic_name
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
@@ -157,7 +157,7 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
         "A topic for this connector's source offsets alone. It is created if missing, offsets that it lacks are looked "
         "up in the worker's offset.storage.topic, and what is committed is copied there. Unset: the worker's topic, or "
         "the one of that name on the cluster that producer.override.bootstrap.servers names.",
-        validator=not_blank, group="offsets.topic", order_in_group=1, width=_W.LONG,
+        validator=topic_name, group="offsets.topic", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
 

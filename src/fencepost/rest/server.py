@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -22,6 +23,7 @@ from fencepost.rest.internal import InternalResource
 from fencepost.rest.loggers import LoggersResource
 from fencepost.rest.offsets import OffsetsResource
 from fencepost.rest.plugins import PluginsResource
+from fencepost.rest.protocol import HttpProtocol
 from fencepost.rest.root import RootResource
 from fencepost.rest.routes import Route
 from fencepost.rest.transactions import TransactionsResource
@@ -63,6 +65,7 @@ class RestServer:
         self._config = config
         self.client = RestClient(client_tls(config.tls))
         self._runners: list[web.AppRunner] = []
+        self._servers: list[asyncio.Server] = []
         with ExitStack() as undo:
             self._main = _bind_all("listeners", config.listeners, config.tls, undo)
             self._admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
@@ -92,6 +95,8 @@ class RestServer:
 
     async def stop(self) -> None:
         """Finish the requests that are under way, for a few seconds at most, and give the ports back."""
+        for server in self._servers:
+            server.close()
         for runner in self._runners:
             await runner.cleanup()
         for bound in (*self._main, *self._admin):
@@ -99,11 +104,16 @@ class RestServer:
         await self.client.close()
 
     async def _serve(self, routes: Sequence[Route], gate: Gate, bound: Sequence[_Bound]) -> None:
-        runner = web.AppRunner(make_app(routes, gate), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        runner = web.AppRunner(make_app(routes, gate), shutdown_timeout=_SHUTDOWN_SECONDS)
         self._runners.append(runner)
         await runner.setup()
+        loop, server = asyncio.get_running_loop(), cast("web.Server", runner.server)
+
+        def protocol() -> HttpProtocol:
+            return HttpProtocol(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: nothing is logged
+
         for one in bound:
-            await web.SockSite(runner, one.socket, ssl_context=one.tls, backlog=_BACKLOG).start()
+            self._servers.append(await loop.create_server(protocol, sock=one.socket, ssl=one.tls, backlog=_BACKLOG))
 
 
 def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -117,7 +117,7 @@ class ConfigBackingStore:
         """
         return self._run(self._leading, self._leader.claim)
 
-    # -- privileged writes: futures hold ConfigWriteError, or IllegalStateError without the privilege ------------
+    # -- privileged writes: futures hold ConfigWriteError, or those of LeaderWriter.write ------------
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration, and before it, outside its transaction, a target state if one is given."""

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.kafka.plain_producer import PlainProducer, Row
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.records import Records
-from fencepost.storage.errors import ConfigWriteError
+from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class LeaderWriter(Protocol):
     def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
         """Write rows together and return the offset behind the last, nothing where it is not known.
 
-        Raises ConfigWriteError; `what` is for its message.
+        Raises ConfigTooLargeError or ConfigWriteError; `what` is for their messages.
         """
 
     def close(self) -> None:
@@ -83,7 +84,8 @@ class TransactionalLeaderWriter:
     def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
         """Write rows in one transaction, and return as LeaderWriter does.
 
-        Raises IllegalStateError without the privilege, and ConfigWriteError if it fails, which drops the privilege.
+        Raises IllegalStateError without the privilege, ConfigTooLargeError, and ConfigWriteError if it fails, which
+        drops the privilege.
         """
         producer = self._producer
         if producer is None:
@@ -93,14 +95,26 @@ class TransactionalLeaderWriter:
             )
         try:
             return write_in_transaction(producer, self._topic, rows)
+        except RecordTooLargeError as error:
+            self._abort(producer, what)
+            raise ConfigTooLargeError(what, self._topic, size=error.size, limit=error.limit) from error
         except FencepostError as error:
-            _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, error)
-            self._drop()
-            raise ConfigWriteError(what, self._topic, str(error).rstrip("."), privilege_lost=True) from error
+            raise self._lost(what, error) from error
 
     def close(self) -> None:
         """Give the privilege up."""
         self._drop()
+
+    def _abort(self, producer: TransactionalProducer, what: str) -> None:
+        try:
+            producer.abort_transaction()
+        except FencepostError as error:
+            raise self._lost(what, error) from error
+
+    def _lost(self, what: str, error: FencepostError) -> ConfigWriteError:
+        _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, error)
+        self._drop()
+        return ConfigWriteError(what, self._topic, str(error).rstrip("."), privilege_lost=True)
 
     def _drop(self) -> None:
         if self._producer is not None:
@@ -109,9 +123,14 @@ class TransactionalLeaderWriter:
 
 
 def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
-    """Write rows outside of transactions and return the offset behind the last. Raises ConfigWriteError."""
+    """Write rows outside of transactions and return the offset behind the last.
+
+    Raises ConfigTooLargeError or ConfigWriteError.
+    """
     try:
         return producer.write(topic, rows)
+    except RecordTooLargeError as error:
+        raise ConfigTooLargeError(what, topic, size=error.size, limit=error.limit) from error
     except FencepostError as error:
         raise ConfigWriteError(what, topic, str(error).rstrip("."), privilege_lost=False) from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.api.errors import RetriableError, describe_error
+from fencepost.api.errors import DataError, RetriableError, describe_error
 
 
 class ConfigWriteError(RetriableError):
@@ -30,6 +30,17 @@ class OffsetsTopicMissingError(RetriableError):
             "topic. Keep others from deleting it"
         )
         self.topic = topic
+
+
+class ConfigTooLargeError(DataError):
+    """What was to be written to the config topic is larger than a record may be; nothing was written."""
+
+    def __init__(self, what: str, topic: str, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"{what} takes {size} bytes, more than the {limit} bytes that a record of the config topic {topic} may "
+            "have: make it smaller, or raise producer.max.request.size of all workers and max.message.bytes of the "
+            "topic"
+        )
 
 
 class OffsetsNotCopiedError(RetriableError):

@@ -28,8 +28,8 @@ from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.group_membership import Membership
 from fencepost.kafka.group_protocol import ConnectProtocol
 from fencepost.storage.config_records import SessionKey
-from fencepost.storage.errors import ConfigWriteError
-from fencepost.worker.errors import NotLeaderError, RequestFailedError, ServiceUnavailableError
+from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
+from fencepost.worker.errors import BadRequestError, NotLeaderError, RequestFailedError, ServiceUnavailableError
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.rest_client import Signer
@@ -129,7 +129,8 @@ class Leadership:
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
         """Do a privileged write, when those before it are read back.
 
-        `check` is called right before it and may raise. Raises as `require`, and RequestFailedError if it fails.
+        `check` is called right before it and may raise. Raises as `require`, BadRequestError for what is too large, and
+        RequestFailedError if it fails.
         """
         await self.require()
         # Whoever asked may give up waiting; the next write waits all the same.
@@ -140,6 +141,8 @@ class Leadership:
             async with self._turn:
                 check()
                 return await asyncio.wrap_future(write())
+        except ConfigTooLargeError as error:
+            raise BadRequestError(str(error)) from error
         except (ConfigWriteError, IllegalStateError) as error:
             if isinstance(error, IllegalStateError) or error.privilege_lost:
                 self._step_down()

@@ -8,6 +8,7 @@ from typing import TypeVar
 from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
 from fencepost.storage.config_records import Config, TargetState
 from fencepost.worker.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
@@ -54,7 +55,7 @@ class OffsetRequests:
             self._check(name)
         try:
             return await self._parts.run(self._with, self._config(name), change)
-        except (ConfigError, DataError) as error:
+        except (ConfigError, DataError, RecordTooLargeError) as error:
             raise BadRequestError(f"The offsets of connector {name} are not changed: {error}") from error
         except FencepostError as error:
             raise RequestFailedError(f"The offsets of connector {name} are not changed: {error}") from error

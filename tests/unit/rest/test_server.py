@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import logging
 import socket
 import ssl
 from pathlib import Path
@@ -72,10 +74,39 @@ def test_a_body_that_is_too_large_is_refused(api: Api):
     assert api.post("/connectors", b" " * (MAX_BODY_BYTES + 1)).status == 413
 
 
-def test_a_body_that_is_not_encoded_as_it_says_is_refused(api: Api):
+def test_a_body_that_is_not_encoded_as_it_says_is_refused(api: Api, caplog: pytest.LogCaptureFixture):
     answer = api.post("/connectors", b"abc", headers={"Content-Encoding": "gzip"})
     assert answer.status == 400
     assert "cannot be read" in answer.message
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01garbage\r\n\r\n",
+        b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://[::1/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+        b"POST /connectors HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"POST /connectors HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_proper_http_is_answered_in_json_and_does_not_fill_the_log(
+    apis: RestApis, api: Api, caplog: pytest.LogCaptureFixture, sent: bytes
+):
+    async def answer() -> bytes:
+        reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+        writer.write(sent)
+        received = await reader.read()
+        writer.close()
+        return received
+
+    received: bytes = apis.call(answer())
+    assert int(received.split()[1]) == 400
+    assert json.loads(received.partition(b"\r\n\r\n")[2])["error_code"] == 400
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_users_are_let_in_by_name_and_password(apis: RestApis, tmp_path: Path):

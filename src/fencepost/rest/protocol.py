@@ -1,0 +1,47 @@
+"""How bytes that are no HTTP are answered: in JSON like everything else, and without a traceback in the log.
+
+aiohttp finds them before there is a request that an application could see.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Final
+
+from aiohttp import web
+
+from fencepost.rest.responses import error_response
+
+_log: Final = logging.getLogger(__name__)
+
+_SHOWN: Final = 200
+
+
+class HttpProtocol(web.RequestHandler):
+    """One connection of a client."""
+
+    __slots__ = ()
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Tell the log of faults, but not of bodies that are not encoded as they say: whoever sent them was told."""
+        if isinstance(sys.exc_info()[1], web.RequestPayloadError):
+            _log.debug(*args, exc_info=True, **kw)
+        else:
+            super().log_exception(*args, **kw)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what cannot be read as a request; the connection is closed."""
+        if status >= 500 or request.writer.output_size > 0:
+            return super().handle_error(request, status, exc, message)
+        _log.debug("%s sent what is no HTTP request", request.remote, exc_info=exc)
+        said = " ".join((message or "").split())[:_SHOWN]
+        response = error_response(status, f"This cannot be read as an HTTP request: {said}")
+        response.force_close()
+        return response
