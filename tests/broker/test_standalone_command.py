@@ -299,7 +299,9 @@ def test_a_task_that_fails_is_told_in_one_line_and_with_a_traceback_to_those_who
     arguments = ("standalone", "--once", str(files.worker), str(files.connector))
     with Process.fencepost(*arguments, log_file=tmp_path / "log") as process:
         assert process.wait() == 1
-    assert_one_line(process.output, f"ERROR   Task lines-0 failed: .*{files.source}.*create it first")
+    assert_one_line(
+        process.output, rf"ERROR   \[lines\|task-0\] Task lines-0 failed: .*{files.source}.*create it first"
+    )
     assert read_topic(bootstrap_servers, topic) == []
 
     with Process.fencepost("--traceback", *arguments, log_file=tmp_path / "log2") as process:

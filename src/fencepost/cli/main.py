@@ -6,9 +6,7 @@ asked for. Wrong usage ends with 2, an interrupt with 130.
 
 from __future__ import annotations
 
-import copy
 import importlib
-import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from typing import Final
 import click
 
 from fencepost.api.errors import FencepostError
+from fencepost.cli.logs import FORMATS, log_to_stderr
 
 # Commands are imported when they run: `fencepost --help` needs none of what they stand on (Spark, a Kafka client).
 _COMMANDS: Final = {
@@ -30,9 +29,6 @@ _COMMANDS: Final = {
 }
 
 _INTERRUPTED: Final = 130
-
-# They log errors that they also raise, or get over by themselves; what comes of them is ours to tell.
-_SILENT_LOGGERS: Final = ("kafka", "py4j")
 
 
 class _LazyGroup(click.Group):
@@ -61,34 +57,19 @@ class _LazyGroup(click.Group):
     show_default=True,
     help="How much fencepost tells on stderr.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS, case_sensitive=False),
+    default=FORMATS[0],
+    show_default=True,
+    envvar="FENCEPOST_LOG_FORMAT",
+    help="How it is told: as text, or as a JSON object in each line.",
+)
 @click.pass_context
-def cli(ctx: click.Context, *, traceback: bool, log_level: str) -> None:
+def cli(ctx: click.Context, *, traceback: bool, log_level: str, log_format: str) -> None:
     """Bring data into Kafka exactly once."""
     ctx.obj = traceback
-    log_to_stderr(log_level, tracebacks=traceback)
-
-
-class _OneLineFormatter(logging.Formatter):
-    """Leaves tracebacks out: the message of an error says what happened and what to do."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        brief = copy.copy(record)
-        error = record.exc_info[1] if record.exc_info else None
-        brief.exc_info = brief.exc_text = None
-        # What fencepost raises says what to do; of others, a connector's say, one wants to know where they come from.
-        hint = "" if error is None or isinstance(error, FencepostError) else " [--traceback shows where]"
-        return " ".join(super().format(brief).split("\n")) + hint
-
-
-def log_to_stderr(level: str, *, tracebacks: bool) -> None:
-    """Log fencepost's messages from a level up, and the warnings of others. DEBUG shows tracebacks as well."""
-    handler = logging.StreamHandler()
-    formatter = logging.Formatter if tracebacks or level.upper() == "DEBUG" else _OneLineFormatter
-    handler.setFormatter(formatter("%(asctime)s %(levelname)-7s %(message)s (%(name)s)"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("fencepost").setLevel(level.upper())
-    for name in _SILENT_LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    log_to_stderr(log_level, log_format, tracebacks=traceback)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -38,8 +39,12 @@ class TransactionBoundary(StrEnum):
     CONNECTOR = "connector"
 
 
+@cache
 def connector_config_def() -> ConfigDef:
-    """Return the definitions of the properties that every source connector has, with Connect's groups and orders."""
+    """Return the definitions of the properties that every source connector has, with Connect's groups and orders.
+
+    They are made once, which takes a millisecond, and shared: do not add to them.
+    """
     definitions = ConfigDef()
     for define in (_define_common, _define_converters, _define_chain, _define_errors, _define_exactly_once):
         define(definitions)

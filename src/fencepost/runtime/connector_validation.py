@@ -19,6 +19,7 @@ from fencepost.config import topic_creation
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
+from fencepost.config.log_context import log_context
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.restart_config import define_restarts
@@ -67,10 +68,11 @@ class Validation:
 
     def warn_of_unknown(self) -> None:
         """Log a warning for each property that nobody defined."""
-        for name, nearest in self.unknown.items():
-            hint = "" if nearest is None else f": did you mean {nearest}?"
-            connector = self.values["name"].value
-            _log.warning("Connector %s has a property that nobody knows, %s%s", connector, name, hint)
+        connector = str(self.values["name"].value)
+        with log_context(connector):
+            for name, nearest in self.unknown.items():
+                hint = "" if nearest is None else f": did you mean {nearest}?"
+                _log.warning("Connector %s has a property that nobody knows, %s%s", connector, name, hint)
 
 
 def connector_class(config: Mapping[str, str]) -> type[SourceConnector]:

@@ -10,6 +10,7 @@ from fencepost.api.context import OffsetReader
 from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.source import SourceConnector, describe
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.log_context import log_context
 from fencepost.runtime.task_state import State, check_transition
 
 _log: Final = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class WorkerConnector:
 
     def start(self) -> None:
         """Start, or go on after a pause. What the connector raises makes it FAILED."""
-        with self._lock:
+        with self._lock, log_context(self.config.name):
             try:
                 self._connector.start(dict(self.config.properties))
             except Exception as error:  # noqa: BLE001 - a connector may raise anything; it ends in the status
@@ -71,14 +72,14 @@ class WorkerConnector:
 
     def pause(self) -> None:
         """Stop watching the source, until `start` is called again."""
-        with self._lock:
+        with self._lock, log_context(self.config.name):
             if self._state is State.RUNNING:
                 self._stop_connector()
                 self._set_state(State.PAUSED)
 
     def stop(self) -> None:
         """End. Does nothing for a connector that has ended."""
-        with self._lock:
+        with self._lock, log_context(self.config.name):
             if self._state is State.RUNNING:
                 self._stop_connector()
             if self._state not in (State.STOPPED, State.FAILED):
@@ -91,7 +92,8 @@ class WorkerConnector:
         the connector raises.
         """
         most = self.config.tasks_max
-        configs = self._connector.task_configs(most)
+        with log_context(self.config.name):
+            configs = self._connector.task_configs(most)
         if len(configs) > most:
             self._too_many(
                 f"The connector {self.config.name} has generated {len(configs)} tasks, which is greater than {most}, "
@@ -122,7 +124,7 @@ class WorkerConnector:
 
     def raise_error(self, error: Exception) -> None:
         """Fail, for a reason that the connector found on a thread of its own."""
-        with self._lock:
+        with self._lock, log_context(self.config.name):
             if self._state is State.RUNNING:
                 self._fail(error)
 
@@ -139,4 +141,6 @@ class WorkerConnector:
     def _set_state(self, state: State, error: Exception | None = None) -> None:
         check_transition(f"Connector {self.config.name}", self._state, state)
         self._state, self._error = state, error
+        if error is None:
+            _log.info("Connector %s is %s", self.config.name, state)
         self._listener.on_connector_state(self.config.name, state, error)

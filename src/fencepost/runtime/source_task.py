@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from fencepost.api.errors import describe_error
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
 from fencepost.kafka.transaction import ProducerIdentity, TransactionState
 from fencepost.runtime.restart_policy import RestartPolicy
 from fencepost.runtime.task_control import TaskControl
@@ -116,7 +117,11 @@ class WorkerSourceTask:
         run = self._run
         if run is not None:
             # The connector's stop() may take its time, or hang: that must not hold up whoever stops tasks.
-            threading.Thread(target=run.stop_task, name=f"stop-{self.id}", daemon=True).start()
+            threading.Thread(target=self._stop_task, args=[run], name=f"stop-{self.id}", daemon=True).start()
+
+    def _stop_task(self, run: TaskRun) -> None:
+        with log_context(self.id):
+            run.stop_task()
 
     def cancel(self) -> None:
         """Give the task up, for one that did not stop in time: what it has open is aborted, and it writes no more.
@@ -136,6 +141,10 @@ class WorkerSourceTask:
         return not self._thread.is_alive()
 
     def _live(self) -> None:
+        with log_context(self.id):
+            self._run_and_restart()
+
+    def _run_and_restart(self) -> None:
         """Run, and run again after failures that may pass, until there is nothing more to do."""
         final, reason = State.STOPPED, None
         again = True
@@ -174,5 +183,7 @@ class WorkerSourceTask:
     def _set_state(self, state: State, error: Exception | None = None) -> None:
         check_transition(f"Task {self.id}", self._state, state)
         self._state, self._error = state, error
+        if error is None:
+            _log.info("Task %s is %s", self.id, state)
         self._metrics.state(state)
         self._listener.on_task_state(self.id, state, error)

@@ -16,6 +16,7 @@ from fencepost.api.source import SourceConnector
 from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import WorkerConfig
@@ -172,10 +173,11 @@ class Worker:
         deadline = time.monotonic() + self.config.task_shutdown_graceful_timeout_ms / 1000
         late = [task for task in tasks if not task.join(max(0.0, deadline - time.monotonic()))]
         for task in late:
-            _log.warning(
-                "Task %s did not stop in time and is cancelled: what it had not committed is not written", task.id
-            )
-            task.cancel()
+            with log_context(task.id):
+                _log.warning(
+                    "Task %s did not stop in time and is cancelled: what it had not committed is not written", task.id
+                )
+                task.cancel()
         for task in tasks:
             self.metrics.remove(task.id)
         return late

@@ -42,7 +42,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self, name: str, parts: GroupParts, configure_tasks: Callable[[str], None], restart: Callable[[str], None]
     ) -> None:
         """`restart` is called with the name when the connector should be planned to start again."""
-        super().__init__()
+        super().__init__(name)
         self.name = name
         self.announce_restart = False
         """Whether the next restart shows as RESTARTING."""

@@ -13,6 +13,9 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Final, Generic, TypeVar
 
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
+
 _log: Final = logging.getLogger(__name__)
 
 Plan = TypeVar("Plan")
@@ -21,7 +24,9 @@ Plan = TypeVar("Plan")
 class Converging(ABC, Generic[Plan]):
     """Something that follows plans, on the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, subject: str | ConnectorTaskId) -> None:
+        """`subject` is the connector, given by its name, or the task that follows the plans."""
+        self._subject = subject
         self._wanted: Plan | None = None
         self._is: Plan | None = None
         self._moving: asyncio.Task[None] | None = None
@@ -49,8 +54,9 @@ class Converging(ABC, Generic[Plan]):
 
     async def _converge(self) -> None:
         try:
-            while self._wanted != self._is:
-                self._is = await self._step(self._is, self._wanted)
+            with log_context(self._subject):
+                while self._wanted != self._is:
+                    self._is = await self._step(self._is, self._wanted)
         except Exception:
             _log.exception("A fault of this worker: it cannot follow its plan")
             raise

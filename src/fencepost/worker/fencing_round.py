@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.connector_config import ExactlyOnceRequest
+from fencepost.config.log_context import log_context
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.runtime.client_properties import admin_config
@@ -96,10 +97,16 @@ class FencingRounds:
         work = self._work(connector)
         task = running.get(work)
         if task is None:
-            task = running[work] = asyncio.ensure_future(start(connector))
+            task = running[work] = asyncio.ensure_future(self._logged(connector, start))
             task.add_done_callback(lambda _: running.pop(work, None))
         # One that waits may be cancelled without the others.
         await asyncio.shield(task)
+
+    @staticmethod
+    async def _logged(connector: str, start: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        # Not about the task that happened to ask first.
+        with log_context(connector):
+            await start(connector)
 
     def _work(self, connector: str) -> _Work:
         state = self._parts.state

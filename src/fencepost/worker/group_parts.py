@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import in_context
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.worker import Worker
 from fencepost.storage.cluster_config_state import ClusterConfigState
@@ -66,7 +67,7 @@ class GroupParts:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call what may block on a thread, and wait for it."""
-        return await self.loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+        return await self.loop.run_in_executor(self._threads, in_context(lambda: function(*args, **kwargs)))
 
     async def read_config_topic(self) -> None:
         """Read what was committed to the config topic before this call.

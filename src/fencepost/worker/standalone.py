@@ -22,6 +22,7 @@ from typing import Final
 from fencepost.api.errors import ConfigError, describe_error
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
 from fencepost.runtime.source_connector import WorkerConnector
 from fencepost.runtime.source_task import WorkerSourceTask
 from fencepost.runtime.task_state import State
@@ -117,6 +118,10 @@ class StandaloneHerder:
         return configs
 
     def _start(self, config: ConnectorConfig) -> None:
+        with log_context(config.name):
+            self._start_in_context(config)
+
+    def _start_in_context(self, config: ConnectorConfig) -> None:
         running = _Running(self._worker.new_connector(config, self))
         self._running[config.name] = running
         running.connector.start()
@@ -153,7 +158,8 @@ class StandaloneHerder:
                 case _Stop():
                     return True
                 case _Reconfigure(connector):
-                    self._configure_tasks(self._running[connector])
+                    with log_context(connector):
+                        self._configure_tasks(self._running[connector])
                 case _Changed():
                     pass
         return False
@@ -174,14 +180,12 @@ class StandaloneHerder:
 
     def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
         """Take note of a connector's state."""
-        del error
-        _log.debug("Connector %s is %s", connector, state)
+        del connector, state, error
         self._events.put(_Changed())
 
     def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
         """Take note of a task's state."""
-        del error
-        _log.debug("Task %s is %s", task, state)
+        del task, state, error
         self._events.put(_Changed())
 
     def on_task_reconfiguration(self, connector: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.log_context import log_context
 from fencepost.kafka.deadline import Backoff
 from fencepost.worker.connector_work import ConnectorWork
 from fencepost.worker.errors import RequestTargetError
@@ -55,6 +56,10 @@ class TaskConfigs:
             task.cancel()
 
     async def _follow(self, connector: str) -> None:
+        with log_context(connector):
+            await self._ask_while_asked(connector)
+
+    async def _ask_while_asked(self, connector: str) -> None:
         backoff = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
         while connector in self._asked:
             self._asked.discard(connector)

@@ -83,7 +83,7 @@ class TaskWork(Converging[TaskPlan]):
         on_fenced: Callable[[ConnectorTaskId], bool],
     ) -> None:
         """`on_fenced` is told that the task lost its transactional id; false if that is to be a failure."""
-        super().__init__()
+        super().__init__(task)
         self.id = task
         self.announce_restart = False
         """Whether the next restart shows as RESTARTING."""

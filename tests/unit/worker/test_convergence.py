@@ -11,7 +11,7 @@ class Follower(Converging[str]):
     """Remembers its steps, which take until `may_step` is set."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("follower")
         self.steps: list[tuple[str | None, str | None]] = []
         self.may_step = asyncio.Event()
         self.may_step.set()

@@ -1,0 +1,70 @@
+"""The log on stderr: one line an event, as text or as JSON, with the connector and the task that it is about."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Final
+
+from fencepost.api.errors import FencepostError
+from fencepost.config.log_context import ContextFilter
+
+FORMATS: Final = ("text", "json")
+
+_TEXT: Final = "%(asctime)s %(levelname)-7s %(connector_context)s%(message)s (%(name)s)"
+
+# They log errors that they also raise, or get over by themselves; what comes of them is ours to tell.
+_SILENT_LOGGERS: Final = ("kafka", "py4j")
+
+
+class _OneLineFormatter(logging.Formatter):
+    """Leaves tracebacks out: the message of an error says what happened and what to do."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        brief = copy.copy(record)
+        error = record.exc_info[1] if record.exc_info else None
+        brief.exc_info = brief.exc_text = None
+        # What fencepost raises says what to do; of others, a connector's say, one wants to know where they come from.
+        hint = "" if error is None or isinstance(error, FencepostError) else " [--traceback shows where]"
+        return " ".join(super().format(brief).split("\n")) + hint
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes each record as a JSON object in a line of its own; tracebacks are in `exception`.
+
+    {"timestamp": "2026-01-31T12:00:00.123+00:00", "level": "WARNING", "logger": "fencepost.runtime.source_task",
+     "connector": "c", "task": 0, "message": "..."}
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        fields = {
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "connector": getattr(record, "connector", None),
+            "task": getattr(record, "task", None),
+            "message": record.getMessage(),
+            "exception": self.formatException(record.exc_info) if record.exc_info else None,
+        }
+        return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
+
+
+def log_to_stderr(level: str, log_format: str, *, tracebacks: bool) -> None:
+    """Log fencepost's messages from a level up, and the warnings of others, in one of FORMATS.
+
+    As text, DEBUG shows tracebacks as well.
+    """
+    handler = logging.StreamHandler()
+    handler.addFilter(ContextFilter())
+    if log_format == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        shows_tracebacks = tracebacks or level.upper() == "DEBUG"
+        handler.setFormatter((logging.Formatter if shows_tracebacks else _OneLineFormatter)(_TEXT))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("fencepost").setLevel(level.upper())
+    for name in _SILENT_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

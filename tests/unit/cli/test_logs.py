@@ -1,0 +1,63 @@
+"""What the log on stderr looks like."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fencepost.cli.logs import log_to_stderr
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
+
+LOG = logging.getLogger("fencepost.tests")
+
+
+@pytest.fixture(autouse=True)
+def same_levels() -> Iterator[None]:
+    levels = {name: logging.getLogger(name).level for name in ("", "fencepost", "kafka", "py4j")}
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets the log up in a format, as in a process that begins."""
+
+    def set_up(log_format: str) -> None:
+        # Pytest's own handlers are added after fixtures.
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        log_to_stderr("INFO", log_format, tracebacks=False)
+
+    return set_up
+
+
+def _fail(message: str) -> None:
+    LOG.error("It failed:\n%s", message, exc_info=RuntimeError(message))
+
+
+def test_a_line_of_text_begins_with_what_it_is_about(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
+    begin("text")
+    LOG.info("started")
+    with log_context(ConnectorTaskId("c", 0)):
+        _fail("no\ndatabase")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("INFO    started (fencepost.tests)")
+    assert "ERROR   [c|task-0] It failed: no database (fencepost.tests)" in second
+
+
+def test_json_is_an_object_in_each_line(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
+    begin("json")
+    LOG.debug("not told")
+    with log_context("c"):
+        LOG.warning("a %s", "line")
+    with log_context(ConnectorTaskId("c", 0)):
+        _fail("no\ndatabase")
+    first, second = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert first.pop("timestamp").endswith("+00:00")
+    assert first == {"level": "WARNING", "logger": "fencepost.tests", "connector": "c", "message": "a line"}
+    assert (second["connector"], second["task"], second["message"]) == ("c", 0, "It failed:\nno\ndatabase")
+    assert second["exception"].startswith("RuntimeError: no")
