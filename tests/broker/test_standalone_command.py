@@ -290,7 +290,10 @@ def test_a_machine_without_java_is_told_in_one_line(files: Files, tmp_path: Path
     with Process.fencepost(*arguments, log_file=tmp_path / "log", environment=environment) as process:
         assert process.wait() == 1
 
-    assert_one_line(process.output, "ERROR   Task lines-0 failed: no Java 17 or later .*install one and set JAVA_HOME")
+    assert_one_line(
+        process.output,
+        r"ERROR   \[lines\|task-0\] Task lines-0 failed: no Java 17 or later .*install one and set JAVA_HOME",
+    )
 
 
 def test_a_task_that_fails_is_told_in_one_line_and_with_a_traceback_to_those_who_ask(
