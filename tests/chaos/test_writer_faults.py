@@ -58,6 +58,22 @@ def test_a_batch_whose_answer_is_lost_is_sent_again_and_written_once(
     assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
 
 
+@pytest.mark.parametrize("skip", [0, 1])
+def test_the_small_first_batch_and_the_large_ones_behind_it_keep_their_order(
+    broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, skip: int
+) -> None:
+    config = producer_config(fault_proxy.address, request_timeout_ms=10_000, batch_size=200_000)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        trap = fault_proxy.on_response(ApiKey.PRODUCE, Act.RESET, skip=skip)
+        first, second, *_ = write_in_transaction(producer, topic, _VALUES)
+        producer.commit_transaction()
+
+    assert trap.sprung
+    assert first.size < second.size / 2
+    assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
+
+
 @pytest.mark.parametrize("skip", [0, 3])
 @pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
 def test_a_batch_that_does_not_arrive_is_sent_again_in_order(

@@ -41,11 +41,10 @@ class Run:
 
 def laid_out(runs: Sequence[Run]) -> memoryview:
     """The bytes of all rows, one after the other."""
-    matrices = [(run, list(_strips(run.row))) for run in runs]
-    data = pa.allocate_buffer(sum(run.count * width(strips) for run, strips in matrices))
+    matrices = [(run, list(_strips(run.row)), width(run.row)) for run in runs]
+    data = pa.allocate_buffer(sum(run.count * row_bytes for run, _, row_bytes in matrices))
     position = 0
-    for run, strips in matrices:
-        row_bytes = width(strips)
+    for run, strips, row_bytes in matrices:
         for strip in strips:
             kind = _NUMBERS.get(strip.width, f"V{strip.width}")
             start = strip.start + run.first * strip.step
