@@ -32,6 +32,8 @@ _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 200
 _LONGEST_PAUSE_MS: Final = 30_000
 _CLOSING_SECONDS: Final = 5.0
+# Tasks commit many times a second, and of those commits one copy is enough.
+_LINGER_SECONDS: Final = 0.1
 _MOST_NAMED: Final = 5
 
 Offsets = Iterable[tuple[SourcePartition, SourceOffset | None]]
@@ -171,8 +173,8 @@ class OffsetCopies:
                 self._changed.notify_all()
                 if failure is None:
                     backoff.reset()
-                else:
-                    self._changed.wait_for(lambda: self._closing or self._hurried, backoff.next_s())
+                pause_s = _LINGER_SECONDS if failure is None else backoff.next_s()
+                self._changed.wait_for(lambda: self._closing or self._hurried, pause_s)
 
     def _next(self) -> list[Copy]:
         """Take all that waits, once there is something; nothing when it is to end."""
