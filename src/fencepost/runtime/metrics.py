@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -29,6 +30,8 @@ _COUNTED: Final = (
     None, State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.STOPPED, State.RESTARTING,
 )  # fmt: skip
 
+_CLASS: Final = "connector.class"
+
 _Tasks = list[tuple[ConnectorTaskId, TaskSnapshot]]
 
 
@@ -52,6 +55,15 @@ class Startups:
         return attempts, good, bad, good / attempts if attempts else 0.0, bad / attempts if attempts else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Connector:
+    """What is shown of a connector; `state` may be called on any thread."""
+
+    connector_class: str
+    version: str
+    state: Callable[[], State]
+
+
 class WorkerMetrics(Collector):
     """The metrics of a worker, in a registry of their own. Safe for several threads."""
 
@@ -59,7 +71,7 @@ class WorkerMetrics(Collector):
         self.registry = CollectorRegistry(auto_describe=False)
         self.connector_startups, self._task_startups = Startups(), Startups()
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
-        self._connectors: dict[str, WorkerConnector] = {}
+        self._connectors: dict[str, _Connector] = {}
         self._lock = threading.Lock()
         self.registry.register(self)
 
@@ -77,14 +89,20 @@ class WorkerMetrics(Collector):
 
     def add_connector(self, connector: WorkerConnector) -> None:
         """Take in a connector."""
+        properties = connector.config.properties
+        view = _Connector(properties.get(_CLASS, ""), connector.version, lambda: connector.state)
         with self._lock:
-            self._connectors[connector.config.name] = connector
+            self._connectors[connector.config.name] = view
 
-    def remove_connector(self, connector: WorkerConnector) -> None:
+    def add_failed_connector(self, name: str, properties: Mapping[str, str | None]) -> None:
+        """Take in a connector that could not even be made."""
+        with self._lock:
+            self._connectors[name] = _Connector(properties.get(_CLASS) or "", "", lambda: State.FAILED)
+
+    def remove_connector(self, name: str) -> None:
         """Forget a connector."""
         with self._lock:
-            if self._connectors.get(connector.config.name) is connector:
-                del self._connectors[connector.config.name]
+            self._connectors.pop(name, None)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the registry need not collect in order to register."""
@@ -94,7 +112,7 @@ class WorkerMetrics(Collector):
         """Yield every metric with its values."""
         with self._lock:
             tasks = sorted(self._tasks.items())
-            connectors = [self._connectors[name] for name in sorted(self._connectors)]
+            connectors = sorted(self._connectors.items(), key=lambda item: item[0])
         snapshots = [(task, metrics.snapshot()) for task, metrics in tasks]
         yield from _of_connectors(connectors)
         yield from _of_tasks(snapshots)
@@ -104,18 +122,18 @@ class WorkerMetrics(Collector):
             yield definition.metric([((), value)])
 
 
-def _of_connectors(connectors: Sequence[WorkerConnector]) -> Iterator[Metric]:
+def _of_connectors(connectors: Sequence[tuple[str, _Connector]]) -> Iterator[Metric]:
     texts = [
         (
-            connector.config.name,
+            name,
             {
-                "status": connector.state.lower(),
+                "status": connector.state().lower(),
                 "connector_type": "source",
-                "connector_class": connector.config.properties.get("connector.class", ""),
+                "connector_class": connector.connector_class,
                 "connector_version": connector.version,
             },
         )
-        for connector in connectors
+        for name, connector in connectors
     ]
     for label, definition in CONNECTOR_TEXTS.items():
         yield definition.metric(((name, of[label]), 1.0) for name, of in texts)

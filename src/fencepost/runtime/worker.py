@@ -185,7 +185,7 @@ class Worker:
     def stop_connector(self, connector: WorkerConnector) -> None:
         """End a connector."""
         connector.stop()
-        self.metrics.remove_connector(connector)
+        self.metrics.remove_connector(connector.config.name)
 
     def stop(self) -> None:
         """Let go of the offsets topics and of Spark. Tasks that still run fail.

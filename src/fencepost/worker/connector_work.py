@@ -126,11 +126,15 @@ class ConnectorWork(Converging[ConnectorPlan]):
 
     async def _start_anew(self) -> None:
         self._run += 1
+        config, metrics = self._config(), self._parts.worker.metrics
         try:
-            self._connector = await self._parts.run(self._make, self._config(), self._run)
+            self._connector = await self._parts.run(self._make, config, self._run)
             await self._parts.run(self._connector.start)
+        except Exception:
+            metrics.add_failed_connector(self.name, config)
+            raise
         finally:
-            self._parts.worker.metrics.connector_startups.record(self.running is not None)
+            metrics.connector_startups.record(self.running is not None)
 
     def _make(self, config: Config, run: int) -> WorkerConnector:
         properties = {name: value for name, value in config.items() if value is not None}
@@ -163,6 +167,8 @@ class ConnectorWork(Converging[ConnectorPlan]):
         connector, self._connector = self._connector, None
         if connector is not None:
             await self._parts.run(self._parts.worker.stop_connector, connector)
+        else:
+            self._parts.worker.metrics.remove_connector(self.name)
         return connector is not None
 
     def _announce_restart(self) -> None:
