@@ -149,7 +149,8 @@ class ModelHerder(Herder):
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo:
         self._check_here()
-        self._known(name)
+        if self._known(name).target is TargetState.STOPPED:
+            return self._status(name, "", "")
         restarts_task = include_tasks and (self._fails(name) or not only_failed)
         return self._status(name, "" if only_failed else "RESTARTING", "RESTARTING" if restarts_task else "")
 

@@ -71,7 +71,8 @@ class Worker:
             return response.status, response.read()
 
     def healthy(self) -> bool:
-        with contextlib.suppress(OSError):
+        # Java's worker has an answer in HTML before it is up.
+        with contextlib.suppress(OSError, json.JSONDecodeError):
             return self.request("GET", "/health").status == 200
         return False
 

@@ -1,0 +1,178 @@
+"""Random requests to a group whose workers are killed now and then, and to a model: their answers and states agree."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.model_herder import ModelHerder
+from tests.support.processes import wait_for
+from tests.support.rest import Api, RestApis
+from tests.support.topics import Topics, unique
+from tests.support.workers import Answer, Group, Worker
+
+OPERATIONS = 200
+KILLS = {70, 140}
+CONNECTORS = 4
+
+# What a worker may answer while its group has lost a member, and what asking again may then find done already.
+_PASSING = {409, 500, 503}
+_DONE_BEFORE = {"POST": 409, "DELETE": 404}
+
+Request = tuple[str, str, Any]
+
+
+class Requests:
+    """Requests about a few connectors, each of which reads a file to its end."""
+
+    def __init__(self, folder: Path, topics: Topics, chance: random.Random) -> None:
+        self._chance = chance
+        self._topics = [topics.create(), topics.create()]
+        self._files = {}
+        for _ in range(CONNECTORS):
+            file = folder / unique("in")
+            file.write_text("".join(f"line {number}\n" for number in range(chance.randint(1, 50))))
+            self._files[unique("connector")] = file
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def about(self, name: str) -> Request:
+        """Any request about a connector, which may not be there."""
+        path = f"/connectors/{name}"
+        kinds: list[tuple[int, Callable[[], Request]]] = [
+            (4, lambda: ("POST", "/connectors", self._create(name))),
+            (2, lambda: ("PUT", f"{path}/config", self._config(name))),
+            (2, lambda: ("PATCH", f"{path}/config", self._patch())),
+            (2, lambda: ("DELETE", path, None)),
+            (2, lambda: ("PUT", f"{path}/pause", None)),
+            (3, lambda: ("PUT", f"{path}/resume", None)),
+            (3, lambda: ("PUT", f"{path}/stop", None)),
+            (1, lambda: ("POST", f"{path}/restart", None)),
+            (1, lambda: ("POST", f"{path}/restart?includeTasks=true", None)),
+            (1, lambda: ("POST", f"{path}/restart?includeTasks=true&onlyFailed=true", None)),
+            (1, lambda: ("POST", f"{path}/tasks/{self._chance.randint(0, 1)}/restart", None)),
+            (2, lambda: ("PATCH", f"{path}/offsets", self._offsets(name))),
+            (1, lambda: ("DELETE", f"{path}/offsets", None)),
+        ]
+        (kind,) = self._chance.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])
+        return kind()
+
+    def _config(self, name: str) -> dict[str, str]:
+        return {
+            "connector.class": "FileStreamSource",
+            "file": str(self._files[name]),
+            "topic": self._chance.choice(self._topics),
+            "batch.size": str(self._chance.randint(1, 100)),
+        }
+
+    def _create(self, name: str) -> dict[str, Any]:
+        state = self._chance.choice([None, None, "RUNNING", "PAUSED", "STOPPED"])
+        body = {"name": name, "config": self._config(name)}
+        return body if state is None else {**body, "initial_state": state}
+
+    def _patch(self) -> dict[str, str | None]:
+        return self._chance.choice(
+            [{"batch.size": "7"}, {"batch.size": None}, {"tasks.max": "none"}, {"tasks.max": "3"}]
+        )
+
+    def _offsets(self, name: str) -> dict[str, Any]:
+        file = self._files[name]
+        offset = self._chance.choice([None, {"position": 0}, {"position": file.stat().st_size}, {"position": "far"}])
+        return {"offsets": [{"partition": {"filename": str(file)}, "offset": offset}]}
+
+
+class GroupAndModel:
+    """A group of three workers, and the model that it is to agree with."""
+
+    def __init__(self, group: Group, model: Api, stack: ExitStack, chance: random.Random) -> None:
+        self._group = group
+        self._model = model
+        self._stack = stack
+        self._chance = chance
+        self._workers: list[Worker] = stack.enter_context(group.workers(3))
+
+    def kill(self) -> None:
+        """Kill a worker, and start another one in its place."""
+        worker = self._workers.pop(self._chance.randrange(3))
+        worker.process.kill()
+        self._workers.append(self._stack.enter_context(self._group.starting(worker.port)))
+
+    def send(self, request: Request) -> None:
+        """Send a request to any worker and to the model, and fail unless they answer the same."""
+        expected = self._model.request(*request)
+        answers: list[Answer | None] = []
+
+        def agree() -> bool:
+            answers.append(self._ask(request))
+            found = answers[-1]
+            if found is None or (found.status in _PASSING and found.status != expected.status):
+                done = found is not None and len(answers) > 1 and found.status == _DONE_BEFORE.get(request[0])
+                return done and expected.status < 300
+            assert found.status == expected.status, f"{request}: {found}, but the model: {expected}"
+            return True
+
+        wait_for(agree, what=f"{request} is answered with {expected.status}: {answers}")
+        found = answers[-1]
+        if found is not None and found.status == 202 and found.body:
+            assert _state(found.body) == _state(expected.body)
+
+    def wait_until_equal(self, name: str) -> None:
+        """Wait until all workers show a connector as the model does."""
+        wait_for(
+            lambda: all(self._shown(worker.request, name) == self._expected(name) for worker in self._workers),
+            what=f"{name} is {self._expected(name)}",
+        )
+
+    def _ask(self, request: Request) -> Answer | None:
+        try:
+            return self._chance.choice(self._workers).request(*request)
+        except OSError:
+            return None
+
+    def _expected(self, name: str) -> list[Any]:
+        return self._shown(self._model.request, name)
+
+    def _shown(self, request: Callable[[str, str], Any], name: str) -> list[Any]:
+        try:
+            answers = [request("GET", f"/connectors/{name}{part}") for part in ("", "/status", "/offsets")]
+        except OSError:
+            return []
+        info, status, offsets = (answer.body if answer.status == 200 else answer.status for answer in answers)
+        return [info, _state(status), offsets]
+
+
+def _state(status: Any) -> Any:
+    """The states of a connector and its tasks, without what a model cannot know."""
+    if not isinstance(status, dict):
+        return status
+    return [status["connector"]["state"], *(task["state"] for task in status["tasks"])]
+
+
+@pytest.fixture
+def model() -> Iterator[Api]:
+    with RestApis() as apis:
+        yield apis.serve(ModelHerder())
+
+
+def test_answers_and_states_are_those_of_a_model(
+    tmp_path: Path, bootstrap_servers: str, topics: Topics, model: Api
+) -> None:
+    chance = random.Random(random.random())
+    with ExitStack() as stack:
+        both = GroupAndModel(Group(tmp_path, bootstrap_servers), model, stack, chance)
+        requests = Requests(tmp_path, topics, chance)
+        for number in range(OPERATIONS):
+            name = chance.choice(requests.names)
+            both.send(requests.about(name))
+            if number in KILLS:
+                both.kill()
+            both.wait_until_equal(name)
+        for name in requests.names:
+            both.wait_until_equal(name)
