@@ -46,6 +46,8 @@ TOPIC = "topic"
 BATCH_SIZE = "batch.size"
 BATCH_BYTES = "batch.bytes"
 
+_JAVA_TASK = "org.apache.kafka.connect.file.FileStreamSourceTask"
+
 _Importance = ConfigDef.Importance
 _CONFIG = (
     ConfigDef()
@@ -91,6 +93,10 @@ class FileStreamSourceConnector(SourceConnector):
     def task_class(self) -> type[SourceTask]:
         """Return FileStreamSourceTask."""
         return FileStreamSourceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """Return the configuration of one task, which a Java worker of the group finds by its `task.class` as well."""
+        return [{**config, "task.class": _JAVA_TASK} for config in super().task_configs(max_tasks)]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
         """Say yes for a file, no for the standard input."""

@@ -1,4 +1,4 @@
-"""The broker's jars: fetched once from Maven Central by the Ivy that pyspark ships, then kept in the user's cache."""
+"""Jars of programs in Java: fetched once from Maven Central by the Ivy that pyspark ships, then kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,14 +18,30 @@ from fencepost.embedded.java import Java
 
 KAFKA_VERSION: Final = "4.1.1"
 
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """The jars of a program: those of `artifacts`, each as organisation, name and version, and all that they need.
+
+    `folder` is what the cache keeps them under; `title` names the program in messages.
+    """
+
+    folder: str
+    title: str
+    artifacts: tuple[tuple[str, str, str], ...]
+
+
 # Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not ask for.
-_DEPENDENCIES: Final = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+LOGGING_BACKEND: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
+BROKER: Final = JarSet(
+    folder=f"kafka-{KAFKA_VERSION}",
+    title=f"the Kafka {KAFKA_VERSION} broker",
+    artifacts=(("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), LOGGING_BACKEND),
 )
+
 # Where Debian and Red Hat keep the machine's trusted certificates in Java's form.
 _SYSTEM_TRUST_STORES: Final = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
-# 45 MB; a minute is usual on a slow line.
+# 45 MB for a broker; a minute is usual on a slow line.
 _TIMEOUT_SECONDS: Final = 600
 
 logger = logging.getLogger(__name__)
@@ -36,24 +53,24 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "fencepost"
 
 
-def broker_jars(java: Java) -> list[Path]:
-    """The broker's class path, fetched if this user has none yet.
+def class_path(java: Java, wanted: JarSet) -> list[Path]:
+    """The jars, fetched if this user has none yet.
 
     Several processes may ask at once: one fetches, the others wait. Raises JarsUnavailableError.
     """
-    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    folder = cache_folder() / wanted.folder
     if not folder.is_dir():
-        _fetch_once(java, folder)
+        _fetch_once(java, wanted, folder)
     return sorted(folder.glob("*.jar"))
 
 
-def _fetch_once(java: Java, folder: Path) -> None:
+def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = (folder.parent / f"{folder.name}.lock").open("w")
     except OSError as error:
         raise JarsUnavailableError(
-            f"cannot keep the broker's jars in {folder.parent}: {error.strerror}. "
+            f"cannot keep the jars of {wanted.title} in {folder.parent}: {error.strerror}. "
             "Make the folder writable, or set XDG_CACHE_HOME to one that is"
         ) from error
     with lock:
@@ -62,29 +79,29 @@ def _fetch_once(java: Java, folder: Path) -> None:
             return
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             started = time.monotonic()
-            logger.info("Fetching the Kafka %s broker (45 MB, once)", KAFKA_VERSION)
-            _fetch(java, Path(scratch))
+            logger.info("Fetching %s (tens of megabytes, once)", wanted.title)
+            _fetch(java, wanted, Path(scratch))
             # The folder appears only when it is whole.
             (Path(scratch) / "jars").rename(folder)
-            logger.debug("Fetched the broker's jars in %.1f s", time.monotonic() - started)
+            logger.debug("Fetched %s in %.1f s", wanted.title, time.monotonic() - started)
 
 
-def _fetch(java: Java, scratch: Path) -> None:
-    wanted = scratch / "ivy.xml"
-    wanted.write_text(_module_descriptor())
+def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
+    descriptor = scratch / "ivy.xml"
+    descriptor.write_text(_module_descriptor(wanted))
     command: list[str | Path] = [
         java.executable,
         *_trust(java),
         *("-jar", _ivy_jar(), "-warn"),
-        *("-cache", scratch / "ivy-cache", "-ivy", wanted, "-confs", "default"),
+        *("-cache", scratch / "ivy-cache", "-ivy", descriptor, "-confs", "default"),
         *("-retrieve", scratch / "jars" / "[artifact]-[revision].[ext]"),
     ]
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise _unavailable(f"no answer within {_TIMEOUT_SECONDS} s") from error
+        raise _unavailable(wanted, f"no answer within {_TIMEOUT_SECONDS} s") from error
     if result.returncode != 0:
-        raise _unavailable(_cause(result.stdout + result.stderr))
+        raise _unavailable(wanted, _cause(result.stdout + result.stderr))
 
 
 def _trust(java: Java) -> list[str]:
@@ -93,9 +110,9 @@ def _trust(java: Java) -> list[str]:
     return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
-def _unavailable(cause: str) -> JarsUnavailableError:
+def _unavailable(wanted: JarSet, cause: str) -> JarsUnavailableError:
     return JarsUnavailableError(
-        f"the jars of the Kafka {KAFKA_VERSION} broker cannot be fetched from Maven Central: {cause}. Check the "
+        f"the jars of {wanted.title} cannot be fetched from Maven Central: {cause}. Check the "
         f"connection (a proxy is set by JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), or copy {cache_folder()} from a "
         "machine that has them"
     )
@@ -121,12 +138,12 @@ def _ivy_jar() -> Path:
     )
 
 
-def _module_descriptor() -> str:
+def _module_descriptor(wanted: JarSet) -> str:
     dependencies = "".join(
         f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
-        for group, name, version in _DEPENDENCIES
+        for group, name, version in wanted.artifacts
     )
     return (
-        '<ivy-module version="2.0"><info organisation="fencepost" module="broker"/>'
+        '<ivy-module version="2.0"><info organisation="fencepost" module="jars"/>'
         f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
     )

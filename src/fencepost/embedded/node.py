@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.embedded.errors import BrokerStartError, DataDirError
-from fencepost.embedded.jars import KAFKA_VERSION, broker_jars, cache_folder
+from fencepost.embedded.jars import BROKER, cache_folder, class_path
 from fencepost.embedded.java import Java
 from fencepost.embedded.ports import is_listening, require_free
 from fencepost.embedded.process import kill, launch, terminate
@@ -151,7 +151,7 @@ class Node:
         os.kill(self.pid, signal.SIGCONT)
 
     def _jvm(self) -> list[str]:
-        class_path = os.pathsep.join(str(jar) for jar in broker_jars(self._java))
+        jars = os.pathsep.join(str(jar) for jar in class_path(self._java, BROKER))
         return [
             str(self._java.executable),
             f"-Xmx{self._heap_mb}m",
@@ -159,7 +159,7 @@ class Node:
             *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             self._class_data_option(),
             f"-Dlog4j2.configurationFile={self.place.folder / 'log4j2.properties'}",
-            *("-cp", class_path),
+            *("-cp", jars),
         ]
 
     def _class_data_option(self) -> str:
@@ -174,7 +174,7 @@ class Node:
         modules = self._java.home / "lib" / "modules"
         build = f"{self._java.home} {modules.stat().st_mtime_ns if modules.exists() else ''}"
         digest = hashlib.sha256(build.encode()).hexdigest()[:12]
-        return cache_folder() / f"kafka-{KAFKA_VERSION}-java-{self._java.version}-{digest}.jsa"
+        return cache_folder() / f"{BROKER.folder}-java-{self._java.version}-{digest}.jsa"
 
     def _new_class_data(self) -> Path:
         return self.place.folder / "classes.jsa"

@@ -88,8 +88,9 @@ class WorkerConnector:
     def task_configs(self) -> list[dict[str, str]]:
         """Return a configuration for each task, with its `task.class`, and placeholders as the connector's has them.
 
-        Raises ConfigError if there are more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and what
-        the connector raises.
+        A connector may give `task.class` itself, for workers in Java that know the task by another name. Raises
+        ConfigError if there are more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and what the
+        connector raises.
         """
         most = self.config.tasks_max
         with log_context(self.config.name):
@@ -101,7 +102,7 @@ class WorkerConnector:
             )
         task_class = describe(self._connector.task_class())
         # Task configurations are stored: what config providers know stays with them.
-        return [{**self.config.transformed.restored(config), "task.class": task_class} for config in configs]
+        return [{"task.class": task_class, **self.config.transformed.restored(config)} for config in configs]
 
     def _too_many(self, what: str) -> None:
         if self.config.tasks_max_enforce:

@@ -170,7 +170,9 @@ def test_the_standard_input_is_refused_and_never_called_exactly_once(path: Path)
 def test_one_file_is_one_task_however_many_there_may_be(path: Path) -> None:
     connector = FileStreamSourceConnector()
     connector.start(config(path))
-    assert connector.task_configs(5) == [config(path)]
+    assert connector.task_configs(5) == [
+        {**config(path), "task.class": "org.apache.kafka.connect.file.FileStreamSourceTask"}
+    ]
 
 
 def test_properties_are_checked_as_kafkas_are() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded.errors import JarsUnavailableError
-from fencepost.embedded.jars import KAFKA_VERSION, broker_jars, cache_folder
+from fencepost.embedded.jars import BROKER, cache_folder, class_path
 from fencepost.embedded.java import find_java
 
 
@@ -22,9 +22,9 @@ def test_without_network_and_cache_the_error_says_what_to_do_and_nothing_stays()
     with pytest.raises(
         JarsUnavailableError, match=r"cannot be fetched from Maven Central: .*Connection refused.*proxy"
     ):
-        broker_jars(find_java())
+        class_path(find_java(), BROKER)
 
-    assert [path.name for path in cache_folder().iterdir()] == [f"kafka-{KAFKA_VERSION}.lock"]
+    assert [path.name for path in cache_folder().iterdir()] == [f"{BROKER.folder}.lock"]
 
 
 def test_a_cache_folder_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -32,16 +32,16 @@ def test_a_cache_folder_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
 
     with pytest.raises(JarsUnavailableError, match=r"file/fencepost.*Not a directory.*XDG_CACHE_HOME"):
-        broker_jars(find_java())
+        class_path(find_java(), BROKER)
 
 
 def test_a_process_waits_for_another_that_fetches_and_takes_its_jars() -> None:
     found: list[Path] = []
     cache_folder().mkdir()
-    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    folder = cache_folder() / BROKER.folder
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        second = threading.Thread(target=lambda: found.extend(broker_jars(find_java())))
+        second = threading.Thread(target=lambda: found.extend(class_path(find_java(), BROKER)))
         second.start()
         (folder.parent / "fetched").mkdir()
         (folder.parent / "fetched" / "kafka.jar").touch()

@@ -120,6 +120,12 @@ def test_task_configurations_name_their_class():
     ]
 
 
+def test_a_connector_may_name_the_class_of_its_tasks_as_java_knows_it():
+    connector = _Connector(tasks=1)
+    connector.task_configs = lambda _: [{"task.class": "org.example.Task"}]  # type: ignore[method-assign]
+    assert _worker_connector(connector)[0].task_configs() == [{"task.class": "org.example.Task"}]
+
+
 def test_more_tasks_than_tasks_max_are_refused():
     worker_connector, _ = _worker_connector(_Connector(tasks=3))
     with pytest.raises(ConfigError, match=r"connector c has generated 3 tasks, which is greater than 2") as raised:
