@@ -1,0 +1,93 @@
+"""A Java worker of Kafka Connect and a fencepost worker in one group, each as its leader once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.checker import read_topic, values
+from tests.support.java_worker import java_worker
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+from tests.support.workers import Group, Worker
+
+CONNECTORS = 4
+LINES = [f"line {number}".encode() for number in range(200)]
+
+Start = Callable[[Group], AbstractContextManager[Worker]]
+WORKERS: dict[str, tuple[Start, Start]] = {
+    "java leads": (java_worker, Group.starting),
+    "fencepost leads": (Group.starting, java_worker),
+}
+
+
+def create(worker: Worker, name: str, topic: str, file: Path) -> None:
+    config = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "file": str(file),
+        "topic": topic,
+    }
+    answer = worker.request("POST", "/connectors", {"name": name, "config": config})
+    assert answer.status == 201, answer
+
+
+def owners(worker: Worker, names: list[str]) -> dict[str, tuple[str, str]]:
+    """Which workers have each connector and its RUNNING task, as one of them sees it."""
+    found = {}
+    for name in names:
+        status = worker.get(f"/connectors/{name}/status")
+        if status and [task["state"] for task in status["tasks"]] == ["RUNNING"]:
+            found[name] = (status["connector"]["worker_id"], status["tasks"][0]["worker_id"])
+    return found
+
+
+@pytest.mark.parametrize(("first", "second"), WORKERS.values(), ids=WORKERS)
+def test_a_java_worker_and_one_of_fencepost_share_work(
+    tmp_path: Path, bootstrap_servers: str, topics: Topics, first: Start, second: Start
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"\n".join(LINES) + b"\n")
+    group = Group(tmp_path, bootstrap_servers)
+    connectors = {unique("connector"): topics.create() for _ in range(CONNECTORS)}
+    names = list(connectors)
+    with ExitStack() as stack:
+        leader = stack.enter_context(first(group))
+        leader.wait_until_healthy()
+        follower = stack.enter_context(second(group))
+        follower.wait_until_healthy()
+        assert leader.leads()
+        assert not follower.leads()
+
+        for number, (name, topic) in enumerate(connectors.items()):
+            create((leader, follower)[number % 2], name, topic, file)
+
+        def shared() -> bool:
+            seen = [owners(worker, names) for worker in (leader, follower)]
+            even = all(
+                sorted(owner[kind] for owner in seen[0].values())
+                == sorted([leader.id, follower.id] * (CONNECTORS // 2))
+                for kind in (0, 1)
+            )
+            return even and seen[0] == seen[1]
+
+        wait_for(shared, what="each worker has half of the connectors and of the tasks, and both say so")
+        for topic in connectors.values():
+            wait_for(lambda topic=topic: len(read_topic(bootstrap_servers, topic)) >= len(LINES))
+            assert values(read_topic(bootstrap_servers, topic)) == LINES
+
+        # What either did the follower goes on with, where it was.
+        before = owners(leader, names)
+        leader.process.kill()
+        wait_for(
+            lambda: owners(follower, names) == dict.fromkeys(names, (follower.id, follower.id)),
+            what="the follower has taken over everything",
+        )
+        assert {worker for pair in before.values() for worker in pair} == {leader.id, follower.id}
+        with file.open("ab") as more:
+            more.write(b"the end\n")
+        for topic in connectors.values():
+            wait_for(lambda topic=topic: len(read_topic(bootstrap_servers, topic)) > len(LINES))
+            assert values(read_topic(bootstrap_servers, topic)) == [*LINES, b"the end"]
