@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from fencepost.runtime.source_task import TransactionStatus
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.group_work import GroupWork
 from fencepost.worker.leadership import Leadership
+from fencepost.worker.rest_client import RestClient, Signer
 from fencepost.worker.snapshots import Snapshots
 from fencepost.worker.task_transactions import TaskCommit, TaskTransaction
 
@@ -45,27 +46,16 @@ class TransactionRequests:
         self._snapshots.config(connector)
         tasks = self._parts.state.tasks(connector)
         reported = self._parts.statuses.table.tasks(connector)
-        owners = {task: reported[task].worker_id for task in tasks if task in reported}
-        workers = sorted({*owners.values()} - {self._parts.worker_id})
-        answers = await asyncio.gather(*(self._ask(worker, connector) for worker in workers))
-        errors = {worker: answer for worker, answer in zip(workers, answers, strict=True) if isinstance(answer, str)}
-        lists = [self.here(connector), *(answer for answer in answers if not isinstance(answer, str))]
-        found = {transaction.id: transaction for some in lists for transaction in some}
-        return [found.get(task.task) or self._missing(task, owners.get(task, ""), errors) for task in tasks]
-
-    async def _ask(self, worker_id: str, connector: str) -> list[TaskTransaction] | str:
-        """Return what a worker has, or why that is not known."""
+        owners = {task: reported[task].worker_id if task in reported else "" for task in tasks}
+        workers = sorted({*owners.values()} - {self._parts.worker_id, ""})
+        client, signer = self._parts.client, self._leadership.signer
         # Workers are known by host and port; those of a group listen alike.
-        url = f"{urlsplit(self._parts.url).scheme}://{worker_id}"
-        try:
-            async with asyncio.timeout(_ASKING_SECONDS):
-                bodies = await self._parts.client.task_transactions(url, connector, self._leadership.signer)
-            return [TaskTransaction.from_json(body) for body in bodies]
-        except TimeoutError:
-            return f"Worker {worker_id} did not answer within {_ASKING_SECONDS:.0f} s"
-        except (FencepostError, TypeError) as error:
-            _log.debug("Worker %s does not tell its transactions", worker_id, exc_info=error)
-            return f"Worker {worker_id} does not tell: {error}"
+        scheme = urlsplit(self._parts.url).scheme
+        answers = await asyncio.gather(
+            *(ask(client, f"{scheme}://{worker}", connector, signer, seconds=_ASKING_SECONDS) for worker in workers)
+        )
+        known = {self._parts.worker_id: self.here(connector), **dict(zip(workers, answers, strict=True))}
+        return merge(owners, known, self._transactional_id)
 
     def _shown(self, task: ConnectorTaskId, status: TransactionStatus) -> TaskTransaction:
         commit, opened = status.last_commit, status.open
@@ -83,9 +73,40 @@ class TransactionRequests:
             None if commit is None else TaskCommit(commit.at_ms, commit.records, offsets),
         )
 
-    def _missing(self, task: ConnectorTaskId, owner: str, errors: Mapping[str, str]) -> TaskTransaction:
-        error = errors.get(owner, "The task does not run: its status says why")
-        return TaskTransaction(task.task, owner, self._transactional_id(task), error=error)
-
     def _transactional_id(self, task: ConnectorTaskId) -> str:
         return task.transactional_id(self._parts.config.group_id)
+
+
+async def ask(
+    client: RestClient, url: str, connector: str, signer: Signer | None, *, seconds: float
+) -> list[TaskTransaction] | str:
+    """Return what a worker has of a connector's tasks, or why that is not known."""
+    try:
+        async with asyncio.timeout(seconds):
+            bodies = await client.task_transactions(url, connector, signer)
+        return [TaskTransaction.from_json(body) for body in bodies]
+    except TimeoutError:
+        return f"The worker at {url} did not answer within {seconds:g} s"
+    except (FencepostError, TypeError) as error:
+        _log.debug("The worker at %s does not tell its transactions", url, exc_info=error)
+        return f"The worker at {url} does not tell: {error}"
+
+
+def merge(
+    owners: Mapping[ConnectorTaskId, str],
+    answers: Mapping[str, list[TaskTransaction] | str],
+    transactional_id: Callable[[ConnectorTaskId], str],
+) -> list[TaskTransaction]:
+    """Return what is known of each task, in the order of `owners`, which are the workers that statuses name.
+
+    A task that moved since its last status is taken from whichever worker has it.
+    """
+    lists = [answer for answer in answers.values() if not isinstance(answer, str)]
+    found = {transaction.id: transaction for some in lists for transaction in some}
+    merged = []
+    for task, owner in owners.items():
+        answer = answers.get(owner)
+        error = answer if isinstance(answer, str) else "The task does not run: its status says why"
+        missing = TaskTransaction(task.task, owner, transactional_id(task), error=error)
+        merged.append(found.get(task.task, missing))
+    return merged

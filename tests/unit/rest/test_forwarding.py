@@ -90,10 +90,12 @@ def test_while_a_dead_leader_is_still_in_the_group_clients_are_to_ask_again(apis
 def test_a_leader_that_dies_over_a_request_may_have_carried_it_out(apis: RestApis):
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
+        await writer.wait_closed()
 
     server = apis.call(asyncio.start_server(hang_up, "127.0.0.1", 0))
     answer = apis.serve(_follower(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")).delete("/connectors/c")
     server.close()
+    apis.call(server.wait_closed())
     assert answer.status == 500
     assert "look before asking again" in answer.message
 
