@@ -96,13 +96,6 @@ def rebuilt(column: Column, fields: Sequence[Column]) -> Column:
     return F.when(column.isNotNull(), F.struct(*fields))
 
 
-def utc(milliseconds: Column) -> Column:
-    """Return milliseconds since the epoch as a TIMESTAMP_NTZ in UTC, whatever the session's time zone is."""
-    seconds = (milliseconds / F.lit(1000)).cast("DECIMAL(18, 6)")
-    epoch = F.lit("1970-01-01").cast("TIMESTAMP_NTZ")
-    return epoch + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)
-
-
 def formatted(milliseconds: Column, pattern: str) -> Column:
     """Return milliseconds since the epoch as a text in UTC, whatever the session's time zone is."""
     # date_format shows the session's time zone; of what formats a TIMESTAMP, only JSON's options name another one.

@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.config.validators import not_blank
-from fencepost.transforms.base import PartTransformation, RecordTransformation, rebuilt, utc
+from fencepost.transforms.base import PartTransformation, RecordTransformation, formatted, rebuilt
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _PLACE = re.compile(r"\$\{(topic|timestamp)\}")
@@ -56,7 +56,7 @@ class TimestampRouter(RecordTransformation):
     def apply(self, records: DataFrame) -> DataFrame:
         """Return the records with their topic."""
         milliseconds = F.coalesce(F.col("timestamp"), F.unix_millis(F.current_timestamp()))
-        time = F.date_format(utc(milliseconds), self.properties["timestamp.format"])
+        time = formatted(milliseconds, self.properties["timestamp.format"])
         # Every second part is the name of a place; the others are text.
         parts: list[Column] = []
         for index, part in enumerate(_PLACE.split(self.properties["topic.format"])):

@@ -38,6 +38,12 @@ def test_timestamp_router_writes_the_time_in_utc(spark: SparkSession) -> None:
     assert applied(spark, records, formatted, column="topic") == ["2023-11-14.22.a.x", "1970-01-01.00.b.x"]
 
 
+def test_timestamp_router_writes_an_hour_that_the_sessions_time_zone_skips(spark: SparkSession) -> None:
+    at_half_past_two = LINES.with_rows({"topic": "a", "timestamp": 1_710_037_800_000})
+    hourly = step("TimestampRouter", {"timestamp.format": "yyyy-MM-dd'T'HH"})
+    assert applied(spark, at_half_past_two, hourly, column="topic") == ["a-2024-03-10T02"]
+
+
 def test_timestamp_router_takes_the_present_time_where_there_is_none(spark: SparkSession) -> None:
     [topic] = applied(spark, LINES.with_rows({"topic": "a"}), step("TimestampRouter"), column="topic")
     assert topic.startswith("a-20")
