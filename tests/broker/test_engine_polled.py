@@ -118,7 +118,7 @@ def test_a_value_that_does_not_fit_its_schema_is_named_and_nothing_is_visible(bo
     records.append(record(topic, {"id": "three"}, value_schema="id INT"))
     with producer(bootstrap_servers) as owner:
         with pytest.raises(
-            DataError, match=f"Record 2 of a polled batch, for topic {topic}, does not fit value_schema"
+            DataError, match=f"for topic {topic}, does not fit value_schema.* It is number 2 of its batch"
         ):
             write(SparkEngine({}), owner, records, pipeline(value=json_converter()))
         assert owner.state is TransactionState.READY

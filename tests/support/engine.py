@@ -17,6 +17,7 @@ import pyarrow as pa
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter
 from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.converters.byte_array_converter import ByteArrayConverter
 from fencepost.converters.json_converter import JsonConverter
 from fencepost.converters.simple_header_converter import SimpleHeaderConverter
@@ -40,13 +41,22 @@ def bytes_converter() -> ByteArrayConverter:
     return converter
 
 
-def pipeline(topic: str | None = None, *, value: Converter | None = None, transforms: Sequence[Any] = ()) -> Pipeline:
-    """String keys and values unless told otherwise."""
+SKIP = ErrorHandling(Tolerance.ALL)
+
+
+def pipeline(
+    topic: str | None = None,
+    *,
+    value: Converter | None = None,
+    transforms: Sequence[Any] = (),
+    errors: ErrorHandling | None = None,
+) -> Pipeline:
+    """String keys and values, and no tolerance, unless told otherwise."""
     key, text, headers = StringConverter(), StringConverter(), SimpleHeaderConverter()
     key.configure({}, is_key=True)
     text.configure({}, is_key=False)
     headers.configure({})
-    return Pipeline(transforms, key, value or text, headers, topic)
+    return Pipeline(transforms, key, value or text, headers, topic, errors or ErrorHandling())
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.errors import ConfigError
 from fencepost.config.config_transformer import TransformedConfig
+from fencepost.config.error_handling import ErrorHandling, define_errors
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import TopicCreation, topic_creation
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, topic_name
@@ -46,7 +47,7 @@ def connector_config_def() -> ConfigDef:
     They are made once, which takes a millisecond, and shared: do not add to them.
     """
     definitions = ConfigDef()
-    for define in (_define_common, _define_converters, _define_chain, _define_errors, _define_exactly_once):
+    for define in (_define_common, _define_converters, _define_chain, define_errors, _define_exactly_once):
         define(definitions)
     return define_restarts(definitions, whose="Unset: the worker's.", group="Error Handling")
 
@@ -111,33 +112,6 @@ def _define_chain(definitions: ConfigDef) -> None:
     )  # fmt: skip
 
 
-def _define_errors(definitions: ConfigDef) -> None:
-    group = "Error Handling"
-    definitions.define(
-        "errors.retry.timeout", _T.LONG, 0, _I.MEDIUM,
-        "How long a transform or conversion that fails for a passing reason is tried again, in milliseconds; 0: not "
-        "at all, -1: for ever. Accepted; without effect so far.",
-        group=group, order_in_group=1, width=_W.MEDIUM,
-    ).define(
-        "errors.retry.delay.max.ms", _T.LONG, 60_000, _I.MEDIUM,
-        "The longest pause between two such tries, in milliseconds. Accepted; without effect so far.",
-        group=group, order_in_group=2, width=_W.MEDIUM,
-    ).define(
-        "errors.tolerance", _T.STRING, "none", _I.MEDIUM,
-        "What becomes of a record that cannot be transformed or converted: none fails the task, all skips the record. "
-        "So far the task fails with either.",
-        validator=one_of(["none", "all"]), group=group, order_in_group=3, width=_W.SHORT,
-    ).define(
-        "errors.log.enable", _T.BOOLEAN, False, _I.MEDIUM,
-        "Whether each failure of a record is logged. Accepted; without effect so far.",
-        group=group, order_in_group=4, width=_W.SHORT,
-    ).define(
-        "errors.log.include.messages", _T.BOOLEAN, False, _I.MEDIUM,
-        "Whether the log shows the record that failed, which may hold what a log should not. Accepted; without effect so far.",
-        group=group, order_in_group=5, width=_W.SHORT,
-    )  # fmt: skip
-
-
 def _define_exactly_once(definitions: ConfigDef) -> None:
     group = "Exactly Once Support"
     definitions.define(
@@ -198,6 +172,7 @@ class ConnectorConfig:
     offsets_storage_topic: str | None
     transforms: tuple[TransformSpec, ...]
     topic_creation: TopicCreation | None
+    errors: ErrorHandling
     properties: Mapping[str, str] = field(repr=False)
     """All properties, with their placeholders resolved."""
     transformed: TransformedConfig = field(repr=False)
@@ -224,6 +199,7 @@ class ConnectorConfig:
             offsets_storage_topic=values["offsets.storage.topic"],
             transforms=transform_chain(properties),
             topic_creation=topic_creation(properties),
+            errors=ErrorHandling.from_values(values),
             properties=MappingProxyType(dict(properties)),
             transformed=transformed,
         )

@@ -101,6 +101,11 @@ def normalize_binary(column: Any, name: str) -> pa.Array:
     return column.cast(pa.large_binary() if any(fits(column.type) for fits in _LARGE) else pa.binary())
 
 
+def concat_binary(columns: Sequence[Any], name: str) -> pa.Array:
+    """The rows of several columns of bytes or text, which `normalize_binary` takes, as one column; none are no rows."""
+    return _one_array([normalize_binary(column, name) for column in columns], pa.binary())
+
+
 def byte_offsets(column: pa.Array) -> NDArray[np.signedinteger[Any]]:
     """Where each row of a binary, large_binary or string column begins in its data, and where the last one ends."""
     kind = np.dtype(np.int64) if pa.types.is_large_binary(column.type) else np.dtype(np.int32)

@@ -26,6 +26,7 @@ def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline
         value_converter=_converter(worker, connector, "value.converter", is_key=False),
         header_converter=_header_converter(worker, connector),
         default_topic=connector.properties.get(_TOPIC),
+        errors=connector.errors,
     )
 
 

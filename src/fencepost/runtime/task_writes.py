@@ -15,9 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
 
-from fencepost.api.errors import DataError
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.errors import TopicNotFoundError
@@ -26,12 +24,10 @@ from fencepost.runtime.boundaries import Batch
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import RecordProducer, SparkEngine, WriteResult
-from fencepost.spark.error_counts import ErrorCounts
+from fencepost.spark.errors import RecordRefusedError
 from fencepost.spark.pipeline import Pipeline
 from fencepost.storage.errors import OffsetsTopicMissingError
 from fencepost.storage.offset_records import OffsetRecords
-
-_FATAL: Final = ErrorCounts(failures=1, errors=1)
 
 Settled = list[tuple[SourceRecord, RecordMetadata | None]]
 """Records that are in Kafka for good, in order; None instead of metadata for one that a transform dropped."""
@@ -119,8 +115,8 @@ class TaskWrites(ABC):
                 cancelled=self._context.cancelled,
                 before_write=self._prepare_topics,
             )
-        except DataError:
-            self._metrics.failed_records(_FATAL)
+        except RecordRefusedError as error:
+            self._metrics.failed_records(error.tally.counts)
             raise
 
     def _prepare_topics(self, topics: Collection[str]) -> None:

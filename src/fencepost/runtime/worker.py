@@ -112,11 +112,6 @@ class Worker:
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises what opening its offsets topic raises."""
-        if config.properties.get("errors.tolerance", "none") != "none":
-            _log.warning(
-                "Connector %s sets errors.tolerance, which has no effect so far: a record that cannot be transformed "
-                "or converted fails its task", config.name,
-            )  # fmt: skip
         reader = self._offsets.open(config).reader()
         connector = WorkerConnector(config, connector_class(config.properties)(), reader, listener)
         self.metrics.add_connector(connector)

@@ -6,7 +6,7 @@ The columns of a batch are those of Spark's own Kafka sink: `value`, and optiona
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +16,13 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
-from fencepost.api.plugin import HeaderConverter
+from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.schema_name import named
-from fencepost.kafka.records import Records, normalize
+from fencepost.kafka.records import HEADERS, Records, concat_binary, normalize
+from fencepost.spark.error_handler import ErrorHandler, StageRows
+from fencepost.spark.errors import ConverterContractError
 from fencepost.spark.pipeline import Pipeline
+from fencepost.spark.refused import Stage
 
 COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 ROW: Final = "__fencepost_row"
@@ -105,28 +108,35 @@ def _header_type(kind: t.DataType, where: str) -> t.DataType:
 
 
 def convert(
-    batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, topic: str | None = None
+    batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler, topic: str | None = None
 ) -> Iterator[Converted]:
     """Turn rows into records, topic by topic; rows of one topic keep their order.
 
-    `topic` is for rows that name none, else the pipeline's default topic is. Raises DataError for rows that have no
-    topic, and for values that a converter refuses.
+    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are left out
+    if `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows that have no topic.
     """
+    default = topic or pipeline.default_topic
+    for name, rows in _by_topic(batch, types, default):
+        converted = _convert_topic(name, rows, types, pipeline, errors)
+        if len(converted.records):
+            yield converted
+
+
+def _by_topic(batch: pa.RecordBatch, types: ColumnTypes, default: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
     if batch.num_rows == 0:
         return
-    default = topic or pipeline.default_topic
     if not types.has_topic:
-        yield convert_topic(require_topic(default), batch, types, pipeline)
+        yield require_topic(default), batch
         return
     topics = batch["topic"]
     if topics.null_count:
         topics = pc.fill_null(topics, require_topic(default))
     distinct = topics.unique().to_pylist()
     if len(distinct) == 1:
-        yield convert_topic(distinct[0], batch, types, pipeline)
+        yield distinct[0], batch
         return
     for name in distinct:
-        yield convert_topic(name, batch.filter(pc.equal(topics, name)), types, pipeline)
+        yield name, batch.filter(pc.equal(topics, name))
 
 
 def require_topic(topic: str | None) -> str:
@@ -138,35 +148,95 @@ def require_topic(topic: str | None) -> str:
     return topic
 
 
-def convert_topic(topic: str, batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline) -> Converted:
-    """Turn rows that all go to one topic into records."""
-    value = _converted("value", pipeline.value_converter.from_connect_data(topic, types.value, batch["value"]), batch)
-    key = headers = None
-    if types.has_key:
-        key = _converted("key", pipeline.key_converter.from_connect_data(topic, types.key, batch["key"]), batch)
-    if types.has_headers:
-        headers = batch["headers"]
-        if not types.raw_headers:
-            headers = convert_headers(topic, types.header, headers, pipeline.header_converter)
-    timestamp = batch["timestamp"] if types.has_timestamp else None
-    records = normalize(value, key=key, timestamp=timestamp, headers=headers)
-    partition = batch["partition"].cast(pa.int32()) if types.has_partition else None
-    return Converted(topic, records, partition, batch[ROW] if ROW in batch.schema.names else None)
-
-
-def _converted(name: str, array: pa.Array, batch: pa.RecordBatch) -> pa.Array:
-    if len(array) != batch.num_rows:
-        raise DataError(
-            f"The {name} converter returned {len(array)} values for {batch.num_rows} rows: report this to its author"
+def _convert_topic(
+    topic: str, batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler
+) -> Converted:
+    """Turn rows that all go to one topic into records, but for those that are refused and may be."""
+    rows = _Rows(topic, batch, errors)
+    if types.has_headers and not types.raw_headers:
+        header = pipeline.header_converter
+        rows.pass_stage(
+            Stage.HEADER_CONVERTER, header, "headers", lambda part: convert_headers(topic, types.header, part, header)
         )
-    return array
+    if types.has_key:
+        key = pipeline.key_converter
+        rows.pass_stage(
+            Stage.KEY_CONVERTER,
+            key,
+            "key",
+            lambda part: as_long_as(part, key.from_connect_data(topic, types.key, part), key),
+        )
+    value = pipeline.value_converter
+    rows.pass_stage(
+        Stage.VALUE_CONVERTER,
+        value,
+        "value",
+        lambda part: as_long_as(part, value.from_connect_data(topic, types.value, part), value),
+    )
+    left = rows.batch
+    headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
+    timestamp = left["timestamp"] if types.has_timestamp else None
+    records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
+    partition = left["partition"].cast(pa.int32()) if types.has_partition else None
+    return Converted(topic, records, partition, left[ROW] if ROW in left.schema.names else None)
+
+
+class _Rows:
+    """Rows of one topic that pass one converter after the other: `batch` is those that are left."""
+
+    def __init__(self, topic: str, batch: pa.RecordBatch, errors: ErrorHandler) -> None:
+        self.batch = batch
+        self.converted: dict[str, pa.Array] = {}
+        self._topic = topic
+        self._errors = errors
+
+    def pass_stage(
+        self,
+        stage: Stage,
+        converter: Converter | HeaderConverter,
+        name: str,
+        convert: Callable[[pa.Array], pa.Array],
+    ) -> None:
+        batch = self.batch
+        rows = StageRows(
+            stage,
+            type(converter).__name__,
+            self._topic,
+            batch.num_rows,
+            row=lambda position: batch[ROW][position].as_py() if ROW in batch.schema.names else None,
+            content=lambda position: batch.slice(position, 1).to_pylist()[0],
+        )
+        passed, kept = self._errors.apply(rows, lambda start, stop: convert(batch[name].slice(start, stop - start)))
+        if kept is not None:
+            indices = pa.array(kept)
+            self.batch = batch.take(indices)
+            self.converted = {done: array.take(indices) for done, array in self.converted.items()}
+        self.converted[name] = _joined([part.result for part in passed], name)
+
+
+def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
+    if len(parts) == 1:
+        return parts[0]
+    if name == "headers":
+        return pa.concat_arrays(parts) if parts else pa.nulls(0, HEADERS)
+    return concat_binary(parts, name)
+
+
+def as_long_as(given: pa.Array, found: pa.Array, converter: Converter | HeaderConverter) -> pa.Array:
+    """Return what a converter made of values. Raises ConverterContractError if it is not one for each."""
+    if len(found) != len(given):
+        raise ConverterContractError(
+            f"{type(converter).__name__} returned {len(found)} values for {len(given)} rows: report this to its author"
+        )
+    return found
 
 
 def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, converter: HeaderConverter) -> pa.Array:
     """Convert the values of `list<struct<key, value>>`; a null list has no headers."""
     lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     names, values = headers.flatten().flatten()
-    return list_of_headers(lengths, names, converter.from_connect_header(topic, schema, values))
+    found = as_long_as(values, converter.from_connect_header(topic, schema, values), converter)
+    return list_of_headers(lengths, names, found)
 
 
 def list_of_headers(lengths: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:

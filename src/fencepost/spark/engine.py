@@ -13,9 +13,10 @@ executors write, a shuffle between converters and Kafka brings each record to th
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -26,17 +27,22 @@ from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.transaction import Transaction
 from fencepost.kafka.writer import Ack, RecordWriter
-from fencepost.spark.conversion import ColumnTypes, Converted, convert
+from fencepost.spark.conversion import ROW, ColumnTypes, Converted, convert
 from fencepost.spark.error_counts import ErrorCounts
-from fencepost.spark.jobs import Cancelled, Jobs, check_cancelled
+from fencepost.spark.error_handler import ErrorHandler, StageRows
+from fencepost.spark.errors import RecordRefusedError
+from fencepost.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup, group_records
+from fencepost.spark.refused import Stage, Tally
 from fencepost.spark.routing import Ownership, Router
 from fencepost.spark.session import LazySession
 from fencepost.spark.spark_write import SparkWrite, write_batch
 from fencepost.spark.transforming import transform_group
 from fencepost.spark.worker_write import write_polled
 from fencepost.spark.write_stage import SplitRows, WriteStage, reader_types
+
+_log: Final = logging.getLogger(__name__)
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """Bytes up to which the worker reads and writes a batch itself: that takes less time than starting a Spark job."""
@@ -64,15 +70,15 @@ class RecordProducer(Protocol):
 class WriteResult:
     """What a batch became. `bytes` is the size of its record batches as they were sent.
 
-    `metadata` has an entry for each polled record, None for one that a transform dropped; it is None for a
-    SourceBatch.
+    `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because of
+    an error; it is None for a SourceBatch.
     """
 
     written: int
     bytes: int
     metadata: Sequence[RecordMetadata | None] | None
     topics: frozenset[str]
-    errors: ErrorCounts = field(default_factory=ErrorCounts)
+    errors: ErrorCounts
 
 
 class SparkEngine:
@@ -118,23 +124,35 @@ class SparkEngine:
         """Write a batch, into `producer`'s open transaction if it has any, and return when the brokers have all of it.
 
         `task` names the task in Spark's pools and in messages. `before_write` is told the topics that polled records
-        go to, after the transforms, and may raise to keep them from being written. The transaction is left open. Raises a
-        FencepostError (DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without one,
-        some of the batch may be there, and more may come.
+        go to, after the transforms, and may raise to keep them from being written. What a transform or converter refuses is
+        handled as `pipeline.errors` says. The transaction is left open. Raises a FencepostError (RecordRefusedError,
+        DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without one, some of the
+        batch may be there, and more may come.
         """
         check_cancelled(task, cancelled)
-        writing = _BatchWrite(self, self._jobs, pipeline, producer, task, cancelled, next(self._batches))
+        errors = ErrorHandler(
+            pipeline.errors,
+            records=() if isinstance(batch, SourceBatch) else batch,
+            wait=partial(wait_unless_cancelled, task, cancelled),
+        )
+        writing = _BatchWrite(self, self._jobs, pipeline, producer, task, cancelled, next(self._batches), errors)
         metadata: Sequence[RecordMetadata | None] | None = None
-        if isinstance(batch, SourceBatch):
-            acks = writing.source_batch(batch)
-        else:
-            acks, metadata = writing.records(batch, before_write)
+        try:
+            if isinstance(batch, SourceBatch):
+                acks = writing.source_batch(batch)
+            else:
+                acks, metadata = writing.records(batch, before_write)
+        except RecordRefusedError as error:
+            _tell(error.tally, task)
+            raise
+        _tell(errors.tally, task)
         producer.acknowledge(acks)
         return WriteResult(
             written=sum(ack.count for ack in acks),
             bytes=sum(ack.size for ack in acks),
             metadata=metadata,
             topics=frozenset(ack.topic for ack in acks),
+            errors=errors.tally.counts,
         )
 
     def cancel(self, task: str) -> None:
@@ -153,6 +171,7 @@ class _BatchWrite:
     task: str
     cancelled: Cancelled
     number: int
+    errors: ErrorHandler
 
     def records(
         self, records: Sequence[SourceRecord], before_write: Callable[[Collection[str]], None]
@@ -160,10 +179,10 @@ class _BatchWrite:
         """Write polled records from the worker."""
         structured = bool(self.pipeline.transforms)
         converted: list[Converted] = []
-        for group in group_records(records, self.pipeline.header_converter, structured=structured):
-            batches, types = self._transformed(group) if structured else ([group.columns], group.types)
-            for batch in batches:
-                converted += convert(batch, types, self.pipeline, group.topic)
+        for group in group_records(records, self.pipeline, self.errors, structured=structured):
+            for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
+                for batch in batches:
+                    converted += convert(batch, types, self.pipeline, self.errors, group.topic)
         before_write({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
             router = Router(
@@ -184,18 +203,36 @@ class _BatchWrite:
         )  # fmt: skip
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
-            return stage.write(rows.read([0]), writer, Ownership(), check)
+            return stage.write(rows.read([0]), writer, Ownership(), self.errors, check)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session = self.engine.session()
-        with closing(self.producer.writer()) as metadata, self.jobs.running(session, self.task, self.cancelled):
+        with closing(self.producer.writer()) as metadata:
             write = SparkWrite(
                 session, self.pipeline, self.producer.config, self.producer.transaction, metadata.partitions,
-                self.number,
+                self.number, partial(self.jobs.running, session, self.task, self.cancelled), self.errors,
             )  # fmt: skip
             return write_batch(write, batch)
 
-    def _transformed(self, group: RecordGroup) -> tuple[list[pa.RecordBatch], ColumnTypes]:
+    def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
         session = self.engine.session()
-        with self.jobs.running(session, self.task, self.cancelled):
-            return transform_group(session, group, self.pipeline)
+
+        def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
+            part = replace(group, columns=group.columns.slice(start, stop - start))
+            with self.jobs.running(session, self.task, self.cancelled):
+                return transform_group(session, part, self.pipeline)
+
+        columns = group.columns
+        rows = StageRows(
+            Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
+            row=lambda position: columns[ROW][position].as_py(),
+        )  # fmt: skip
+        passed, _ = self.errors.apply(rows, transform)
+        return [part.result for part in passed]
+
+
+def _tell(tally: Tally, task: str) -> None:
+    """Log the refused records that are to be told of."""
+    for refused in tally.listed:
+        shown = "" if refused.content is None else f" The record: {refused.content}"
+        _log.error("Task %s: %s%s", task, refused, shown)

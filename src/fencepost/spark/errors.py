@@ -5,6 +5,9 @@
     ├── WriteRetriedError   Spark ran a part of a write a second time, which is refused
     └── BatchCancelledError the batch was cancelled while it was written
     SparkDataError          a DataError: what is done with the rows does not fit them, and never will
+    RecordRefusedError      a DataError: a transform or converter refused a record, which is not tolerated
+    ConverterContractError  a DataError: a converter broke its contract, whatever the record
+    RetriableJobError       a RetriableError, raised by the Python code of a transform
 
 After any of them the caller aborts the transaction: stray writers on executors then hold a dead epoch.
 """
@@ -15,7 +18,8 @@ import base64
 import pickle
 import re
 
-from fencepost.api.errors import DataError, FencepostError
+from fencepost.api.errors import DataError, FencepostError, RetriableError
+from fencepost.spark.refused import Tally
 
 
 class SparkJobError(FencepostError):
@@ -38,6 +42,33 @@ class SparkDataError(DataError):
     """What a transform, or a source's DataFrame, does with the rows does not fit them, or raised. It would again."""
 
 
+class RecordRefusedError(DataError):
+    """A transform or converter refused a record, and the connector does not tolerate that.
+
+    `tally` is what went wrong with records of the same batch up to then.
+    """
+
+    def __init__(self, message: str, *, tally: Tally | None = None) -> None:
+        super().__init__(message)
+        self.tally = tally or Tally()
+
+
+class ConverterContractError(DataError):
+    """A converter did not return one value for each that it was given. No record is to blame for that."""
+
+
+class RetriableJobError(RetriableError):
+    """The Python code of a transform raised RetriableError while Spark ran it."""
+
+
+class AllRowsRefusedError(Exception):
+    """Tells that a stage refuses each row that it was given for the same `reason`, so that none need be tried alone."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 _PYTHON_CAUSE = re.compile(
     r"^(?:[\w.]+\.)?(?!Traceback)(\w*(?:Error|Exception|Warning|Exit|Interrupt)\b.*)$", re.MULTILINE
 )
@@ -55,6 +86,11 @@ def is_of_data(error: BaseException) -> bool:
     """Whether a Py4J or PySpark error would come again with the same rows: SQL or Python code refused them."""
     text = str(error)
     return _LOST.search(text) is None and (_PYTHON_TRACE in text or _OF_DATA.search(text) is not None)
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether a Py4J or PySpark error is a RetriableError that Python code raised in a job."""
+    return is_of_data(error) and one_line_cause(error).startswith(f"{RetriableError.__name__}:")
 
 
 def one_line_cause(error: BaseException) -> str:

@@ -15,10 +15,12 @@ from pyspark.sql import SparkSession
 from fencepost.api.errors import FencepostError
 from fencepost.spark.errors import (
     BatchCancelledError,
+    RetriableJobError,
     SparkDataError,
     SparkJobError,
     carried_failure,
     is_of_data,
+    is_retriable,
     one_line_cause,
 )
 
@@ -29,11 +31,20 @@ class Cancelled(Protocol):
     def is_set(self) -> bool:
         """Whether it was."""
 
+    def wait(self, timeout: float, /) -> bool:
+        """Wait until it is, for `timeout` seconds at most, and say whether it was."""
+
 
 def check_cancelled(task: str, cancelled: Cancelled) -> None:
     """Raise BatchCancelledError if the task was cancelled."""
     if cancelled.is_set():
         raise BatchCancelledError(f"Task {task} was cancelled while it wrote a batch; the transaction is aborted")
+
+
+def wait_unless_cancelled(task: str, cancelled: Cancelled, seconds: float) -> None:
+    """Wait. Raises BatchCancelledError as soon as the task is cancelled."""
+    cancelled.wait(seconds)
+    check_cancelled(task, cancelled)
 
 
 class Jobs:
@@ -48,8 +59,9 @@ class Jobs:
     def running(self, session: SparkSession, task: str, cancelled: Cancelled) -> Iterator[None]:
         """Run Spark jobs for a task. Spark's failures become fencepost's.
 
-        That is what an executor sent along, else a SparkDataError for what would fail again with the same rows, else a
-        SparkJobError. Each batch has a job group of its own, so that cancelling it also stops jobs that it has yet to start.
+        That is what an executor sent along, else a RetriableJobError where Python code raised a RetriableError, else a
+        SparkDataError for what would fail again with the same rows, else a SparkJobError. Each call has a job group of
+        its own, so that cancelling it also stops jobs that it has yet to start.
         """
         context = session.sparkContext
         group = f"{task}#{next(self._numbers)}"
@@ -80,6 +92,8 @@ def _translated(error: Exception, task: str) -> FencepostError:
     failure = carried_failure(error)
     if failure is not None:
         return failure
+    if is_retriable(error):
+        return RetriableJobError(f"The Spark job of {task} failed: {one_line_cause(error)}")
     if is_of_data(error):
         return SparkDataError(
             f"The Spark job of {task} failed: {one_line_cause(error)}. Nothing of this batch was written: correct the "

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.config.error_handling import ErrorHandling
 from fencepost.transforms.chain import Step
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The transforms of a connector, in order, its converters, and the topic for rows that name none.
+    """The transforms of a connector, in order, its converters, the topic for rows that name none, and its `errors.*`.
 
     `without_transforms` is what travels to Spark's executors, by pickle: the converters hold plain data only.
     """
@@ -21,6 +22,12 @@ class Pipeline:
     value_converter: Converter
     header_converter: HeaderConverter
     default_topic: str | None = None
+    errors: ErrorHandling = field(default_factory=ErrorHandling)
+
+    @property
+    def transform_names(self) -> str:
+        """The classes of the transforms, in order, for messages: Catalyst makes one step of them."""
+        return ", ".join(type(step.transform).__name__ for step in self.transforms)
 
     def without_transforms(self) -> Pipeline:
         """The part that executors need."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -21,9 +21,12 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
-from fencepost.api.plugin import HeaderConverter
+from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import SourceRecord
-from fencepost.spark.conversion import ROW, ColumnTypes, list_of_headers
+from fencepost.spark.conversion import ROW, ColumnTypes, as_long_as, list_of_headers
+from fencepost.spark.error_handler import ErrorHandler, StageRows
+from fencepost.spark.pipeline import Pipeline
+from fencepost.spark.refused import Stage
 
 JSON: Final = "json"
 """The kind of schemaless mappings and lists."""
@@ -57,12 +60,13 @@ class RecordGroup:
 
 
 def group_records(
-    records: Sequence[SourceRecord], header_converter: HeaderConverter, *, structured: bool = False
+    records: Sequence[SourceRecord], pipeline: Pipeline, errors: ErrorHandler, *, structured: bool = False
 ) -> list[RecordGroup]:
     """Group polled records. Headers are converted already, as each may have a type of its own.
 
     With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have
-    the same fields. Raises DataError that names the first record that does not fit its schema.
+    the same fields. Records that do not fit their schema are left out if `errors` tolerates them. Raises
+    RecordRefusedError that names the first one if it does not.
     """
     forms = _Forms(structured=structured)
     groups: dict[tuple[str, _Form, _Form], list[int]] = {}
@@ -70,7 +74,8 @@ def group_records(
         value = forms.of(record.value_schema, record.value)
         key = forms.of(record.key_schema, record.key)
         groups.setdefault((record.topic, value, key), []).append(row)
-    return [_group(records, identity, rows, header_converter) for identity, rows in groups.items()]
+    made = (_group(records, identity, rows, pipeline, errors) for identity, rows in groups.items())
+    return [group for group in made if group.columns.num_rows]
 
 
 class _Forms:
@@ -111,20 +116,25 @@ def _group(
     records: Sequence[SourceRecord],
     identity: tuple[str, _Form, _Form],
     rows: list[int],
-    header_converter: HeaderConverter,
+    pipeline: Pipeline,
+    errors: ErrorHandler,
 ) -> RecordGroup:
     topic, value, key = identity
-    chosen = records if len(rows) == len(records) else [records[row] for row in rows]
-    columns = {"value": _column([record.value for record in chosen], value, "value", topic, rows)}
+    fitting = _Fitting(records, rows, topic, errors)
+    if any(records[row].headers for row in rows):
+        header = pipeline.header_converter
+        fitting.add("headers", Stage.HEADER_CONVERTER, header, lambda part: _headers(topic, part, header))
     has_key = key.schema is not None or key.kind != "null"
     if has_key:
-        columns["key"] = _column([record.key for record in chosen], key, "key", topic, rows)
+        fitting.add("key", Stage.KEY_CONVERTER, pipeline.key_converter, lambda part: _column(part, key, "key", topic))
+    fitting.add(
+        "value", Stage.VALUE_CONVERTER, pipeline.value_converter, lambda part: _column(part, value, "value", topic)
+    )
+    columns = fitting.columns
     for name, kind in (("partition", pa.int32()), ("timestamp", pa.int64())):
-        plain = [getattr(record, name) for record in chosen]
+        plain = [getattr(records[row], name) for row in fitting.rows]
         if any(item is not None for item in plain):
-            columns[name] = _array(plain, kind, f"the {name}", topic, rows)
-    if any(record.headers for record in chosen):
-        columns["headers"] = _headers(topic, [record.headers for record in chosen], header_converter)
+            columns[name] = _array(plain, kind, f"the {name}", topic)
     types = ColumnTypes(
         value=value.schema,
         key=key.schema,
@@ -134,39 +144,59 @@ def _group(
         has_headers="headers" in columns,
         raw_headers=True,
     )
-    columns[ROW] = pa.array(rows, pa.int64())
+    columns[ROW] = pa.array(fitting.rows, pa.int64())
     return RecordGroup(topic, types, pa.RecordBatch.from_pydict(columns))
 
 
-def _column(values: list[Any], form: _Form, name: str, topic: str, rows: Sequence[int]) -> pa.Array:
+class _Fitting:
+    """The records of a group that fit so far: their positions in the batch, and their columns."""
+
+    def __init__(self, records: Sequence[SourceRecord], rows: list[int], topic: str, errors: ErrorHandler) -> None:
+        self.rows = rows
+        self.columns: dict[str, pa.Array] = {}
+        self._records = records
+        self._topic = topic
+        self._errors = errors
+
+    def add(
+        self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
+    ) -> None:
+        """Add a column made of one attribute of the records; those that it refuses are left out."""
+        rows = self.rows
+        given = StageRows(stage, type(plugin).__name__, self._topic, len(rows), row=lambda position: rows[position])
+        passed, kept = self._errors.apply(
+            given, lambda start, stop: column([getattr(self._records[row], name) for row in rows[start:stop]])
+        )
+        if kept is not None:
+            self.rows = [rows[position] for position in kept]
+            self.columns = {done: array.take(pa.array(kept)) for done, array in self.columns.items()}
+        parts = [part.result for part in passed]
+        if len({part.type for part in parts}) == 1:
+            self.columns[name] = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        else:
+            # Arrow found another type for each part, such as decimals of several precisions, or there is none left.
+            self.columns[name] = column([getattr(self._records[row], name) for row in self.rows])
+
+
+def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
     if form.schema is not None:
         _check_whole(values, form.schema, f"{name} of a record for topic {topic}")
-        return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic, rows)
+        return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
     if form.kind == JSON:
         storage = pa.array([json_text(value, f"The {name} of a record for topic {topic}") for value in values])
         return pa.ExtensionArray.from_storage(pa.json_(), storage)
     wanted = f"one type with the others of its kind; give it a {name}_schema"
-    return _array(values, _ARROW.get(form.kind), wanted, topic, rows)
+    return _array(values, _ARROW.get(form.kind), wanted, topic)
 
 
-def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str, rows: Sequence[int]) -> pa.Array:
+def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str) -> pa.Array:
     try:
         return pa.array(values, type=kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        row, cause = _first_misfit(values, kind, error)
         raise DataError(
-            f"Record {rows[row]} of a polled batch, for topic {topic}, does not fit {wanted}: {cause}. "
+            f"A record of a polled batch, for topic {topic}, does not fit {wanted}: {error}. "
             "Correct the record or its schema in the source task"
         ) from error
-
-
-def _first_misfit(values: list[Any], kind: pa.DataType | None, error: Exception) -> tuple[int, Exception]:
-    for row, value in enumerate(values):
-        try:
-            pa.array([value], type=kind)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as single:
-            return row, single
-    return 0, error
 
 
 def _check_whole(values: Iterable[Any], schema: t.DataType, where: str) -> None:
@@ -233,9 +263,10 @@ def _headers(topic: str, headers: Sequence[Sequence[tuple[str, Any]]], converter
         by_kind.setdefault(kind_of(value), []).append(position)
     parts, order = [], []
     for kind, positions in by_kind.items():
-        values = _column([flat[p][1] for p in positions], _Form(None, kind), "header", topic, positions)
-        parts.append(converter.from_connect_header(topic, None, values).cast(pa.binary()))
+        values = _column([flat[p][1] for p in positions], _Form(None, kind), "header", topic)
+        found = as_long_as(values, converter.from_connect_header(topic, None, values), converter)
+        parts.append(found.cast(pa.binary()))
         order.extend(positions)
-    converted = pa.concat_arrays(parts).take(pa.array(np.argsort(np.array(order))))
-    names = _array([name for name, _ in flat], pa.string(), "a header name", topic, range(len(flat)))
+    converted = pa.concat_arrays(parts or [pa.nulls(0, pa.binary())]).take(pa.array(np.argsort(np.array(order))))
+    names = _array([name for name, _ in flat], pa.string(), "a header name", topic)
     return list_of_headers(lengths, names, converted)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +15,11 @@ from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.transaction import Transaction
 from fencepost.kafka.writer import Ack
 from fencepost.spark.conversion import ColumnTypes, column_types, require_topic
+from fencepost.spark.error_handler import ErrorHandler, StageRows
+from fencepost.spark.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.spark.passing_rows import passing_rows
 from fencepost.spark.pipeline import Pipeline
+from fencepost.spark.refused import Stage
 from fencepost.spark.routing import writer_count
 from fencepost.spark.transforming import read_frame, transform_frame
 from fencepost.spark.write_stage import (
@@ -35,7 +40,10 @@ _POSITION: Final = "__fencepost_position"
 
 @dataclass(frozen=True, slots=True)
 class SparkWrite:
-    """One batch's job. `partition_count` tells how many partitions a topic has; `start` varies from batch to batch."""
+    """One batch's jobs, each of which runs in a context that `running` gives.
+
+    `partition_count` tells how many partitions a topic has; `start` varies from batch to batch.
+    """
 
     session: SparkSession
     pipeline: Pipeline
@@ -43,6 +51,8 @@ class SparkWrite:
     transaction: Transaction
     partition_count: Callable[[str], int]
     start: int
+    running: Callable[[], AbstractContextManager[None]]
+    errors: ErrorHandler
 
     def splits(self, rows: SplitRows, types: ColumnTypes) -> list[Ack]:
         """Read, convert and write splits, in one stage if no row chooses its topic partition."""
@@ -75,29 +85,50 @@ class SparkWrite:
         stage = WriteStage(
             source, types, self.pipeline.without_transforms(), self.config, self.transaction, writers, self.start
         )
-        return _collect(frame.mapInArrow(stage, REPORT_SCHEMA))
+        return self._collect(frame.mapInArrow(stage, REPORT_SCHEMA))
 
     def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
         stage = ConvertStage(source, types, self.pipeline.without_transforms(), self.config, self.transaction, writers)
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
         owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
-        return _collect(owned.mapInArrow(WriteTargeted(self.config, self.transaction), REPORT_SCHEMA))
+        return self._collect(owned.mapInArrow(WriteTargeted(self.config, self.transaction), REPORT_SCHEMA))
+
+    def _collect(self, reports: DataFrame) -> list[Ack]:
+        acks: list[Ack] = []
+        for report in read_reports(bytes(row.report) for row in reports.collect()):
+            acks.extend(report.acks)
+            self.errors.merge(report.tally)
+        return acks
 
 
 def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
-    """Write a SourceBatch by Spark's executors. Raises what they reported, and PySpark's own errors."""
+    """Write a SourceBatch by Spark's executors. Raises what they reported, and what `write.running` makes of errors."""
     rows = None if batch.reader is None else SplitRows(batch.reader, batch.splits, max(1, len(batch.splits)))
     if rows is not None and not write.pipeline.transforms:
-        return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
-    frame = batch.dataframe if rows is None else read_frame(write.session, rows)
-    if frame is None:
-        return []
-    if write.pipeline.transforms:
-        return write.frame(*transform_frame(frame, write.pipeline))
-    return write.frame(frame, column_types(frame.schema, where="a SourceBatch"))
+        with write.running():
+            return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
+    with write.running():
+        frame = batch.dataframe if rows is None else read_frame(write.session, rows)
+        if frame is None:
+            return []
+        if not write.pipeline.transforms:
+            return write.frame(frame, column_types(frame.schema, where="a SourceBatch"))
+    return _write_transformed(write, frame)
 
 
-def _collect(reports: DataFrame) -> list[Ack]:
-    rows: Sequence[bytes] = [bytes(row.report) for row in reports.collect()]
-    return read_reports(rows)
+def _write_transformed(write: SparkWrite, frame: DataFrame) -> list[Ack]:
+    if write.errors.stops_at_first:
+        rows = StageRows(Stage.TRANSFORMATION, write.pipeline.transform_names, write.pipeline.default_topic, 1)
+        try:
+            with write.running():
+                return write.frame(*transform_frame(frame, write.pipeline))
+        except AllRowsRefusedError as error:
+            raise write.errors.refuse_batch(rows, error.reason) from error
+        except (SparkDataError, RetriableJobError) as error:
+            raise write.errors.refuse_batch(rows, error) from error
+    with passing_rows(frame, write.pipeline, write.errors, write.running) as passing:
+        if passing is None:
+            return []
+        with write.running():
+            return write.frame(*passing)

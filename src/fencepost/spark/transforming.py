@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fencepost.api.errors import DataError, FencepostError
+from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
 from fencepost.api.schema_name import NamedStruct
 from fencepost.spark.conversion import COLUMNS, ROW, ColumnTypes, column_types
-from fencepost.spark.errors import CarriedFailureError
+from fencepost.spark.errors import AllRowsRefusedError, CarriedFailureError, RetriableJobError, is_of_data
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup
 from fencepost.spark.write_stage import SplitRows
@@ -31,20 +34,17 @@ _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 def transform_group(
     session: SparkSession, group: RecordGroup, pipeline: Pipeline
 ) -> tuple[list[pa.RecordBatch], ColumnTypes]:
-    """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped."""
+    """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped.
+
+    Raises AllRowsRefusedError if they refuse the columns, whatever the rows hold, and what Spark raises for a row.
+    """
     table = pa.Table.from_batches([_all_columns(group)])
     frame = session.createDataFrame(table, schema=_frame_schema(group))
-    transformed = apply_chain(frame, pipeline.transforms)
-    found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
+    with _planning():
+        transformed = apply_chain(frame, pipeline.transforms)
+        found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
+        schemaless = _schemaless(group, found)
     selected = [F.col(name) for name in ("topic", "partition", "timestamp", "headers", ROW)]
-    schemaless = {"value": group.types.value is None}
-    schemaless["key"] = group.types.key is None if group.types.has_key else schemaless["value"]
-    for name, kind in (("value", found.value), ("key", found.key)):
-        if schemaless[name] and isinstance(kind, NamedStruct):
-            raise DataError(
-                f"The {name}s for the topic {group.topic} have no schema, so SetSchemaMetadata cannot name it: remove "
-                f"the transform, or let the connector give a {name}_schema"
-            )
     structured = {}
     for name in ("value", "key"):
         kind = transformed.schema[name].dataType
@@ -62,6 +62,34 @@ def transform_group(
         chunks = [pa.ExtensionArray.from_storage(pa.json_(), chunk.cast(pa.string())) for chunk in table[name].chunks]
         table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks, pa.json_()))
     return table.combine_chunks().to_batches(), types
+
+
+@contextmanager
+def _planning() -> Iterator[None]:
+    """Tell what refuses the columns from what is not theirs to blame: the configuration, a pause, the JVM."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except RetriableError as error:
+        raise RetriableJobError(str(error)) from error
+    except Exception as error:
+        if isinstance(error, Py4JError | PySparkException | OSError) and not is_of_data(error):
+            raise
+        raise AllRowsRefusedError(error) from error
+
+
+def _schemaless(group: RecordGroup, found: ColumnTypes) -> dict[str, bool]:
+    """Which of the transformed value and key have no schema. Raises DataError for a name without a schema."""
+    schemaless = {"value": group.types.value is None}
+    schemaless["key"] = group.types.key is None if group.types.has_key else schemaless["value"]
+    for name, kind in (("value", found.value), ("key", found.key)):
+        if schemaless[name] and isinstance(kind, NamedStruct):
+            raise DataError(
+                f"The {name}s for the topic {group.topic} have no schema, so SetSchemaMetadata cannot name it: remove "
+                f"the transform, or let the connector give a {name}_schema"
+            )
+    return schemaless
 
 
 def _all_columns(group: RecordGroup) -> pa.RecordBatch:
@@ -108,14 +136,20 @@ def read_frame(session: SparkSession, rows: SplitRows) -> DataFrame:
 
 
 def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
-    """Apply the transforms to a batch. Columns that the result has none of, or the same in all rows, are left out."""
-    transformed = apply_chain(_with_all_columns(frame, pipeline), pipeline.transforms)
+    """Apply the transforms to a batch. Columns that the result has none of, or the same in all rows, are left out.
+
+    Raises AllRowsRefusedError if they refuse the columns, whatever the rows hold.
+    """
+    complete = _with_all_columns(frame, pipeline)
+    with _planning():
+        transformed = apply_chain(complete, pipeline.transforms)
     constants = constant_columns(transformed, [name for name in COLUMNS if name != "value"])
     absent = [name for name, value in constants.items() if value is None]
     if constants.get("topic") == pipeline.default_topic:
         absent.append("topic")
     left = transformed.drop(*absent)
-    return left, column_types(left.schema, where="a transformed SourceBatch")
+    with _planning():
+        return left, column_types(left.schema, where="a transformed SourceBatch")
 
 
 def _with_all_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:

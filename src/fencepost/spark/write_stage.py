@@ -1,8 +1,8 @@
 """The functions that Spark runs over a batch: convert and write, or only convert where a shuffle lies between.
 
 They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes
-itself. A writer answers with one row: the pickled acknowledgements, or a pickled FencepostError, which thus reaches
-the worker as it was raised.
+itself. A writer answers with one row: a pickled Report, or a pickled FencepostError, which thus reaches the worker as
+it was raised.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -26,26 +26,39 @@ from fencepost.kafka.records import HEADERS, Records
 from fencepost.kafka.transaction import Transaction
 from fencepost.kafka.writer import Ack, RecordWriter
 from fencepost.spark.conversion import ColumnTypes, Converted, column_types, convert
+from fencepost.spark.error_handler import ErrorHandler
 from fencepost.spark.errors import WriteRetriedError
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.read_ahead import read_ahead
+from fencepost.spark.refused import Tally
 from fencepost.spark.routing import Ownership, Routed, Router, contiguous_run, split, writer_of
 
 REPORT_SCHEMA: Final = "report BINARY"
-"""What a writer yields: one row with a pickled list of Acks or a pickled FencepostError."""
+"""What a writer yields: one row with a pickled Report or a pickled FencepostError."""
 
 TARGETED_SCHEMA: Final = (
     "writer INT, topic STRING, partition INT, key BINARY, value BINARY, timestamp BIGINT, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, failure BINARY"
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, message BINARY"
 )
-"""What goes through the shuffle: converted records with their target, or a failure."""
+"""What goes through the shuffle: converted records with their target, or a message.
+
+A message is the pickled Tally of a converting partition, or a pickled FencepostError that ended it.
+"""
 
 _TARGETED: Final = pa.schema(
     [
         ("writer", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()),
-        ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("failure", pa.binary()),
+        ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("message", pa.binary()),
     ]
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a writer wrote, and what went wrong with records that it, or who converted for it, left out."""
+
+    acks: Sequence[Ack]
+    tally: Tally = field(default_factory=Tally)
 
 
 class Source(Protocol):
@@ -105,23 +118,26 @@ class WriteStage:
         """Run as a Spark partition."""
         yield _report(lambda context: self._write_partition(given, context))
 
-    def _write_partition(self, given: Iterator[pa.RecordBatch], context: TaskContext) -> list[Ack]:
+    def _write_partition(self, given: Iterator[pa.RecordBatch], context: TaskContext) -> Report:
         ownership = Ownership((context.partitionId() + self.start) % self.writers, self.writers)
+        errors = ErrorHandler(self.pipeline.errors)
         with closing(RecordWriter(self.config, self.transaction)) as writer:
-            return self.write(self.source.batches(given), writer, ownership)
+            acks = self.write(self.source.batches(given), writer, ownership, errors)
+        return Report(acks, errors.tally)
 
     def write(
         self,
         batches: Iterable[pa.RecordBatch],
         writer: RecordWriter,
         ownership: Ownership,
+        errors: ErrorHandler,
         check: Callable[[], None] = lambda: None,
     ) -> list[Ack]:
         """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
         router = Router(writer.partitions, ownership, run_bytes=self.config.batch_size, start=self.start)
         for batch in batches:
             check()
-            for converted in convert(batch, self.types, self.pipeline):
+            for converted in convert(batch, self.types, self.pipeline, errors):
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
         return writer.flush()
@@ -140,6 +156,7 @@ class ConvertStage:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
+        errors = ErrorHandler(self.pipeline.errors)
         try:
             context = _context()
             with closing(RecordWriter(self.config, self.transaction)) as metadata:
@@ -147,10 +164,13 @@ class ConvertStage:
                     metadata.partitions, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId()
                 )
                 for batch in self.source.batches(given):
-                    for converted in convert(batch, self.types, self.pipeline):
+                    for converted in convert(batch, self.types, self.pipeline, errors):
                         yield self._targeted(converted, router)
         except FencepostError as error:
-            yield _failed(error)
+            yield _message(error)
+        else:
+            if errors.tally != Tally():
+                yield _message(errors.tally)
 
     def _targeted(self, converted: Converted, router: Router) -> pa.RecordBatch:
         records, count = converted.records, len(converted.records)
@@ -179,19 +199,32 @@ class WriteTargeted:
         """Run as a Spark partition."""
         yield _report(lambda _: self._write(given))
 
-    def _write(self, given: Iterator[pa.RecordBatch]) -> list[Ack]:
+    def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
+        tally = Tally()
         with closing(RecordWriter(self.config, self.transaction)) as writer:
             for batch in given:
-                for routed in targeted_records(batch):
+                messages = batch["message"].drop_null().to_pylist()
+                for told in map(_tally_of, messages):
+                    tally = tally.plus(told.counts, *told.listed)
+                records = batch.filter(batch["message"].is_null()) if messages else batch
+                for routed in targeted_records(records):
                     writer.write(routed.topic, routed.partition, routed.records)
-            return writer.flush()
+            return Report(writer.flush(), tally)
+
+
+def _tally_of(message: bytes) -> Tally:
+    """The Tally in a message. Raises the failure that it holds instead."""
+    found = pickle.loads(message)  # noqa: S301 - written by ConvertStage of the same job
+    if isinstance(found, FencepostError):
+        raise found
+    tally: Tally = found
+    return tally
 
 
 def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
-    """Split the rows of TARGETED_SCHEMA by topic partition. Raises the failure that is among them."""
-    failure = next((row for row in batch["failure"].drop_null().to_pylist()), None)
-    if failure is not None:
-        raise pickle.loads(failure)  # noqa: S301 - written by ConvertStage of the same job
+    """Split the rows of TARGETED_SCHEMA that are records by topic partition."""
+    if batch.num_rows == 0:
+        return
     topics = batch["topic"].dictionary_encode()
     codes = topics.indices.to_numpy()
     for code, topic in enumerate(topics.dictionary.to_pylist()):
@@ -200,19 +233,19 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
         yield from split(topic, records, rows["partition"].to_numpy())
 
 
-def read_reports(rows: Iterable[bytes]) -> list[Ack]:
-    """All writers' acknowledgements. Raises the first writer's failure, if any failed."""
-    acks: list[Ack] = []
+def read_reports(rows: Iterable[bytes]) -> list[Report]:
+    """What the writers reported. Raises the first writer's failure, if any failed."""
+    reports: list[Report] = []
     for row in rows:
         report = pickle.loads(row)  # noqa: S301 - written by a stage of the same job
         if isinstance(report, FencepostError):
             raise report
-        acks.extend(report)
-    return acks
+        reports.append(report)
+    return reports
 
 
-def _report(write: Callable[[TaskContext], list[Ack]]) -> pa.RecordBatch:
-    report: list[Ack] | FencepostError
+def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
+    report: Report | FencepostError
     try:
         report = write(_context())
     except FencepostError as error:
@@ -220,8 +253,8 @@ def _report(write: Callable[[TaskContext], list[Ack]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(report)], pa.binary())})
 
 
-def _failed(error: FencepostError) -> pa.RecordBatch:
-    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "failure": pickle.dumps(error)}
+def _message(content: Tally | FencepostError) -> pa.RecordBatch:
+    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": pickle.dumps(content)}
     return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
 
 

@@ -9,12 +9,18 @@ import pytest
 
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
-from fencepost.spark.conversion import column_types, convert
+from fencepost.spark.conversion import ColumnTypes, Converted, column_types, convert
+from fencepost.spark.error_handler import ErrorHandler
+from fencepost.spark.pipeline import Pipeline
 from tests.support.engine import bytes_converter, json_converter, pipeline
 
 
 def types(ddl: str):
     return column_types(parse_columns(ddl), where="the batch")
+
+
+def converted(batch: pa.RecordBatch, kinds: ColumnTypes, steps: Pipeline) -> list[Converted]:
+    return list(convert(batch, kinds, steps, ErrorHandler(steps.errors)))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_all_columns_become_parts_of_records():
     )
     headers = "headers ARRAY<STRUCT<key: STRING, value: INT>>"
     ddl = f"value STRUCT<id: BIGINT>, key STRING, partition BIGINT, timestamp TIMESTAMP, {headers}"
-    (found,) = convert(batch, types(ddl), pipeline("t", value=json_converter()))
+    (found,) = converted(batch, types(ddl), pipeline("t", value=json_converter()))
     assert found.topic == "t"
     assert found.records.value.to_pylist() == [b'{"id":1}']
     assert found.records.key is not None
@@ -69,7 +75,7 @@ def test_all_columns_become_parts_of_records():
 def test_topics_of_rows_part_them_and_the_default_fills_gaps():
     batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2", b"3"], "topic": ["a", None, "a"]})
     ddl = types("value BINARY, topic STRING")
-    found = list(convert(batch, ddl, pipeline("d", value=bytes_converter())))
+    found = converted(batch, ddl, pipeline("d", value=bytes_converter()))
     assert [(c.topic, c.records.value.to_pylist()) for c in found] == [("a", [b"1", b"3"]), ("d", [b"2"])]
     with pytest.raises(DataError, match="have no topic"):
-        list(convert(batch, ddl, pipeline(None, value=bytes_converter())))
+        converted(batch, ddl, pipeline(None, value=bytes_converter()))

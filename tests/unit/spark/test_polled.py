@@ -13,23 +13,29 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import RecordMetadata, SourceRecord
-from fencepost.converters.simple_header_converter import SimpleHeaderConverter
+from fencepost.config.error_handling import ErrorHandling
 from fencepost.kafka.records import Records
 from fencepost.kafka.writer import Ack
 from fencepost.spark.conversion import ROW, Converted
-from fencepost.spark.polled import group_records, json_text, signature
+from fencepost.spark.error_handler import ErrorHandler
+from fencepost.spark.polled import RecordGroup, group_records, json_text, signature
 from fencepost.spark.worker_write import PolledMetadata, in_record_order
-
-HEADERS = SimpleHeaderConverter()
-HEADERS.configure({})
+from tests.support.engine import SKIP, pipeline
 
 
 def record(value: object = None, topic: str = "t", **more: object) -> SourceRecord:
     return SourceRecord({}, {}, topic, value, **more)  # type: ignore[arg-type]
 
 
+def grouped(
+    records: list[SourceRecord], handling: ErrorHandling | None = None, *, structured: bool = False
+) -> list[RecordGroup]:
+    errors = ErrorHandler(handling or ErrorHandling(), records=records)
+    return group_records(records, pipeline(), errors, structured=structured)
+
+
 def test_records_of_one_kind_are_one_group():
-    (group,) = group_records([record({"a": n}, key="k") for n in range(3)], HEADERS)
+    (group,) = grouped([record({"a": n}, key="k") for n in range(3)])
     assert group.columns["value"].type == pa.json_()
     assert group.columns["value"].storage.to_pylist() == ['{"a":0}', '{"a":1}', '{"a":2}']
     assert group.columns["key"].type == pa.string()
@@ -38,7 +44,7 @@ def test_records_of_one_kind_are_one_group():
 
 def test_topics_schemas_and_kinds_part_groups_and_rows_tell_where_they_were():
     records = [record(1), record("a"), record(2), record(3, topic="u"), record(4, value_schema="INT"), record(None)]
-    groups = group_records(records, HEADERS)
+    groups = grouped(records)
     assert [(g.topic, g.columns[ROW].to_pylist()) for g in groups] == [
         ("t", [0, 2]), ("t", [1]), ("u", [3]), ("t", [4]), ("t", [5]),
     ]  # fmt: skip
@@ -51,7 +57,7 @@ def test_equal_schemas_are_one_schema():
         record({"id": 3}, value_schema=t.StructType([t.StructField("id", t.IntegerType())])),
         record({"id": 4}, value_schema=struct),
     ]  # fmt: skip
-    (group,) = group_records(records, HEADERS)
+    (group,) = grouped(records)
     assert group.types.value == t.StructType([t.StructField("id", t.IntegerType())])
 
 
@@ -61,7 +67,7 @@ def test_values_take_the_types_of_their_schema():
         "day": dt.date(2024, 1, 2), "blob": b"x", "list": [1.5, None],
     }  # fmt: skip
     schema = "at TIMESTAMP, price DECIMAL(5,2), tags MAP<STRING, INT>, day DATE, blob BINARY, list ARRAY<DOUBLE>"
-    (group,) = group_records([record(value, value_schema=schema), record(None, value_schema=schema)], HEADERS)
+    (group,) = grouped([record(value, value_schema=schema), record(None, value_schema=schema)])
     first = group.columns["value"][0].as_py()
     assert first["at"] == value["at"]
     assert first["price"] == value["price"]
@@ -75,8 +81,28 @@ def test_values_take_the_types_of_their_schema():
 )
 def test_a_misfit_is_named_with_its_position(schema: str, value: object):
     good: object = None
-    with pytest.raises(DataError, match=r"Record 1 of a polled batch, for topic t, does not fit value_schema"):
-        group_records([record(good, value_schema=schema), record(value, value_schema=schema)], HEADERS)
+    with pytest.raises(DataError, match=r"for topic t, does not fit value_schema.* It is number 1 of its batch"):
+        grouped([record(good, value_schema=schema), record(value, value_schema=schema)])
+
+
+def test_records_that_do_not_fit_are_left_out_where_that_is_tolerated():
+    values = [None, 1, "x", 2.5, 4]
+    records = [
+        record(value, value_schema="INT", key=f"k{row}", headers=[("h", row)]) for row, value in enumerate(values)
+    ]
+    records += [record({"at": float("nan")}), record({"at": 1.0}), record(object())]
+    first, second = grouped(records, SKIP)
+    assert first.columns["value"].to_pylist() == [None, 1, 4]
+    assert first.columns["key"].to_pylist() == ["k0", "k1", "k4"]
+    assert [headers[0]["value"] for headers in first.columns["headers"].to_pylist()] == [b"0", b"1", b"4"]
+    assert first.columns[ROW].to_pylist() == [0, 1, 4]
+    assert second.columns[ROW].to_pylist() == [6]
+
+
+def test_decimals_of_several_precisions_stay_together_when_one_does_not_fit():
+    values = [decimal.Decimal("1.5"), decimal.Decimal("NaN"), decimal.Decimal("22.25")]
+    (group,) = grouped([record(value) for value in values], SKIP)
+    assert group.columns["value"].to_pylist() == [decimal.Decimal("1.50"), decimal.Decimal("22.25")]
 
 
 @pytest.mark.parametrize(
@@ -86,17 +112,17 @@ def test_a_misfit_is_named_with_its_position(schema: str, value: object):
 )  # fmt: skip
 def test_fractions_are_not_cut_off_in_silence(schema: str, value: object):
     with pytest.raises(DataError, match="round it"):
-        group_records([record(value, value_schema=schema)], HEADERS)
+        grouped([record(value, value_schema=schema)])
 
 
 def test_a_schema_that_cannot_be_read_is_shown():
     with pytest.raises(ConfigError, match="NOSUCHTYPE"):
-        group_records([record(1, value_schema="id NOSUCHTYPE")], HEADERS)
+        grouped([record(1, value_schema="id NOSUCHTYPE")])
 
 
 def test_headers_of_many_kinds_stay_with_their_records():
     records = [record("a", headers=[("n", 1), ("s", "x")]), record("b"), record("c", headers=[("z", None), ("n", 2)])]
-    (group,) = group_records(records, HEADERS)
+    (group,) = grouped(records)
     assert group.columns["headers"].to_pylist() == [
         [{"key": "n", "value": b"1"}, {"key": "s", "value": b"x"}],
         [],
@@ -114,7 +140,7 @@ def test_schemaless_json_has_bytes_as_base64_and_refuses_what_it_cannot_hold():
 def test_structured_groups_have_the_same_fields_at_all_depths():
     assert signature({"a": {"x": 1}}) != signature({"a": {"y": 1}})
     assert signature({"a": [{"x": 1}, {"x": 2}]}) == signature({"a": [{"x": 3}]})
-    groups = group_records([record({"a": {"x": 1}}), record({"a": {"y": 1}})], HEADERS, structured=True)
+    groups = grouped([record({"a": {"x": 1}}), record({"a": {"y": 1}})], structured=True)
     assert [g.columns["value"].to_pylist() for g in groups] == [[{"a": {"x": 1}}], [{"a": {"y": 1}}]]
 
 

@@ -1,0 +1,80 @@
+"""What becomes of records that a transform or converter refuses (KIP-298, `errors.*`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.config.validators import at_least, one_of
+
+_T = ConfigDef.Type
+_MEDIUM: Final = ConfigDef.Importance.MEDIUM
+
+FOR_EVER: Final = -1
+"""As `errors.retry.timeout`: no limit."""
+
+
+class Tolerance(StrEnum):
+    """The values of the connector property `errors.tolerance`."""
+
+    NONE = "none"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHandling:
+    """A connector's `errors.*` properties. Times are in milliseconds."""
+
+    tolerance: Tolerance = Tolerance.NONE
+    retry_timeout_ms: int = 0
+    retry_delay_max_ms: int = 60_000
+    log_enable: bool = False
+    log_include_messages: bool = False
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> ErrorHandling:
+        """Take the parsed values of the properties that `define_errors` defines."""
+        return cls(
+            tolerance=Tolerance(values["errors.tolerance"].lower()),
+            retry_timeout_ms=values["errors.retry.timeout"],
+            retry_delay_max_ms=values["errors.retry.delay.max.ms"],
+            log_enable=values["errors.log.enable"],
+            log_include_messages=values["errors.log.include.messages"],
+        )
+
+    @property
+    def stops_at_first(self) -> bool:
+        """Whether the first record that is refused fails its batch, with no second try."""
+        return self.tolerance is Tolerance.NONE and self.retry_timeout_ms == 0
+
+
+def define_errors(definitions: ConfigDef) -> None:
+    """Define the properties."""
+    group = "Error Handling"
+    definitions.define(
+        "errors.retry.timeout", _T.LONG, 0, _MEDIUM,
+        "How long a transform or converter that raises RetriableError is tried again, in milliseconds, for each batch; "
+        "0: not at all, -1: for ever.",
+        validator=at_least(FOR_EVER, nullable=False), group=group, order_in_group=1, width=ConfigDef.Width.MEDIUM,
+    ).define(
+        "errors.retry.delay.max.ms", _T.LONG, 60_000, _MEDIUM,
+        "The longest pause between two such tries, in milliseconds. Pauses begin with 300 ms and double.",
+        validator=at_least(1, nullable=False), group=group, order_in_group=2, width=ConfigDef.Width.MEDIUM,
+    ).define(
+        "errors.tolerance", _T.STRING, str(Tolerance.NONE), _MEDIUM,
+        "What becomes of a record that cannot be transformed or converted: none fails the task, all skips the record. "
+        "What Kafka refuses fails the task with either.",
+        validator=one_of([str(value) for value in Tolerance]), group=group, order_in_group=3,
+        width=ConfigDef.Width.SHORT,
+    ).define(
+        "errors.log.enable", _T.BOOLEAN, False, _MEDIUM,
+        "Whether each record that cannot be transformed or converted is logged, with the stage, the plugin and the reason.",
+        group=group, order_in_group=4, width=ConfigDef.Width.SHORT,
+    ).define(
+        "errors.log.include.messages", _T.BOOLEAN, False, _MEDIUM,
+        "Whether that log shows the record itself, which may hold what a log should not.",
+        group=group, order_in_group=5, width=ConfigDef.Width.SHORT,
+    )  # fmt: skip
