@@ -78,8 +78,9 @@ _LOST = re.compile(
 )
 _LONGEST = 400
 _PYTHON_TRACE = "Traceback (most recent call last)"
-# Classes of SQL's conditions: 22 is a data exception, 42 a syntax error or the name of something that is not there.
-_OF_DATA = re.compile(r"SQLSTATE: (?:22|42)\w{3}")
+# Classes of SQL's conditions: 22 is a data exception, 42 a syntax error or the name of something that is not there, P0
+# what SQL itself raises by raise_error or assert_true.
+_OF_DATA = re.compile(r"SQLSTATE: (?:22|42|P0)\w{3}")
 
 
 def is_of_data(error: BaseException) -> bool:

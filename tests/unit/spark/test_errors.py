@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.kafka.errors import RecordTooLargeError
-from fencepost.spark.errors import CarriedFailureError, carried_failure, is_of_data, one_line_cause
+from fencepost.spark.errors import CarriedFailureError, carried_failure, is_of_data, is_retriable, one_line_cause
 
 PYTHON = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -47,6 +47,7 @@ def test_a_spark_error_is_told_in_one_line(text: str, cause: str):
         (PYTHON, True),
         (CAST, True),
         ("[UNRESOLVED_COLUMN] no column `x`. SQLSTATE: 42703", True),
+        ("[USER_RAISED_EXCEPTION] refused SQLSTATE: P0001", True),
         (LOST, False),
         ("[INTERNAL_ERROR] the executor is gone. SQLSTATE: XX000", False),
         (f"Python worker exited unexpectedly (crashed)\n{PYTHON}", False),
@@ -54,6 +55,12 @@ def test_a_spark_error_is_told_in_one_line(text: str, cause: str):
 )
 def test_a_failure_of_the_rows_is_told_from_one_of_the_machines(text: str, of_data: bool):
     assert is_of_data(Exception(text)) is of_data
+
+
+def test_a_retriable_error_of_python_code_is_told_from_others():
+    assert is_retriable(Exception(PYTHON.replace("ValueError: not", "fencepost.api.errors.RetriableError: not")))
+    assert not is_retriable(Exception(PYTHON))
+    assert not is_retriable(Exception(CAST))
 
 
 def test_a_failure_is_found_again_in_the_text_that_spark_makes_of_it():
