@@ -249,9 +249,9 @@ def test_a_task_whose_offsets_topic_is_deleted_creates_it_again_and_goes_on(
     for deleting in admin.delete_topics([own]).values():
         deleting.result(60)
     wait_for(lambda: State.RESTARTING in runner.states.of(task), what="the task finds the topic gone")
-    (reason,) = {str(error) for _, state, error in runner.states.of_tasks if state is State.RESTARTING}
-    assert f"Topic {own}, which holds the source offsets of this task, does not exist any more" in reason
-    wait_for(lambda: task.state is State.RUNNING and seen.starts == 2, what="the task runs again")
+    reasons = [str(error) for _, state, error in runner.states.of_tasks if state is State.RESTARTING]
+    assert f"Topic {own}, which holds the source offsets of this task, does not exist any more" in reasons[0]
+    wait_for(lambda: task.state is State.RUNNING and seen.starts >= 2, what="the task runs again")
     commits = seen.commits
     wait_for(lambda: seen.commits > commits + 3, what="it commits again")
     stop(task)
