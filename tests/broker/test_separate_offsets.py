@@ -54,6 +54,10 @@ def _written(bootstrap_servers: str, topic: str, name: str) -> list[int]:
     return seqs(values(read_topic(bootstrap_servers, topic)), name)
 
 
+def _pending(runner: TaskRunner) -> float | None:
+    return runner.worker.metrics.registry.get_sample_value("fencepost_offset_copies_pending")
+
+
 def _write(producer: TransactionalProducer, topic: str, offsets: OffsetRecords) -> None:
     """Write offsets into a new transaction."""
     producer.begin_transaction()
@@ -141,9 +145,11 @@ def test_d7_copies_that_fail_are_tried_until_they_succeed_and_the_task_runs_on(
         copied = len(read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted"))
         assert copied <= 1, "the way is cut"
         stop(task)
+        assert _pending(runner) == 1, "one source partition"
         fault_proxy.heal()
         last = _saved(bootstrap_servers, own, name)
         wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == last, what="the newest is copied")
+        wait_for(lambda: _pending(runner) == 0, what="nothing is left to copy")
     copies = read_topic(bootstrap_servers, runner.offsets_topic)
     assert len(copies) <= copied + 3, "what was replaced meanwhile is not copied"
 

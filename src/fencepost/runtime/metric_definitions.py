@@ -186,6 +186,13 @@ WORKER_VALUES: Final = define(
 )
 """Metrics of the worker itself."""
 
+PENDING_COPIES: Final = MetricDefinition(
+    "fencepost_offset_copies_pending",
+    MetricType.GAUGE,
+    "Source partitions whose offset was committed to a connector's own offsets topic and is still to be copied to the "
+    "worker's",
+)
+
 TASK_COUNTS: Final = define(
     WORKER_PREFIX,
     {
@@ -205,6 +212,7 @@ DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *TASK_VALUES.values(),
     *TASK_HISTOGRAMS.values(),
     *WORKER_VALUES.values(),
+    PENDING_COPIES,
     *TASK_COUNTS.values(),
 )
 """All of them."""

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.metric_definitions import (
     CONNECTOR_TEXTS,
+    PENDING_COPIES,
     TASK_COUNTS,
     TASK_HISTOGRAMS,
     TASK_STATUS,
@@ -67,7 +68,9 @@ class _Connector:
 class WorkerMetrics(Collector):
     """The metrics of a worker, in a registry of their own. Safe for several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, pending_copies: Callable[[], float] = lambda: 0.0) -> None:
+        """`pending_copies` says how many offsets are still to be copied to the worker's offsets topic."""
+        self._pending_copies = pending_copies
         self.registry = CollectorRegistry(auto_describe=False)
         self.connector_startups, self._task_startups = Startups(), Startups()
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
@@ -120,6 +123,7 @@ class WorkerMetrics(Collector):
         values = (len(connectors), len(tasks), *self.connector_startups.values(), *self._task_startups.values())
         for definition, value in zip(WORKER_VALUES.values(), values, strict=True):
             yield definition.metric([((), value)])
+        yield PENDING_COPIES.metric([((), self._pending_copies())])
 
 
 def _of_connectors(connectors: Sequence[tuple[str, _Connector]]) -> Iterator[Metric]:

@@ -63,6 +63,12 @@ class OffsetStores:
             return ConnectorOffsetStore(connector.name, own)
         return ConnectorOffsetStore(connector.name, own, self._shared())
 
+    def pending_copies(self) -> int:
+        """Return how many offsets are still to be copied to the worker's topic."""
+        with self._lock:
+            copies = self._copies
+        return 0 if copies is None else copies.pending()
+
     def close(self) -> None:
         """Let go of all stores; reads that are under way end with an IllegalStateError.
 

@@ -63,11 +63,11 @@ class Worker:
         Nothing is started.
         """
         self.config = config
-        self.metrics = WorkerMetrics()
         import_path = use_plugin_path(",".join(config.plugin_path))
         self._transformer = ConfigTransformer.from_properties(config.properties, where=config.where)
         self.engine = SparkEngine(config.spark_settings(), import_path=[str(folder) for folder in import_path])
         self._offsets = OffsetStores(config)
+        self.metrics = WorkerMetrics(self._offsets.pending_copies)
 
     def start(self) -> None:
         """Reach the brokers, and create the worker's offsets topic if it is missing.

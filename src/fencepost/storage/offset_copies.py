@@ -87,7 +87,7 @@ class PendingCopies:
 
     def left(self, copies: Iterable[Copy] | None = None) -> list[Copy]:
         """Return those of some copies (None: of all) that are neither written nor replaced by newer ones."""
-        left = [*self._sending.values(), *self._waiting.values()]
+        left = list((self._sending | self._waiting).values())
         if copies is None:
             return left
         wanted = set(copies)
@@ -126,6 +126,11 @@ class OffsetCopies:
             self._pending.withdraw(copies)
             failure = self._failure
         raise OffsetsNotCopiedError(self._topic, connector, timeout_s, failure) from failure
+
+    def pending(self) -> int:
+        """Return of how many source partitions the newest offset is not written yet."""
+        with self._changed:
+            return len(self._pending.left())
 
     def close(self) -> None:
         """Write what is pending, for some seconds at most, then let go of the connections."""

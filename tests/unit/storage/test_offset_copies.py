@@ -45,6 +45,7 @@ def test_copies_are_left_until_they_are_written_or_replaced():
     pending.take()
     assert pending.left([first]) == [first], "it is on its way"
     pending.put([second])
+    assert pending.left() == [second, other], "the older one does not count, although it is on its way"
     pending.sent([first])
     assert pending.left([first]) == [], "it was replaced"
     assert pending.left() == [second]
