@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +18,7 @@ from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.errors import ProducerFencedError
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
+from tests.support.metrics_page import documented_metrics
 from tests.support.processes import wait_for
 from tests.support.rest_fuzz import CONNECTOR, requests
 from tests.support.sequence_source import properties, seqs
@@ -121,13 +121,6 @@ def test_the_same_configuration_again_leaves_the_tasks_alone(
     worker.wait_for_states(name, "PAUSED", "PAUSED")
     expected = [*before, ("connector-c", None), ("target-state-c", {"state": "PAUSED", "state.v2": "PAUSED"})]
     assert config_records(bootstrap_servers, group, name) == expected
-
-
-def documented_metrics() -> dict[str, str]:
-    """The types of the metrics in docs/metrics.md by their names."""
-    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
-    return {row[0].strip("| `"): row[1] for row in rows}
 
 
 def test_a_worker_serves_every_documented_metric_and_no_other(
