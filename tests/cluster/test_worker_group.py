@@ -160,6 +160,18 @@ def test_a_connector_changes_between_exactly_once_and_at_least_once_and_former_t
     assert leader.request("DELETE", f"/connectors/{tasks.name}").status == 204
 
 
+def test_a_request_goes_to_the_leader_and_not_round_in_circles(pair: tuple[Worker, Worker]) -> None:
+    leader, follower = pair
+    for query in ("", "?forward=true"):
+        answer = follower.request("DELETE", f"/connectors/missing{query}")
+        assert (answer.status, answer.body["message"]) == (404, "There is no connector missing")
+    # It was passed on twice: this worker does not know the leader better than the one before.
+    answer = follower.request("DELETE", "/connectors/missing?forward=false")
+    assert answer.status == 409
+    assert "ask again soon" in answer.body["message"]
+    assert leader.request("DELETE", "/connectors/missing?forward=false").status == 404
+
+
 def test_without_exactly_once_support_tasks_deliver_at_least_once(
     group: Group, topic: str, bootstrap_servers: str
 ) -> None:

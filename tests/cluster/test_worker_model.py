@@ -25,6 +25,7 @@ _PASSING = {409, 500, 503}
 _DONE_BEFORE = {"POST": 409, "DELETE": 404}
 
 Request = tuple[str, str, Any]
+Ask = Callable[[str, str], Any]
 
 
 class Requests:
@@ -124,11 +125,15 @@ class GroupAndModel:
             assert _state(found.body) == _state(expected.body)
 
     def wait_until_equal(self, name: str) -> None:
-        """Wait until all workers show a connector as the model does."""
-        wait_for(
-            lambda: all(self._shown(worker.request, name) == self._expected(name) for worker in self._workers),
-            what=f"{name} is {self._expected(name)}",
-        )
+        """Wait until all workers show a connector as the model does, and any of them shows its offsets so."""
+        expected = _shown(self._model.request, name), _offsets(self._model.request, name)
+
+        def equal() -> bool:
+            shown = [_shown(worker.request, name) for worker in self._workers]
+            anyone = self._chance.choice(self._workers)
+            return shown == [expected[0]] * len(shown) and _offsets(anyone.request, name) == expected[1]
+
+        wait_for(equal, what=f"{name} is {expected}")
 
     def _ask(self, request: Request) -> Answer | None:
         try:
@@ -136,16 +141,23 @@ class GroupAndModel:
         except OSError:
             return None
 
-    def _expected(self, name: str) -> list[Any]:
-        return self._shown(self._model.request, name)
 
-    def _shown(self, request: Callable[[str, str], Any], name: str) -> list[Any]:
-        try:
-            answers = [request("GET", f"/connectors/{name}{part}") for part in ("", "/status", "/offsets")]
-        except OSError:
-            return []
-        info, status, offsets = (answer.body if answer.status == 200 else answer.status for answer in answers)
-        return [info, _state(status), offsets]
+def _shown(request: Ask, name: str) -> list[Any]:
+    """A connector as it is configured, and the states of it and its tasks."""
+    return [_body(request, f"/connectors/{name}"), _state(_body(request, f"/connectors/{name}/status"))]
+
+
+def _offsets(request: Ask, name: str) -> Any:
+    return _body(request, f"/connectors/{name}/offsets")
+
+
+def _body(request: Ask, path: str) -> Any:
+    """The body of a GET, its status if that is not 200, None without an answer."""
+    try:
+        answer = request("GET", path)
+    except OSError:
+        return None
+    return answer.body if answer.status == 200 else answer.status
 
 
 def _state(status: Any) -> Any:
