@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import cached_property
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import ClientKind
@@ -48,7 +49,7 @@ class OffsetStores:
 
         Raises what creating a topic raises.
         """
-        return self._opened(self._worker.offset_storage.name, self._reading_config(None), None)
+        return self._opened(self._worker.offset_storage.name, self._global_config, None)
 
     def open(self, connector: ConnectorConfig) -> ConnectorOffsetStore:
         """Return the store of a connector's offsets; its topic is created if it is missing.
@@ -59,7 +60,7 @@ class OffsetStores:
         config = self._reading_config(connector)
         self._check_clusters(connector, config)
         own = self._opened(self.topic(connector), config, connector)
-        if own.topic == self._worker.offset_storage.name and self._is_workers_cluster(config):
+        if own.topic == self._worker.offset_storage.name and self._same_cluster(config, self._global_config):
             return ConnectorOffsetStore(connector.name, own)
         return ConnectorOffsetStore(connector.name, own, self._shared())
 
@@ -98,17 +99,13 @@ class OffsetStores:
 
     def _shared(self) -> SharedOffsets:
         store = self.open_global()
-        properties = client_properties(self._worker, None, ClientKind.PRODUCER)
-        config = ProducerConfig.from_properties(
-            properties | {BOOTSTRAP_SERVERS: self._worker.bootstrap_servers}, where=self._worker.where
-        )
         with self._lock:
             if self._copies is None:
+                properties = client_properties(self._worker, None, ClientKind.PRODUCER)
+                properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
+                config = ProducerConfig.from_properties(properties, where=self._worker.where)
                 self._copies = OffsetCopies(store.topic, store.table, config)
             return SharedOffsets(store, self._copies)
-
-    def _is_workers_cluster(self, config: ClientConfig) -> bool:
-        return self._same_cluster(config, self._reading_config(None))
 
     def _check_clusters(self, connector: ConnectorConfig, consumer: ClientConfig) -> None:
         """Raise ConfigError if a connector's consumer or admin client is set to use another cluster than it writes to."""
@@ -142,11 +139,14 @@ class OffsetStores:
                 self._cluster_ids[config.bootstrap_servers] = known
         return known
 
-    def _reading_config(self, connector: ConnectorConfig | None) -> ClientConfig:
+    @cached_property
+    def _global_config(self) -> ClientConfig:
+        properties = client_properties(self._worker, None, ClientKind.CONSUMER)
+        properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
+        return ClientConfig.from_properties(properties, where=self._worker.where)
+
+    def _reading_config(self, connector: ConnectorConfig) -> ClientConfig:
         properties = client_properties(self._worker, connector, ClientKind.CONSUMER)
-        if connector is None:
-            properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
-            return ClientConfig.from_properties(properties, where=self._worker.where)
         if f"{ClientKind.CONSUMER}.override.{BOOTSTRAP_SERVERS}" not in connector.properties:
             properties[BOOTSTRAP_SERVERS] = brokers_written_to(self._worker, connector)
         return ClientConfig.from_properties(properties, where=f"connector {connector.name}")
