@@ -54,7 +54,7 @@ def _mix_blocks(
         return hashes
     # Every position of the data as the start of a block: keys begin anywhere.
     window = np.ndarray(len(data) - _BLOCK + 1, "<u4", data, strides=(1,))
-    if int(blocks.min()) == most:
+    if len(blocks) > _FEW and int(blocks.min()) == most:
         for block in range(most):
             hashes = _mixed(hashes, window[starts + _BLOCK * block])
         return hashes
