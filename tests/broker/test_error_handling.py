@@ -87,6 +87,12 @@ def name() -> str:
     return unique("connector")
 
 
+def counted(runner: TaskRunner, connector: str, metric: str) -> float | None:
+    registry = runner.worker.metrics.registry
+    labels = {"connector": connector, "task": "0"}
+    return registry.get_sample_value(f"kafka_connect_task_error_{metric}", labels)
+
+
 def _spoiled(*spoiled: int) -> Any:
     def spoil(_: Any, records: Sequence[SourceRecord]) -> list[SourceRecord]:
         return [
@@ -120,6 +126,7 @@ def test_refused_records_are_skipped_with_all_others_delivered(
     assert [seq for seq, metadata in sorted(seen.metadata.items()) if metadata is None] == [1, 6, 8]
     assert seen.committed == list(range(1, 9))
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"task.id": f"{name}-0"}, {"saved": 7})]
+    assert counted(runner, name, "total_records_skipped") == 3
     logged = [record.getMessage() for record in caplog.records if f"{name}-0" in record.getMessage()]
     assert len(logged) == 3
     assert "'saved': 6" in logged[1]
@@ -138,6 +145,7 @@ def test_a_refused_record_fails_its_task_and_nothing_of_its_transaction_is_visib
     assert f"{{'task.id': '{name}-0'}}" in told
     assert "{'saved': 142}" in told
     assert task.join(30)
+    assert counted(runner, name, "total_record_errors") == 1
     assert read_topic(bootstrap_servers, topic) == []
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
 

@@ -12,11 +12,15 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost import ConfigDef, SourceBatch, SourceConnector, SourceRecord, SourceTask
+from fencepost.runtime.source_task import WorkerSourceTask
 from fencepost.runtime.task_state import State
 from tests.support.checker import read_offsets, read_topic, values
+from tests.support.engine import NumberReader, splits
 from tests.support.sequence_source import seqs
 from tests.support.task_runner import TaskRunner, wait_for_state
 from tests.support.topics import Topics, unique
+
+ROWS = 200
 
 DROP_TOMBSTONES = {
     "transforms": "drop",
@@ -202,3 +206,88 @@ def test_f2_a_task_whose_python_worker_is_killed_starts_again_and_delivers_exact
     found = sorted(int(value or b"") for value in values(read_topic(bootstrap_servers, topic)))
     assert found == list(range(20_000))
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == [({"frame": 1}, {"done": 1})]
+
+
+class RowsConnector(SourceConnector):
+    """The numbers below ROWS as one batch, whose rows go to `topics` by turns; `bytes` is what it says of its size."""
+
+    def version(self) -> str:
+        return "1"
+
+    def config(self) -> ConfigDef:
+        return ConfigDef().define("topics", ConfigDef.Type.LIST).define("bytes", ConfigDef.Type.INT)
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self._config = dict(config)
+
+    def task_class(self) -> type[SourceTask]:
+        return RowsTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one is enough
+        return [self._config]
+
+
+class RowsTask(SourceTask):
+    def start(self, config: Mapping[str, str]) -> None:
+        self._topics = tuple(config["topics"].split(","))
+        self._bytes = int(config["bytes"])
+        self._done = False
+
+    def poll(self) -> SourceBatch | None:
+        if self._done:
+            return None
+        self._done = True
+        reader = NumberReader(("topic",), self._topics, rows=30)
+        return SourceBatch(None, [({"rows": 1}, {"done": 1})], reader, splits(ROWS, 3), bytes=self._bytes)
+
+    def at_end(self) -> bool:
+        return self._done
+
+
+SMALL, LARGE = 1, 1 << 30
+
+
+def started(runner: TaskRunner, name: str, topics: str, size: int, config: Mapping[str, Any]) -> WorkerSourceTask:
+    given = {"name": name, "connector.class": f"{__name__}.RowsConnector", "topics": topics, "bytes": str(size)}
+    checked = runner.worker.checked(given | config)
+    connector = runner.worker.new_connector(checked, runner.states)
+    connector.start()
+    (task_config,) = connector.task_configs()
+    task = runner.worker.new_task(checked, 0, task_config, runner.states, stop_at_end=True)
+    task.start()
+    return task
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["by the worker", "by executors"])
+def test_topics_that_only_the_rows_of_a_batch_name_are_created_as_the_connector_says(
+    runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str, size: int
+):
+    one, other = unique("one"), unique("other")
+    config = {
+        "topic.creation.groups": "wide",
+        "topic.creation.wide.include": "other.*",
+        "topic.creation.wide.partitions": "5",
+        "topic.creation.default.partitions": "2",
+        "topic.creation.default.replication.factor": "1",
+    }
+    task = started(runner, name, f"{one},{other}", size, config)
+    assert task.join(240)
+    assert task.state is State.STOPPED, task.error
+    assert (topics.partitions(one), topics.partitions(other)) == (2, 5)
+    for number, topic in enumerate((one, other)):
+        found = sorted(int(value or b"") for value in values(read_topic(bootstrap_servers, topic)))
+        assert found == list(range(number, ROWS, 2))
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["by the worker", "by executors"])
+def test_d5_rows_of_a_batch_for_the_own_offsets_topic_are_refused_before_they_are_sent(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, size: int
+):
+    """D5."""
+    before = read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted")
+    task = started(runner, name, f"{topic},{runner.offsets_topic}", size, {})
+    wait_for_state(task, State.FAILED)
+    assert "its own source offsets" in str(task.error)
+    assert task.join(60)
+    assert read_topic(bootstrap_servers, topic) == []
+    assert read_topic(bootstrap_servers, runner.offsets_topic, isolation="read_uncommitted") == before

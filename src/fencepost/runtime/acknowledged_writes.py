@@ -50,7 +50,6 @@ class AcknowledgedWrites(TaskWrites):
 
     def write(self, batch: Batch) -> Settled:
         """Write a batch. Its records are settled; after a failure some of them are written, others not."""
-        self._prepare(batch)
         try:
             result = self._write(batch, self._records_producer)
         except FencepostError:

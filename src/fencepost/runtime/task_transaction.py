@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable
 from typing import Final
 
-from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.errors import FencepostError
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.boundaries import Batch
@@ -51,7 +50,7 @@ class TaskTransaction(TaskWrites):
     """
 
     def __init__(self, context: WritesContext, producer: TransactionalProducer) -> None:
-        super().__init__(context)
+        super().__init__(context, refused_topic=context.path.offsets_topic)
         self._producer = producer
         self._settled: Settled = []
         self._size = 0
@@ -69,14 +68,11 @@ class TaskTransaction(TaskWrites):
         Raises ConfigError for a record that is meant for the task's own offsets topic, and what the engine raises.
         The transaction is then still open: abort it.
         """
-        self._prepare(batch)
         self._begin()
         try:
             result = self._write(batch, self._producer)
         except FencepostError as error:
             raise self._producer.resolve(error) from error
-        # A SourceBatch's own column of topics, or a transform of it, is seen only now; the abort hides what it did.
-        self._refuse_offsets_topic(result.topics)
         self._size += result.written
         self._topics |= result.topics
         self._settled += self._take(batch, result)
@@ -144,15 +140,3 @@ class TaskTransaction(TaskWrites):
         self._path.wrote_to(self._topics)
         self._topics.clear()
         reach(FailPoint.BEFORE_CALLBACKS)
-
-    def _prepare_topics(self, topics: Collection[str]) -> None:
-        self._refuse_offsets_topic(topics)
-        super()._prepare_topics(topics)
-
-    def _refuse_offsets_topic(self, topics: Iterable[str]) -> None:
-        if self._path.offsets_topic in topics:
-            raise ConfigError(
-                f"Task {self._task} has a record for topic {self._path.offsets_topic}, which holds its own source "
-                "offsets. Send the record to another topic, or give the connector another offsets.storage.topic",
-                name="offsets.storage.topic",
-            )

@@ -20,12 +20,13 @@ from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, Sour
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.topic_creator import TopicCreator
 from fencepost.runtime.boundaries import Batch
 from fencepost.runtime.task_metrics import TaskMetrics
-from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import RecordProducer, SparkEngine, WriteResult
 from fencepost.spark.errors import RecordRefusedError
 from fencepost.spark.pipeline import Pipeline
+from fencepost.spark.topic_gate import TopicGate
 from fencepost.storage.errors import OffsetsTopicMissingError
 from fencepost.storage.offset_records import OffsetRecords
 
@@ -39,7 +40,7 @@ class WritePath:
 
     engine: SparkEngine
     pipeline: Pipeline
-    topic_creator: TopicCreator
+    topic_creator: TopicCreator | None
     offsets_topic: str
     wrote_to: Callable[[Collection[str]], None]
     """Told, on the task's thread, which topics have records that are there for good."""
@@ -65,12 +66,13 @@ class WritesContext:
 class TaskWrites(ABC):
     """Writes what one run of a task polled, and commits its source offsets. For the task's own thread."""
 
-    def __init__(self, context: WritesContext) -> None:
+    def __init__(self, context: WritesContext, *, refused_topic: str | None = None) -> None:
         self._context = context
         self._task = context.task
         self._path = context.path
         self._offsets = context.offsets
         self._metrics = context.metrics
+        self._gate = TopicGate(str(context.task), context.path.topic_creator, offsets_topic=refused_topic)
 
     @property
     @abstractmethod
@@ -99,28 +101,21 @@ class TaskWrites(ABC):
     def discard(self) -> None:
         """Leave things such that a task that starts now reads again what is not in Kafka for good."""
 
-    def _prepare(self, batch: Batch) -> None:
-        """Do what can be done before anything of a batch is written."""
-        default_topic = self._path.pipeline.default_topic
-        if isinstance(batch, SourceBatch) and default_topic is not None:
-            self._prepare_topics({default_topic})
-
     def _write(self, batch: Batch, producer: RecordProducer) -> WriteResult:
         try:
-            return self._path.engine.write(
+            result = self._path.engine.write(
                 batch,
                 self._path.pipeline,
                 producer,
                 task=str(self._task),
                 cancelled=self._context.cancelled,
-                before_write=self._prepare_topics,
+                before_write=self._gate,
             )
         except RecordRefusedError as error:
             self._metrics.failed_records(error.tally.counts)
             raise
-
-    def _prepare_topics(self, topics: Collection[str]) -> None:
-        self._path.topic_creator.ensure(topics)
+        self._gate.learn(result.topics)
+        return result
 
     def _write_offsets(self, producer: RecordProducer) -> None:
         topic = self._path.offsets_topic

@@ -20,8 +20,8 @@ from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.kafka.admin import Admin
 from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.topic_creator import TopicCreator
 from fencepost.runtime.client_properties import admin_config, producer_config
 from fencepost.runtime.connector_validation import Validation, connector_class, validate
 from fencepost.runtime.deliveries import delivery
@@ -32,7 +32,6 @@ from fencepost.runtime.source_connector import ConnectorListener, WorkerConnecto
 from fencepost.runtime.source_task import TaskListener, WorkerSourceTask
 from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
 from fencepost.runtime.task_writes import WritePath
-from fencepost.runtime.topic_creator import TopicCreator
 from fencepost.spark.engine import SparkEngine
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 
@@ -209,15 +208,18 @@ class Worker:
             write_path=WritePath(
                 engine=self.engine,
                 pipeline=build_pipeline(self.config, connector),
-                topic_creator=TopicCreator(
-                    connector.topic_creation, lambda: Admin(admin_config(self.config, connector))
-                ),
+                topic_creator=self._topic_creator(connector),
                 offsets_topic=self._offsets.topic(connector),
                 wrote_to=wrote_to,
             ),
             restarts=self.restarts(connector),
             checks=checks,
         )
+
+    def _topic_creator(self, connector: ConnectorConfig) -> TopicCreator | None:
+        if connector.topic_creation is None:
+            return None
+        return TopicCreator(connector.topic_creation, admin_config(self.config, connector))
 
 
 def connector_version(properties: Mapping[str, str]) -> str:

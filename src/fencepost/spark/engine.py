@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +40,7 @@ from fencepost.spark.session import LazySession
 from fencepost.spark.spark_write import SparkWrite, write_batch
 from fencepost.spark.transforming import transform_group
 from fencepost.spark.worker_write import write_polled
-from fencepost.spark.write_stage import SplitRows, WriteStage, reader_types
+from fencepost.spark.write_stage import BeforeWrite, SplitRows, WriteStage, reader_types
 
 _log: Final = logging.getLogger(__name__)
 
@@ -119,15 +119,15 @@ class SparkEngine:
         *,
         task: str,
         cancelled: Cancelled,
-        before_write: Callable[[Collection[str]], None] = lambda _: None,
+        before_write: BeforeWrite = lambda _: None,
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when the brokers have all of it.
 
-        `task` names the task in Spark's pools and in messages. `before_write` is told the topics that polled records
-        go to, after the transforms, and may raise to keep them from being written. What a transform or converter refuses is
-        handled as `pipeline.errors` says. The transaction is left open. Raises a FencepostError (RecordRefusedError,
-        DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without one, some of the
-        batch may be there, and more may come.
+        `task` names the task in Spark's pools and in messages. `before_write` is told the topics that records go to,
+        after the transforms and before the first of them is sent, and may raise to keep them from being written; it is
+        pickled to the executors. What a transform or converter refuses is handled as `pipeline.errors` says. The
+        transaction is left open. Raises a FencepostError (RecordRefusedError, DataError, KafkaError, SparkJobError),
+        after which the transaction must be aborted; without one, some of the batch may be there, and more may come.
         """
         check_cancelled(task, cancelled)
         errors = ErrorHandler(
@@ -135,13 +135,15 @@ class SparkEngine:
             records=() if isinstance(batch, SourceBatch) else batch,
             wait=partial(wait_unless_cancelled, task, cancelled),
         )
-        writing = _BatchWrite(self, self._jobs, pipeline, producer, task, cancelled, next(self._batches), errors)
+        writing = _BatchWrite(
+            self, self._jobs, pipeline, producer, task, cancelled, next(self._batches), errors, before_write
+        )
         metadata: Sequence[RecordMetadata | None] | None = None
         try:
             if isinstance(batch, SourceBatch):
                 acks = writing.source_batch(batch)
             else:
-                acks, metadata = writing.records(batch, before_write)
+                acks, metadata = writing.records(batch)
         except RecordRefusedError as error:
             _tell(error.tally, task)
             raise
@@ -172,10 +174,9 @@ class _BatchWrite:
     cancelled: Cancelled
     number: int
     errors: ErrorHandler
+    before_write: BeforeWrite
 
-    def records(
-        self, records: Sequence[SourceRecord], before_write: Callable[[Collection[str]], None]
-    ) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
+    def records(self, records: Sequence[SourceRecord]) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
         """Write polled records from the worker."""
         structured = bool(self.pipeline.transforms)
         converted: list[Converted] = []
@@ -183,7 +184,7 @@ class _BatchWrite:
             for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
                 for batch in batches:
                     converted += convert(batch, types, self.pipeline, self.errors, group.topic)
-        before_write({part.topic for part in converted})
+        self.before_write({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
             router = Router(
                 writer.partitions, Ownership(), run_bytes=self.producer.config.batch_size, start=self.number
@@ -199,7 +200,7 @@ class _BatchWrite:
         rows = SplitRows(batch.reader, batch.splits)
         stage = WriteStage(
             rows, reader_types(batch.reader), self.pipeline, self.producer.config, self.producer.transaction,
-            start=self.number,
+            self.before_write, start=self.number,
         )  # fmt: skip
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
@@ -211,6 +212,7 @@ class _BatchWrite:
             write = SparkWrite(
                 session, self.pipeline, self.producer.config, self.producer.transaction, metadata.partitions,
                 self.number, partial(self.jobs.running, session, self.task, self.cancelled), self.errors,
+                self.before_write,
             )  # fmt: skip
             return write_batch(write, batch)
 

@@ -25,6 +25,7 @@ from fencepost.spark.transforming import read_frame, transform_frame
 from fencepost.spark.write_stage import (
     REPORT_SCHEMA,
     TARGETED_SCHEMA,
+    BeforeWrite,
     ConvertStage,
     GivenRows,
     Source,
@@ -53,6 +54,7 @@ class SparkWrite:
     start: int
     running: Callable[[], AbstractContextManager[None]]
     errors: ErrorHandler
+    before_write: BeforeWrite
 
     def splits(self, rows: SplitRows, types: ColumnTypes) -> list[Ack]:
         """Read, convert and write splits, in one stage if no row chooses its topic partition."""
@@ -76,20 +78,31 @@ class SparkWrite:
         return self.session.sparkContext.defaultParallelism
 
     def _writers(self, types: ColumnTypes, *, splits: int | None = None) -> int:
-        partitions = (
-            self._parallelism if types.has_topic else self.partition_count(require_topic(self.pipeline.default_topic))
-        )
+        partitions = self._parallelism
+        if not types.has_topic:
+            topic = require_topic(self.pipeline.default_topic)
+            self.before_write({topic})
+            partitions = self.partition_count(topic)
         return writer_count(parallelism=self._parallelism, partitions=partitions, splits=splits)
 
     def _write(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         stage = WriteStage(
-            source, types, self.pipeline.without_transforms(), self.config, self.transaction, writers, self.start
+            source,
+            types,
+            self.pipeline.without_transforms(),
+            self.config,
+            self.transaction,
+            self.before_write,
+            writers,
+            self.start,
         )
         return self._collect(frame.mapInArrow(stage, REPORT_SCHEMA))
 
     def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
-        stage = ConvertStage(source, types, self.pipeline.without_transforms(), self.config, self.transaction, writers)
+        stage = ConvertStage(
+            source, types, self.pipeline.without_transforms(), self.config, self.transaction, self.before_write, writers
+        )
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
         owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
         return self._collect(owned.mapInArrow(WriteTargeted(self.config, self.transaction), REPORT_SCHEMA))

@@ -8,7 +8,7 @@ it was raised.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
@@ -61,6 +61,10 @@ class Report:
     tally: Tally = field(default_factory=Tally)
 
 
+BeforeWrite = Callable[[Collection[str]], None]
+"""Told the topics of records before the first of them is sent; may raise to keep them from being written."""
+
+
 class Source(Protocol):
     """Where a stage's rows come from: the batches that Spark hands it, or splits that it reads itself."""
 
@@ -111,6 +115,7 @@ class WriteStage:
     pipeline: Pipeline
     config: ProducerConfig
     transaction: Transaction
+    before_write: BeforeWrite
     writers: int = 1
     start: int = 0
 
@@ -138,6 +143,7 @@ class WriteStage:
         for batch in batches:
             check()
             for converted in convert(batch, self.types, self.pipeline, errors):
+                self.before_write({converted.topic})
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
         return writer.flush()
@@ -152,6 +158,7 @@ class ConvertStage:
     pipeline: Pipeline
     config: ProducerConfig
     transaction: Transaction
+    before_write: BeforeWrite
     writers: int
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -165,6 +172,7 @@ class ConvertStage:
                 )
                 for batch in self.source.batches(given):
                     for converted in convert(batch, self.types, self.pipeline, errors):
+                        self.before_write({converted.topic})
                         yield self._targeted(converted, router)
         except FencepostError as error:
             yield _message(error)
