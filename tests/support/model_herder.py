@@ -37,6 +37,7 @@ from fencepost.worker.herder_interface import (
     WorkerHealth,
 )
 from fencepost.worker.logger_registry import LoggerRegistry
+from fencepost.worker.mixed_group import MixedGroup
 from fencepost.worker.plugin_catalogue import PluginCatalogue
 from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.task_transactions import TaskCommit, TaskTransaction
@@ -78,6 +79,7 @@ class ModelHerder(Herder):
     def __init__(self, config: WorkerConfig | None = None) -> None:
         self.worker = Worker(config or model_worker_config())
         self.worker_health = WorkerHealth(HealthStatus.HEALTHY, "The worker is ready")
+        self.group = MixedGroup("enabled")
         self.session_key: bytes | None = SESSION_KEY
         self.known: dict[str, _Connector] = {}
         self.offsets: dict[str, dict[str, ConnectorOffset]] = {}
@@ -89,6 +91,9 @@ class ModelHerder(Herder):
 
     async def health(self) -> WorkerHealth:
         return self.worker_health
+
+    def mixed_group(self) -> MixedGroup:
+        return self.group
 
     async def kafka_cluster_id(self) -> str:
         return "cluster-1"

@@ -55,21 +55,54 @@ class RunningTasks:
         before = self._last()
         wait_for(lambda: all(last > before[task] for task, last in self._last().items()), what="all tasks send")
 
+    def wait_until_elsewhere(self, *workers: Worker) -> None:
+        """Wait until these workers run all tasks, in whatever shares."""
+        ids = {worker.id for worker in workers}
+        wait_for(
+            lambda: (shares := running(workers[0], self.name)).total() == self.count and shares.keys() <= ids,
+            what=f"{self.name} runs on {ids} alone",
+        )
+
     def owners(self, worker: Worker) -> dict[int, str]:
         """The ids of the workers that have each task, as one of them sees it."""
         return {task["id"]: task["worker_id"] for task in worker.get(f"/connectors/{self.name}/status")["tasks"]}
 
     def assert_exactly_once(self, worker: Worker) -> None:
         """Stop the connector, and fail unless each task sent all up to its committed offset, in order and once."""
-        assert worker.request("PUT", f"/connectors/{self.name}/stop").status == 204
-        worker.wait_for_states(self.name, "STOPPED")
-        found = values(read_topic(self._bootstrap_servers, self._topic))
-        offsets = read_offsets(self._bootstrap_servers, self._offsets_topic, self.name)
-        committed = {partition["task.id"]: offset["saved"] for partition, offset in offsets if offset}
-        for task in range(self.count):
-            last = committed[f"{self.name}-{task}"]
+        committed = self._stopped(worker)
+        found = self._found()
+        for task, last in committed.items():
             assert seqs(found, self.name, task) == list(range(1, last + 1))
 
+    def assert_nothing_lost(self, worker: Worker) -> None:
+        """Stop the connector, and fail unless each task sent all up to its committed offset, once or more."""
+        committed = self._stopped(worker)
+        found = self._found()
+        for task, last in committed.items():
+            assert set(seqs(found, self.name, task)) == set(range(1, last + 1))
+
+    def sent(self) -> int:
+        """How many records the tasks have sent."""
+        return len(self._found())
+
+    def assert_exactly_once_between(self, begin: int, end: int) -> None:
+        """Fail unless each task sent one number after the other from the record number `begin` up to `end`."""
+        found = self._found()[begin:end]
+        for task in range(self.count):
+            numbers = seqs(found, self.name, task)
+            assert numbers, f"task {task} sent nothing"
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+    def _stopped(self, worker: Worker) -> dict[int, int]:
+        assert worker.request("PUT", f"/connectors/{self.name}/stop").status == 204
+        worker.wait_for_states(self.name, "STOPPED")
+        offsets = read_offsets(self._bootstrap_servers, self._offsets_topic, self.name)
+        committed = {partition["task.id"]: offset["saved"] for partition, offset in offsets if offset}
+        return {task: committed[f"{self.name}-{task}"] for task in range(self.count)}
+
+    def _found(self) -> list[bytes | None]:
+        return values(read_topic(self._bootstrap_servers, self._topic))
+
     def _last(self) -> dict[int, int]:
-        found = values(read_topic(self._bootstrap_servers, self._topic))
+        found = self._found()
         return {task: max(seqs(found, self.name, task), default=0) for task in range(self.count)}

@@ -122,9 +122,9 @@ class Group:
         }
 
     @contextlib.contextmanager
-    def worker(self, **settings: str) -> Iterator[Worker]:
-        """A worker that is in the group."""
-        with self.starting(**settings) as worker:
+    def worker(self, port: int | None = None, **settings: str) -> Iterator[Worker]:
+        """A worker that is in the group, at a port of its own unless one is given."""
+        with self.starting(port, **settings) as worker:
             worker.wait_until_healthy()
             yield worker
 

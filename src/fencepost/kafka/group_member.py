@@ -302,8 +302,9 @@ class GroupMember:
 
     def protocols(self) -> Iterable[tuple[str, bytes]]:
         """Offer what this worker speaks, with what it runs."""
-        metadata = WorkerMetadata(url=self._settings.url, config_offset=self._config_offset(), assignment=self._held)
-        return [(str(protocol), encode_metadata(metadata, protocol)) for protocol in self._settings.protocol.offered]
+        own, offset = self._settings, self._config_offset()
+        metadata = WorkerMetadata(url=own.url, config_offset=offset, assignment=self._held, support=own.support)
+        return [(str(protocol), encode_metadata(metadata, protocol)) for protocol in own.protocol.offered]
 
     async def before_joining(self) -> None:
         """Stop everything, where the group rebalances eagerly."""
@@ -337,7 +338,7 @@ class GroupMember:
         if self._closing or self._is_silent():
             return
         whole = given.added_to(self._held)
-        self._held = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0)
+        self._held = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0, supports=())
         self._rejoin_at = time.monotonic() + given.delay_ms / 1000 if given.delay_ms else None
         if given.revokes:
             self._ask_to_join()

@@ -46,10 +46,14 @@ TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What a member joins with. `url` is where other workers reach this one; times are in milliseconds."""
+    """What a member joins with. `url` is where other workers reach this one; times are in milliseconds.
+
+    `support` is its `exactly.once.source.support`, which the leader tells to all.
+    """
 
     group_id: str
     url: str
+    support: str = ""
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 500

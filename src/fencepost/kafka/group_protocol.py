@@ -10,7 +10,11 @@ only says that requests between workers are signed. All integers are big-endian:
                      | [STRING connector, [int32 task]], where task -1 is the connector itself
     Assignment 1, 2  as 0, then [STRING connector, [int32 task]] revoked | int32 delay in ms
 
-What follows these fields is ignored, so that a later version may add to them.
+What follows these fields is ignored, by Connect's workers too, so that a later version may add to them. fencepost's
+workers add what Connect has no field for, each after the mark `FNCP`:
+
+    Metadata         STRING exactly.once.source.support of the member
+    Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty of those that do not tell
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from fencepost.kafka.errors import GroupProtocolError
 
 PROTOCOL_TYPE: Final = "connect"
 
+_MARK: Final = b"FNCP"
 _CONNECTOR_ITSELF: Final = -1
 _NULL: Final = -1
 
@@ -71,7 +76,8 @@ class Assignment:
     As the leader sends it in `compatible` and `sessioned` it is a change: `revoked_*` are to be stopped, `connectors`
     and `tasks` are to be started, all else goes on. In `default` it is all that the member is to run. `config_offset`
     is how far the config topic must have been read before anything is started. After `delay_ms`, if not 0, members
-    join again, because the leader holds back the work of a lost member until then.
+    join again, because the leader holds back the work of a lost member until then. `supports` has the URL and the
+    `exactly.once.source.support` of each member, empty of those that do not tell it; nothing if the leader does not.
     """
 
     error: int = AssignmentError.NONE
@@ -83,6 +89,7 @@ class Assignment:
     revoked_connectors: tuple[str, ...] = ()
     revoked_tasks: tuple[ConnectorTaskId, ...] = ()
     delay_ms: int = 0
+    supports: tuple[tuple[str, str], ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -120,12 +127,14 @@ class WorkerMetadata:
     """What a member tells the leader as it joins.
 
     `config_offset` is the offset of the last data record of the config topic that it read, plus 1: not the position,
-    which transaction markers move too. `assignment` is what it runs, None if nothing.
+    which transaction markers move too. `assignment` is what it runs, None if nothing. `support` is its
+    `exactly.once.source.support`, empty if it does not tell.
     """
 
     url: str
     config_offset: int
     assignment: Assignment | None = None
+    support: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +158,13 @@ class Election:
 def encode_metadata(metadata: WorkerMetadata, protocol: ConnectProtocol) -> bytes:
     """Return the metadata of a member for one of the protocols that it offers."""
     encoded = _int16(protocol.version) + _string(metadata.url) + _int64(metadata.config_offset)
+    added = _MARK + _string(metadata.support) if metadata.support else b""
     if protocol is ConnectProtocol.EAGER:
-        return encoded
+        return encoded + added
     if metadata.assignment is None:
-        return encoded + _int32(_NULL)
+        return encoded + _int32(_NULL) + added
     allocation = encode_assignment(metadata.assignment, protocol)
-    return encoded + _int32(len(allocation)) + allocation
+    return encoded + _int32(len(allocation)) + allocation + added
 
 
 def decode_metadata(data: bytes) -> WorkerMetadata:
@@ -164,7 +174,8 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
     url, config_offset = reader.string(), reader.int64()
     allocation = reader.nullable_bytes() if version > 0 else None
     assignment = decode_assignment(allocation) if allocation else None
-    return WorkerMetadata(url=url, config_offset=config_offset, assignment=assignment)
+    support = reader.string() if reader.marked() else ""
+    return WorkerMetadata(url=url, config_offset=config_offset, assignment=assignment, support=support)
 
 
 def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> bytes:
@@ -177,9 +188,12 @@ def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> byte
         + _int64(assignment.config_offset)
         + _work(assignment.connectors, assignment.tasks)
     )
-    if protocol is ConnectProtocol.EAGER:
-        return encoded
-    return encoded + _work(assignment.revoked_connectors, assignment.revoked_tasks) + _int32(assignment.delay_ms)
+    if protocol is not ConnectProtocol.EAGER:
+        encoded += _work(assignment.revoked_connectors, assignment.revoked_tasks) + _int32(assignment.delay_ms)
+    if assignment.supports:
+        pairs = (_string(url) + _string(support) for url, support in assignment.supports)
+        encoded += _MARK + _int32(len(assignment.supports)) + b"".join(pairs)
+    return encoded
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -199,6 +213,7 @@ def decode_assignment(data: bytes) -> Assignment:
         revoked_connectors=revoked_connectors,
         revoked_tasks=revoked_tasks,
         delay_ms=reader.int32() if version > 0 else 0,
+        supports=reader.pairs() if reader.marked() else (),
     )
 
 
@@ -279,6 +294,15 @@ class _Reader:
                 else:
                     tasks.append(ConnectorTaskId(connector, number))
         return tuple(connectors), tuple(tasks)
+
+    def marked(self) -> bool:
+        """Whether fencepost's own fields follow."""
+        found = self._data.startswith(_MARK, self._at)
+        self._at += len(_MARK) if found else 0
+        return found
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return tuple((self.string(), self.string()) for _ in range(self._count()))
 
     def _count(self) -> int:
         return max(0, self.int32())

@@ -36,8 +36,16 @@ class RootResource:
 
     async def _root(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
         cluster = await self._herder.kafka_cluster_id()
+        mixed = self._herder.mixed_group()
         return json_response(
-            {"version": CONNECT_VERSION, "commit": f"fencepost-{__version__}", "kafka_cluster_id": cluster}
+            {
+                "version": CONNECT_VERSION,
+                "commit": f"fencepost-{__version__}",
+                "kafka_cluster_id": cluster,
+                "exactly_once_source_support": mixed.support,
+                "workers_breaking_exactly_once": mixed.breaking,
+                "workers_of_unknown_support": mixed.unknown,
+            }
         )
 
     async def _health(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature

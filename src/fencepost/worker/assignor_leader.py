@@ -150,6 +150,7 @@ def _assignment(
         revoked_connectors=revoked_connectors,
         revoked_tasks=revoked_tasks,
         delay_ms=delay_ms,
+        supports=tuple(sorted((member.url, member.support) for member in election.members.values())),
     )
 
 

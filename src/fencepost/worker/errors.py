@@ -5,6 +5,7 @@ FencepostError
 ├── ReplacedError
 │   ├── OvertakenError           another worker has started newer tasks of the connector
 │   └── SupersededError          a task is not to run as it was started: newer configurations, or another worker
+├── MixedGroupError              a task waits until all members of the group are set for exactly-once delivery
 ├── FencingRoundError            former tasks could not be fenced; tried again
 └── HerderError                  a request was not carried out, and left nothing changed unless it says so
     ├── BadRequestError          400  what was asked makes no sense, or not in the state that the connector is in
@@ -21,6 +22,7 @@ FencepostError
 from __future__ import annotations
 
 from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.restart_policy import ReplacedError
 
 
@@ -41,6 +43,13 @@ class OvertakenError(ReplacedError):
 
     def __reduce__(self) -> tuple[type[OvertakenError], tuple[str, str]]:
         return OvertakenError, (self.connector, self.group_id)
+
+
+class MixedGroupError(FencepostError):
+    """A task waits: members of the group are set such that it could not deliver exactly once."""
+
+    def __init__(self, task: ConnectorTaskId, advice: str) -> None:
+        super().__init__(f"Task {task} is not started. {advice}. It starts by itself then")
 
 
 class SupersededError(ReplacedError):

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError, FencepostError
-from fencepost.config.connector_config import ExactlyOnceRequest
 from fencepost.config.log_context import log_context
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.errors import AuthorizationError
@@ -140,17 +139,13 @@ class FencingRounds:
 
     def _is_due(self, connector: str) -> bool:
         state = self._parts.state
-        if self._at_least_once(connector) and not state.task_count_record(connector):
+        if self._parts.at_least_once(connector) and not state.task_count_record(connector):
             return False
         return state.pending_fencing(connector)
 
     def _count(self, connector: str) -> int:
         """How many transactional ids the connector's tasks write under."""
-        return 0 if self._at_least_once(connector) else len(self._parts.state.tasks(connector))
-
-    def _at_least_once(self, connector: str) -> bool:
-        support = (self._parts.state.applied_config(connector) or {}).get("exactly.once.support") or ""
-        return support.strip().lower() == ExactlyOnceRequest.DISABLED
+        return 0 if self._parts.at_least_once(connector) else len(self._parts.state.tasks(connector))
 
     def _check(self, work: _Work) -> None:
         if self._work(work[0]) != work:

@@ -15,6 +15,7 @@ from fencepost.kafka.group_membership import GroupRequest, Membership
 from fencepost.runtime.histogram import Histogram
 from fencepost.runtime.metric_definitions import MetricDefinition, MetricType, define
 from fencepost.runtime.windowed import Windowed
+from fencepost.worker.mixed_group import MixedGroup
 
 _MS: Final = 1000.0
 _PER_HOUR: Final = 3600.0
@@ -76,6 +77,15 @@ _FENCING: Final = define(
         "failures_total": "Those of them that failed",
     },
 )
+_MIXED: Final = define(
+    "fencepost_group_",
+    {
+        "workers_breaking_exactly_once": "Workers of the group whose exactly.once.source.support is disabled while "
+        "others have enabled: while there are any, exactly-once delivery does not hold",
+        "workers_of_unknown_support": "Workers of a group with exactly-once delivery that do not tell what they are "
+        "set to, such as Kafka Connect's",
+    },
+)
 _FENCING_TIME: Final = MetricDefinition(
     "fencepost_fencing_duration_seconds", MetricType.HISTOGRAM, "Time of the rounds of fencing"
 )
@@ -87,6 +97,7 @@ DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *_COORDINATOR.values(),
     *_FENCING.values(),
     _FENCING_TIME,
+    *_MIXED.values(),
 )
 """All of them."""
 
@@ -130,6 +141,7 @@ class GroupMetrics(Collector):
         self._began: float | None = None
         self._membership: Membership | None = None
         self._epoch = 0
+        self._breaking = self._unknown = 0
         self._fencing_time, self._fencing_failures, self._fencing_rounds = Histogram(), 0, 0
 
     # -- what the member tells -----------------------------------------------------------------------------------
@@ -165,6 +177,11 @@ class GroupMetrics(Collector):
             if membership is not None:
                 self._epoch = membership.generation
 
+    def judged(self, mixed: MixedGroup) -> None:
+        """Take note of how the members of the group are set."""
+        with self._lock:
+            self._breaking, self._unknown = len(mixed.breaking), len(mixed.unknown)
+
     def fenced(self, seconds: float, *, success: bool) -> None:
         """Take note of a round of fencing that this worker carried out."""
         with self._lock:
@@ -186,6 +203,7 @@ class GroupMetrics(Collector):
                 (_REBALANCE, self._rebalance_values(now)),
                 (_COORDINATOR, self._coordinator_values(now)),
                 (_FENCING, (self._fencing_rounds, self._fencing_failures)),
+                (_MIXED, (self._breaking, self._unknown)),
             )
             fencing_time = self._fencing_time.snapshot()
         leader = None if membership is None else membership.assignment.leader_url

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from fencepost.config.connector_config import ExactlyOnceRequest
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
@@ -20,6 +21,7 @@ from fencepost.storage.config_topic import ConfigBackingStore
 from fencepost.storage.status_records import Status
 from fencepost.storage.status_topic import StatusBackingStore
 from fencepost.worker.group_metrics import GroupMetrics
+from fencepost.worker.mixed_group import MixedGroup
 from fencepost.worker.rest_client import RestClient
 
 P = ParamSpec("P")
@@ -44,11 +46,16 @@ class GroupParts:
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
     generation: int | None = None
     """The generation of the group that this worker is a member of, None out of the group."""
+    mixed: MixedGroup = field(init=False)
+    """What the last generation of the group told of its members' settings."""
     _reading: asyncio.Future[None] | None = None
     _next_read: asyncio.Future[None] | None = None
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="herder")
     )
+
+    def __post_init__(self) -> None:
+        self.mixed = MixedGroup(str(self.config.exactly_once_source_support))
 
     @property
     def state(self) -> ClusterConfigState:
@@ -96,6 +103,11 @@ class GroupParts:
             return
         trace = None if error is None else "".join(traceback.format_exception(error))
         self.statuses.put(subject, Status(state, self.worker_id, self.generation, trace, version))
+
+    def at_least_once(self, connector: str) -> bool:
+        """Whether the tasks of a connector are to deliver at least once, by its `exactly.once.support`."""
+        support = (self.state.applied_config(connector) or {}).get("exactly.once.support") or ""
+        return support.strip().lower() == ExactlyOnceRequest.DISABLED
 
     def close(self) -> None:
         """Let go of the threads, without waiting for those that hang."""

@@ -34,6 +34,7 @@ from fencepost.worker.assignor_leader import ConfiguredWork
 from fencepost.worker.connector_work import ConnectorPlan, ConnectorWork
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.leadership import Leadership
+from fencepost.worker.mixed_group import judge_group
 from fencepost.worker.restarts import restart_plan
 from fencepost.worker.task_work import Fencing, TaskPlan, TaskWork
 
@@ -121,6 +122,7 @@ class GroupWork:
         """Run what the assignment says, when the config topic is read as far as the leader had read it."""
         self._parts.generation = membership.generation
         self._parts.metrics.assigned(membership)
+        self._judge(membership)
         self._leadership.assigned(membership)
         if self._catching_up is not None:
             self._catching_up.cancel()
@@ -129,6 +131,16 @@ class GroupWork:
             self._catching_up = asyncio.ensure_future(self._catch_up(membership))
         else:
             self._take(membership)
+
+    def _judge(self, membership: Membership) -> None:
+        former = self._parts.mixed
+        found = judge_group(self._parts.config.exactly_once_source_support, membership.assignment.supports)
+        self._parts.mixed = found
+        self._parts.metrics.judged(found)
+        if found.breaking and found.breaking != former.breaking:
+            _log.warning("%s", found.advice)
+        elif former.breaking and not found.breaking:
+            _log.info("All members of the group are set for exactly-once delivery again")
 
     async def on_lost(self, reason: str) -> None:
         """Stop everything, and return once it stands still."""
@@ -277,7 +289,8 @@ class GroupWork:
         if config is None or not self.has(task) or target is TargetState.STOPPED:
             return None
         generation = state.task_config_generation(task.connector)
-        return TaskPlan(generation, config, target is TargetState.PAUSED, self._restarts[task])
+        held = self._parts.mixed.holds_tasks and not self._parts.at_least_once(task.connector)
+        return TaskPlan(generation, config, target is TargetState.PAUSED, self._restarts[task], held)
 
     def _find_work(self, unit: Unit) -> ConnectorWork | TaskWork | None:
         return self._tasks.get(unit) if isinstance(unit, ConnectorTaskId) else self._connectors.get(unit)

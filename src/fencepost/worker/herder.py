@@ -58,6 +58,7 @@ from fencepost.worker.herder_interface import (
 )
 from fencepost.worker.leadership import Leadership
 from fencepost.worker.logger_registry import LoggerRegistry
+from fencepost.worker.mixed_group import MixedGroup
 from fencepost.worker.offset_requests import OffsetRequests
 from fencepost.worker.plugin_catalogue import PluginCatalogue
 from fencepost.worker.request_signing import SignedRequest
@@ -167,6 +168,10 @@ class DistributedHerder(Herder):
         if self._leadership.membership is None:
             return WorkerHealth(HealthStatus.STARTING, "The worker is joining its group")
         return WorkerHealth(HealthStatus.HEALTHY, "The worker is in its group and takes requests")
+
+    def mixed_group(self) -> MixedGroup:
+        """Return what is wrong with the settings of the group."""
+        return self._parts.mixed
 
     async def kafka_cluster_id(self) -> str:
         """Return the id of the Kafka cluster."""
@@ -378,6 +383,7 @@ def _settings(config: WorkerConfig, group: GroupConfig, url: str) -> GroupSettin
     return GroupSettings(
         group_id=config.group_id,
         url=f"{url.rstrip('/')}/",
+        support=str(config.exactly_once_source_support),
         protocol=ConnectProtocol.of_setting(group.connect_protocol),
         session_timeout_ms=group.session_timeout_ms,
         heartbeat_interval_ms=group.heartbeat_interval_ms,

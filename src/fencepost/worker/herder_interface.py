@@ -15,6 +15,7 @@ from typing import Any
 from fencepost.api.config_def import PropertyImportance, PropertyType, PropertyWidth
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.config_records import TargetState
+from fencepost.worker.mixed_group import MixedGroup
 from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.task_transactions import TaskTransaction
 
@@ -182,6 +183,10 @@ class Herder(ABC):
     @abstractmethod
     async def health(self) -> WorkerHealth:
         """Say how the worker is. Never raises, and answers at once."""
+
+    @abstractmethod
+    def mixed_group(self) -> MixedGroup:
+        """Return how this worker is set to deliver, and which members of its group are set otherwise."""
 
     @abstractmethod
     async def kafka_cluster_id(self) -> str:

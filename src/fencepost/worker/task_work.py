@@ -18,21 +18,23 @@ from fencepost.runtime.worker import connector_version
 from fencepost.storage.config_records import Config
 from fencepost.worker.active_topics import ActiveTopics
 from fencepost.worker.convergence import Converging
-from fencepost.worker.errors import SupersededError
+from fencepost.worker.errors import MixedGroupError, SupersededError
 from fencepost.worker.group_parts import GroupParts
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """How a task is to run: a plan that differs in more than `paused` needs another start.
+    """How a task is to run: a plan that differs in more than `paused` and `held` needs another start.
 
     `generation` is that of its connector's task configurations; `restart` counts the restarts that were asked for.
+    `held` is not to be started while the group is mixed; what runs by then goes on.
     """
 
     generation: int | None
     config: Config = field(repr=False)
     paused: bool
     restart: int
+    held: bool = False
 
 
 class Fencing(Protocol):
@@ -95,6 +97,7 @@ class TaskWork(Converging[TaskPlan]):
         """Whether the task ended because it was fenced, and waits for the group to say whose it is."""
         self._task: WorkerSourceTask | None = None
         self._version: str | None = None
+        self._holding = False
         # Which start it is: what earlier ones still tell does not count.
         self._run = 0
 
@@ -107,8 +110,9 @@ class TaskWork(Converging[TaskPlan]):
         if wanted is None:
             await self._stop()
         elif before is None:
-            await self._start(wanted)
-        elif replace(before, paused=wanted.paused) == wanted:
+            self._holding = wanted.held
+            await (self._hold() if wanted.held else self._start(wanted))
+        elif self._goes_on(before, wanted):
             if self._task is not None:
                 self._task.pause() if wanted.paused else self._task.resume()
         else:
@@ -116,6 +120,14 @@ class TaskWork(Converging[TaskPlan]):
             self._announce_restart()
             return None
         return wanted
+
+    def _goes_on(self, before: TaskPlan, wanted: TaskPlan) -> bool:
+        released = self._holding and not wanted.held
+        return not released and replace(before, paused=wanted.paused, held=wanted.held) == wanted
+
+    async def _hold(self) -> None:
+        error = MixedGroupError(self.id, self._parts.mixed.advice)
+        self._parts.report(self.id, State.UNASSIGNED, error=error, version=self._version)
 
     async def _start(self, plan: TaskPlan) -> None:
         # Not the latest: how tasks deliver must not change but with their generation, which fences the former one.

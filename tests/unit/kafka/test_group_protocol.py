@@ -131,6 +131,15 @@ def test_bytes_of_later_versions_are_ignored(protocol: ConnectProtocol):
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
+def test_k1_what_a_member_is_set_to_stands_behind_what_connect_knows(protocol: ConnectProtocol):
+    metadata = WorkerMetadata(url=URL, config_offset=5, support="preparing")
+    plain = encode_metadata(WorkerMetadata(url=URL, config_offset=5), protocol)
+    encoded = encode_metadata(metadata, protocol)
+    assert encoded == plain + b"FNCP\x00\x09preparing"
+    assert decode_metadata(encoded) == metadata
+
+
+@pytest.mark.parametrize("protocol", ConnectProtocol)
 def test_what_ends_too_early_is_refused(protocol: ConnectProtocol):
     encoded = encode_assignment(ASSIGNMENT, protocol)
     for end in range(len(encoded)):
@@ -188,6 +197,7 @@ _tasks = st.lists(st.builds(ConnectorTaskId, _names, st.integers(0, 2**31 - 1)),
         revoked_connectors=st.lists(_names, max_size=4, unique=True).map(tuple),
         revoked_tasks=_tasks.map(tuple),
         delay_ms=st.integers(0, 2**31 - 1),
+        supports=st.lists(st.tuples(_names, st.text(max_size=9)), max_size=3).map(tuple),
     )
 )
 def test_every_assignment_survives_the_way_over_the_wire(assignment: Assignment):
@@ -196,3 +206,4 @@ def test_every_assignment_survives_the_way_over_the_wire(assignment: Assignment)
         assert sorted(getattr(decoded, field)) == sorted(getattr(assignment, field))
     assert decoded.leader_url == assignment.leader_url
     assert (decoded.error, decoded.delay_ms) == (assignment.error, assignment.delay_ms)
+    assert decoded.supports == assignment.supports

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from fencepost.worker.herder_interface import HealthStatus, WorkerHealth
+from fencepost.worker.mixed_group import MixedGroup
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import Api
 
@@ -27,6 +28,14 @@ def test_the_root_names_a_connect_version_that_tools_know(api: Api):
     assert body["version"].startswith("4.1.")
     assert body["commit"].startswith("fencepost-")
     assert body["kafka_cluster_id"] == "cluster-1"
+
+
+def test_k1_the_root_shows_which_workers_break_exactly_once_delivery(api: Api, herder: ModelHerder):
+    herder.group = MixedGroup("preparing", breaking=("http://a:1/",), unknown=("http://b:1/",))
+    body = api.get("/").body
+    assert body["exactly_once_source_support"] == "preparing"
+    assert body["workers_breaking_exactly_once"] == ["http://a:1/"]
+    assert body["workers_of_unknown_support"] == ["http://b:1/"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.group_membership import GroupRequest, Membership
 from fencepost.kafka.group_protocol import Assignment, ConnectProtocol
 from fencepost.worker.group_metrics import GroupMetrics
+from fencepost.worker.mixed_group import MixedGroup
 
 
 @dataclass
@@ -67,6 +68,13 @@ def test_an_assignment_shows_until_the_worker_is_out_of_its_group(metrics: Group
     assert value(metrics, "kafka_connect_coordinator_assigned_tasks") == 0
     assert value(metrics, "kafka_connect_worker_rebalance_leader_name", leader_name="http://a:1/") is None
     assert value(metrics, "kafka_connect_worker_rebalance_epoch") == 7
+
+
+def test_members_that_break_exactly_once_delivery_are_counted(metrics: GroupMetrics):
+    """K1."""
+    metrics.judged(MixedGroup("enabled", breaking=("http://a:1/", "http://b:1/"), unknown=("http://c:1/",)))
+    assert value(metrics, "fencepost_group_workers_breaking_exactly_once") == 2
+    assert value(metrics, "fencepost_group_workers_of_unknown_support") == 1
 
 
 def test_requests_to_the_coordinator_are_counted_and_timed_by_their_kind(metrics: GroupMetrics, clock: _Clock):
