@@ -97,7 +97,7 @@ def test_a_create_whose_leader_is_killed_is_done_or_not_done(
     assert answer.result().status == moment.status
     assert (name in successor.get("/connectors")) == moment.created
     if not moment.created:
-        assert follower.request("POST", "/connectors", body).status == 201
+        assert successor.request("POST", "/connectors", body).status == 201
 
     for worker in leaderless.workers:
         worker.wait_until_healthy()
