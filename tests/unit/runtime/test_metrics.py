@@ -179,6 +179,27 @@ def test_latencies_are_counted_in_buckets_from_poll_to_commit(task: TaskMetrics,
     assert commit.offsets == [({"p": 1}, {"o": 2})]
 
 
+def test_outside_of_transactions_records_are_done_when_they_are_acknowledged(task: TaskMetrics, clock: _Clock):
+    """T27: there are no transactions whose size could be taken."""
+    task.polled(0.0)
+    task.wrote(polled=2, written=2)
+    clock.now += 0.5
+    task.acknowledged(2)
+    snapshot = task.snapshot()
+    assert snapshot.values["kafka_connect_source_task_source_record_active_count"] == 0
+    assert math.isnan(snapshot.values["kafka_connect_source_task_transaction_size_avg"])
+    assert task.transactions.batch_latency.snapshot()[1] == pytest.approx(0.5)
+    assert task.transactions.last_commit is None
+
+    task.flushed(2, 0.25, [({"p": 1}, {"o": 2})])
+    values = task.snapshot().values
+    assert values["kafka_connect_connector_task_offset_commit_max_time_ms"] == 250
+    assert values["kafka_connect_connector_task_offset_commit_success_percentage"] == 1
+    assert task.transactions.last_commit is not None
+    assert task.transactions.last_commit.offsets == [({"p": 1}, {"o": 2})]
+    assert task.transactions.open is None
+
+
 def test_errors_with_records_add_up(task: TaskMetrics):
     for _ in range(2):
         task.wrote(9, 7, 0, ErrorCounts(failures=3, skipped=2, retries=1))
