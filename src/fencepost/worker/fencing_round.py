@@ -1,7 +1,11 @@
 """Rounds of fencing: former tasks of a connector lose the right to write before newer ones start (KIP-618).
 
-    pending ──> fence the transactional ids of the former count ──> read the config topic ──> write the new count
-                (not where one task follows one)                    (newer task configurations: 409)
+    asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
+              (fenced already: done)    (not where one task follows one)                      │
+                                                                                              v
+                                               write the new count (newer task configurations: 409)
+
+Whoever asked another worker reads the config topic as well, and starts nothing without the new count in it.
 
 Tasks that deliver at least once have no transactional ids: their count is 0. They wait for a round only where tasks
 came before that had some, so that none of these can still commit.
@@ -73,6 +77,8 @@ class FencingRounds:
         if the count cannot be written, and what fencing raises.
         """
         await self._leadership.require()
+        # Whoever asks may have read a commit that this worker has not: it must not be told that all is fenced.
+        await self._parts.read_config_topic()
         await self._shared(self._rounds, connector, self._round)
 
     async def _fence_by_leader(self, connector: str) -> None:
@@ -85,6 +91,12 @@ class FencingRounds:
                 raise
             await self._parts.client.fence_zombie_source_tasks(
                 elsewhere.forward_url, connector, self._leadership.signer
+            )
+            await self._parts.read_config_topic()
+        if self._is_due(connector):
+            raise RebalanceNeededError(
+                f"The leader took connector {connector} for fenced, but the config topic has no task count record "
+                "behind the connector's latest task configurations"
             )
 
     async def _shared(

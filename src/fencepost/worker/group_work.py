@@ -225,7 +225,8 @@ class GroupWork:
                 self._plan_all(name, {*tasks, *self._tasks_of(name)}, connector=False)
                 self._forget_statuses(name, tasks)
             case TargetStateChange(name):
-                self._plan_all(name, self._tasks_of(name))
+                # A task that this worker was given while the connector was stopped is not among its own yet.
+                self._plan_all(name, {*self._parts.state.tasks(name), *self._tasks_of(name)})
             case RestartRequest():
                 self._restart_as_asked(event)
         self._share_out_again()
