@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test sim lint bench clean
 
 install: $(STAMP)
 
@@ -28,6 +28,11 @@ lint: install
 
 test: install
 	$(PYTEST) -n 2 --dist loadfile
+
+# 100,000 schedules of the model, or one of them with its trace: make sim SEED=7
+SCHEDULES ?= 100000
+sim: install
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--schedules $(SCHEDULES) --jobs 2)
 
 bench: install
 	$(BIN)/python bench/run.py

@@ -1,0 +1,158 @@
+"""What must hold, whatever happens: judged by what stands in the simulated topics, not by what workers think."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from fencepost.storage.cluster_config_state import ClusterConfigState, apply
+from fencepost.storage.config_records import CommitRecord, TaskCountRecord, decode
+from fencepost.storage.offsets import decode_key, decode_value
+from fencepost.storage.task_count import fencing_plan
+from tests.sim.broker import Batch, Broker
+from tests.sim.kernel import Kernel
+from tests.sim.site import CONFIGS, OFFSETS
+from tests.sim.source import DATA
+
+
+@dataclass
+class _Generations:
+    """A connector's commits of task configurations, counted from 1, and which of them are fenced off."""
+
+    commits: int = 0
+    of_generation: dict[int | None, int] = field(default_factory=dict)
+    """Which commit began a generation, as workers count them."""
+    fenced_before: int = 0
+    """The tasks of earlier commits may not have anything visible from here on."""
+
+
+class Checker:
+    """Watches the broker, and says what must not be there."""
+
+    def __init__(self, kernel: Kernel, on_commit: Callable[[], None]) -> None:
+        """`on_commit` is called when a connector gets task configurations."""
+        self._kernel = kernel
+        self._on_commit = on_commit
+        self.state = ClusterConfigState()
+        self._position = 0
+        self._generations: dict[str, _Generations] = defaultdict(_Generations)
+
+    def follow(self, broker: Broker) -> None:
+        self._broker = broker
+        broker.follow(CONFIGS, self._read_configs)
+
+    @property
+    def fencing_is_due(self) -> bool:
+        """Whether some connector has task configurations and no task count record behind them."""
+        return any(entry.pending_fencing for entry in self.state.entries.values())
+
+    # -- no write of generation n is visible after the count record of generation n + 1 ------------------------
+
+    def on_marker(self, batches: Sequence[Batch], committed: bool) -> None:
+        """Look at what becomes visible."""
+        for batch in batches:
+            if committed and batch.topic == DATA:
+                for (origin, number), sequence in batch.rows:
+                    known = self._generations[origin.connector]
+                    commit = known.of_generation.get(origin.generation, 0)
+                    if commit < known.fenced_before:
+                        self._kernel.fault(
+                            f"record {sequence} of partition {number} of {origin.connector} was written by task "
+                            f"{origin.task} of commit {commit} and is visible though commit {known.fenced_before} "
+                            "has its task count record"
+                        )
+                        return
+
+    def _read_configs(self) -> None:
+        rows, self._position = self._broker.fetch(CONFIGS, self._position)
+        for offset, (key, value), _ in rows:
+            record = decode(key, value)
+            before = self.state
+            self.state, _ = apply(before, offset, record)
+            if isinstance(record, CommitRecord):
+                known = self._generations[record.connector]
+                known.commits += 1
+                generation = self.state.task_config_generation(record.connector)
+                known.of_generation.setdefault(generation, known.commits)
+                self._kernel.note(f"configs: commit {known.commits} of {record.connector} has {record.tasks} task(s)")
+                self._on_commit()
+            elif isinstance(record, TaskCountRecord) and record.tasks is not None:
+                former = before.task_count_record(record.connector)
+                known = self._generations[record.connector]
+                self._kernel.note(f"configs: task count {record.tasks} of {record.connector}, before it {former}")
+                # One task that follows one fences it by its transactional id, when it starts.
+                if fencing_plan(former, record.tasks) is not None:
+                    known.fenced_before = known.commits
+
+    def stored(self) -> dict[tuple[str, int], int]:
+        """The offsets as readers see them."""
+        offsets = {}
+        rows, _ = self._broker.fetch(OFFSETS, 0)
+        for _, (key, value), _ in rows:
+            named, offset = decode_key(key), decode_value(value)
+            assert named is not None
+            offsets[named.connector, named.partition["partition"]] = 0 if offset is None else offset["next"]
+        return offsets
+
+    # -- nothing lost, nothing doubled, offsets as visible -----------------------------------------------------
+
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """Go through the committed transactions in the order of their offsets, and return where each partition stands.
+
+        The offset before a transaction, the records in it, and the offset in it must fit together.
+        """
+        written = self._records_by_transaction()
+        order: dict[tuple[str, int], list[int]] = defaultdict(list)
+        offsets: dict[tuple[str, int], int] = defaultdict(int)
+        for batch in self._broker.batches(OFFSETS):
+            if not batch.committed:
+                continue
+            records = written.pop((batch.producer_id, batch.epoch), {})
+            for key, value in batch.rows:
+                named, offset = decode_key(key), decode_value(value)
+                assert named is not None
+                partition = named.connector, named.partition["partition"]
+                sequences = records.pop(partition, [])
+                stored = 0 if offset is None else offset["next"]
+                expected = list(range(offsets[partition], stored))
+                if sequences and sequences != expected:
+                    self._fault(
+                        partition, f"records {sequences} are visible where the offsets go {offsets[partition]} -> "
+                        f"{stored}",
+                    )  # fmt: skip
+                elif not sequences and batch.transactional_id and expected and not self._set_by_hand(batch):
+                    self._fault(partition, f"records {expected} are lost: their offsets are stored, they are not")
+                offsets[partition] = stored
+                order[partition] += sequences
+            if records:
+                self._fault(next(iter(records)), f"{records} are visible without their offsets")
+        for records in written.values():
+            self._fault(next(iter(records)), f"{records} are visible without their offsets")
+        self._check_order(order)
+        return offsets
+
+    def _set_by_hand(self, batch: Batch) -> bool:
+        """Whether somebody set the offsets: no task writes several partitions to be read anew, or removes any."""
+        return all(value is None or decode_value(value) == {"next": 0} for _, value in batch.rows)
+
+    def _records_by_transaction(self) -> dict[tuple[int, int], dict[tuple[str, int], list[int]]]:
+        written: dict[tuple[int, int], dict[tuple[str, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+        for batch in self._broker.batches(DATA):
+            if batch.committed:
+                for (origin, number), sequence in batch.rows:
+                    written[batch.producer_id, batch.epoch][origin.connector, number].append(sequence)
+        return written
+
+    def _check_order(self, order: dict[tuple[str, int], list[int]]) -> None:
+        visible: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for batch in self._broker.batches(DATA):
+            if batch.committed:
+                for (origin, number), sequence in batch.rows:
+                    visible[origin.connector, number].append(sequence)
+        for partition, sequences in visible.items():
+            if sequences != order[partition]:
+                self._fault(partition, f"the topic has {sequences}, the offsets tell of {order[partition]}")
+
+    def _fault(self, partition: tuple[str, int], text: str) -> None:
+        self._kernel.fault(f"partition {partition[1]} of {partition[0]}: {text}")

@@ -1,0 +1,334 @@
+"""What the worker has instead of its clients: they ask the simulated broker, and try again as the real ones do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from fencepost.api.errors import IllegalStateError
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import (
+    BrokerUnavailableError,
+    DeliveryTimeoutError,
+    InvalidProducerEpochError,
+    TransactionAbortableError,
+)
+from fencepost.kafka.fencing import FencingError
+from fencepost.kafka.partition_queue import Ack
+from fencepost.kafka.record_reader import ConsumedRecord
+from fencepost.kafka.records import Records
+from fencepost.kafka.transaction import CoordinatorView, ProducerIdentity, Transaction, TransactionVersion
+from tests.sim.broker import Broker, Code, Row
+from tests.sim.group import GroupCoordinator
+from tests.sim.kernel import Kernel, Process
+from tests.sim.network import Network
+
+REQUEST_S = 2.0
+_DELIVERY_MS = 20_000.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a process has of the world."""
+
+    process: Process
+    network: Network
+    broker: Broker
+    group: GroupCoordinator
+    version: TransactionVersion
+    statuses: Any
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.process.kernel
+
+    def asked(self, what: str, request: Callable[[], Any], deadline: Deadline, *, once: bool = False) -> Any:
+        """Ask until there is an answer. Raises BrokerUnavailableError."""
+        while True:
+            answer = self.network.call(request, timeout=REQUEST_S, what=what)
+            if answer is not None and answer[0] is not Code.CONCURRENT_TRANSACTIONS:
+                return answer
+            if deadline.passed or once:
+                raise BrokerUnavailableError(f"{what} was not answered in time")
+            self.kernel.sleep(0.02)
+
+
+class SimTransactionCoordinator:
+    """As kafka.coordinator.TransactionCoordinator."""
+
+    def __init__(self, site: Site, transactional_id: str) -> None:
+        self._site = site
+        self._id = transactional_id
+        self._given_up = False
+
+    def give_up(self) -> None:
+        self._given_up = True
+
+    def init_producer_id(
+        self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline
+    ) -> tuple[ProducerIdentity, TransactionVersion]:
+        broker = self._site.broker
+        code, identity = self._call(
+            "InitProducerId", lambda: broker.init_producer_id(self._id, current, timeout_ms / 1000), deadline
+        )
+        self._raise_for(code)
+        self._site.kernel.note(f"owns {self._id}: producer {identity.producer_id}, epoch {identity.epoch}")
+        return identity, self._site.version
+
+    def end_transaction(
+        self, identity: ProducerIdentity, version: TransactionVersion, *, committed: bool, deadline: Deadline
+    ) -> ProducerIdentity:
+        broker = self._site.broker
+        code, after = self._call(
+            "EndTxn", lambda: broker.end_transaction(self._id, identity, version, committed=committed), deadline
+        )
+        self._raise_for(code)
+        return after  # type: ignore[no-any-return]
+
+    def check_epoch(self, identity: ProducerIdentity, deadline: Deadline) -> None:
+        broker = self._site.broker
+        code, _ = self._call(
+            "EndTxn",
+            lambda: broker.end_transaction(self._id, identity, TransactionVersion.V1, committed=False),
+            deadline,
+        )
+        if code is not Code.INVALID_TXN_STATE:
+            self._raise_for(code)
+
+    def add_partition(self, identity: ProducerIdentity, topic: str, deadline: Deadline) -> None:
+        """Make a topic part of the transaction (version 1)."""
+        broker = self._site.broker
+        code, _ = self._call(
+            "AddPartitionsToTxn", lambda: (broker.add_partition(self._id, identity, topic), None), deadline
+        )
+        self._raise_for(code)
+
+    def describe(self, deadline: Deadline) -> CoordinatorView:
+        found = self._call("DescribeTransactions", lambda: self._site.broker.describe(self._id), deadline)
+        return CoordinatorView(*found)
+
+    def close(self) -> None:
+        """Nothing is left to free."""
+
+    def _call(self, what: str, request: Callable[[], Any], deadline: Deadline) -> Any:
+        return self._site.asked(f"{what} of {self._id}", request, deadline, once=self._given_up)
+
+    def _raise_for(self, code: Code) -> None:
+        if code is not Code.NONE:
+            raise InvalidProducerEpochError(self._id, str(code))
+
+
+class SimWriter:
+    """As kafka.writer.RecordWriter: each write is a batch, sent by `flush` until it is answered."""
+
+    def __init__(self, site: Site, transaction: Transaction) -> None:
+        self._site = site
+        self._transaction = transaction
+        self._queued: list[tuple[str, Sequence[Row]]] = []
+
+    def partitions(self, topic: str) -> int:
+        del topic
+        return 1
+
+    def write(self, topic: str, partition: int, records: Records | Sequence[Row]) -> None:
+        del partition
+        rows: Sequence[Row]
+        if isinstance(records, Records):
+            assert records.key is not None
+            rows = list(zip(records.key.to_pylist(), records.value.to_pylist(), strict=True))
+        else:
+            rows = records
+        self._queued.append((topic, rows))
+
+    def flush(self) -> list[Ack]:
+        sequences = {topic: number for (topic, _), number in self._transaction.sequences.items()}
+        acks = []
+        for topic, rows in self._queued:
+            sequence = sequences.get(topic, 0)
+            acks.append(self._send(topic, sequence, rows))
+            sequences[topic] = sequence + len(rows)
+        self._queued.clear()
+        return acks
+
+    def close(self) -> None:
+        """Nothing is left to free."""
+
+    def _send(self, topic: str, sequence: int, rows: Sequence[Row]) -> Ack:
+        site, transaction = self._site, self._transaction
+        name, identity = transaction.transactional_id, transaction.identity
+        deadline = Deadline.after(_DELIVERY_MS)
+        try:
+            if transaction.version is TransactionVersion.V1 and sequence == 0:
+                SimTransactionCoordinator(site, name).add_partition(identity, topic, deadline)
+            code, offset = site.asked(
+                "Produce",
+                lambda: site.broker.produce(name, identity, transaction.version, topic, sequence, rows),
+                deadline,
+            )
+        except BrokerUnavailableError as error:
+            raise DeliveryTimeoutError(topic, 0, waited_ms=int(_DELIVERY_MS), last_problem=str(error)) from error
+        if code in (Code.INVALID_PRODUCER_EPOCH, Code.INVALID_TXN_STATE, Code.INVALID_PRODUCER_ID_MAPPING):
+            raise InvalidProducerEpochError(name, str(code))
+        if code is Code.OUT_OF_ORDER:
+            raise TransactionAbortableError("The broker does not know the transaction's earlier records")
+        now_ms = int(site.kernel.now * 1000)
+        return Ack(topic, 0, sequence, len(rows), offset, 0, now_ms)
+
+
+class SimPlainProducer:
+    """As kafka.plain_producer.PlainProducer."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def write(self, topic: str, rows: Sequence[Row]) -> Mapping[int, int]:
+        broker = self._site.broker
+        deadline = Deadline.after(_DELIVERY_MS)
+        _, end = self._site.asked("Produce", lambda: (Code.NONE, broker.write_plainly(topic, rows)), deadline)
+        return {0: end}
+
+    def close(self) -> None:
+        """Nothing is left to free."""
+
+
+class SimTopicReader:
+    """As kafka.topic_reader.TopicReader: lists the end first, open transactions or not, then reads up to it."""
+
+    def __init__(self, site: Site, topic: str) -> None:
+        self._site = site
+        self._topic = topic
+        self._position = 0
+
+    def read_to_end(self, timeout_ms: float) -> list[ConsumedRecord]:
+        deadline = Deadline.after(timeout_ms)
+        broker, topic = self._site.broker, self._topic
+        (_, end) = self._site.asked("ListOffsets", lambda: (Code.NONE, broker.end(topic)), deadline)
+        read: list[ConsumedRecord] = []
+        while self._position < end:
+            position = self._position
+            _, (rows, self._position) = self._site.asked(
+                "Fetch", lambda position=position: (Code.NONE, broker.fetch(topic, position)), deadline
+            )
+            read.extend(consumed(topic, rows))
+            if self._position < end:
+                if deadline.passed:
+                    raise BrokerUnavailableError(f"{topic} could not be read to its end in time")
+                self._site.kernel.sleep(0.05)
+        return read
+
+    def close(self) -> None:
+        """Nothing is left to free."""
+
+
+class SimTopicLog:
+    """As kafka.topic_log.TopicLog: follows a topic, and hands over what is committed."""
+
+    def __init__(self, site: Site, topic: str, on_record: Callable[[ConsumedRecord], None]) -> None:
+        self.topic = topic
+        self._site = site
+        self._on_record = on_record
+        self._position = 0
+        self._fetching = False
+        self._more = False
+        self._changed: list[tuple[Any, int]] = []
+        self._closed = False
+
+    def start(self, timeout_ms: float) -> None:
+        self._site.broker.follow(self.topic, self._fetch)
+        self._fetch()
+        self.read_to_end(timeout_ms)
+
+    def partitions(self) -> int:
+        return 1
+
+    def read_to_end(self, timeout_ms: float = 90_000.0) -> None:
+        broker = self._site.broker
+        deadline = Deadline.after(timeout_ms)
+        _, end = self._site.asked("ListOffsets", lambda: (Code.NONE, broker.end(self.topic)), deadline)
+        self.wait_for({0: end}, deadline.remaining_s * 1000)
+
+    def wait_for(self, ends: Mapping[int, int], timeout_ms: float = 90_000.0) -> None:
+        deadline = Deadline.after(timeout_ms)
+        while self._position < ends[0]:
+            if self._closed:
+                raise IllegalStateError(f"The log of topic {self.topic} was closed while it was read")
+            if deadline.passed:
+                raise BrokerUnavailableError(f"{self.topic} was not read to {ends[0]} in time")
+            fiber = self._site.kernel.fiber
+            self._changed.append((fiber, fiber.ticket()))
+            fiber.park(deadline.remaining_s)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _fetch(self) -> None:
+        """A long poll that is answered when there is something to read."""
+        if self._fetching:
+            self._more = True
+            return
+        process, kernel = self._site.process, self._site.kernel
+        if not process.alive or self._closed:
+            return
+        self._fetching, self._more = True, False
+        cut_off = max(process.cut_off_until, process.deaf_until) - kernel.now
+        kernel.later(max(cut_off, 0.0) + self._site.network.delay(), self._answer)
+
+    def _answer(self) -> None:
+        process, kernel = self._site.process, self._site.kernel
+        if max(process.cut_off_until, process.deaf_until) > kernel.now:
+            self._fetching = False
+            self._fetch()
+            return
+        rows, position = self._site.broker.fetch(self.topic, self._position)
+        kernel.later(self._site.network.delay(), lambda: self._take(rows, position), process)
+
+    def _take(self, rows: list[tuple[int, Row, float]], position: int) -> None:
+        for record in consumed(self.topic, rows):
+            self._on_record(record)
+        self._position, self._fetching = position, False
+        changed, self._changed = self._changed, []
+        for fiber, ticket in changed:
+            self._site.kernel.later(0.0, lambda f=fiber, t=ticket: f.wake(t, None), self._site.process)
+        if self._more:
+            self._fetch()
+
+
+class SimAdmin:
+    """As kafka.admin.Admin, for what herders ask of it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def cluster_id(self) -> str:
+        return "simulated"
+
+    def ensure_compacted_topic(self, *_: Any, **__: Any) -> bool:
+        return False
+
+    def fence_producers(self, ids: Iterable[str]) -> SimAdmin:
+        broker = self._site.broker
+        deadline = Deadline.after(30_000)
+        for name in ids:
+            self._site.kernel.note(f"fences {name}")
+            try:
+                self._site.asked(
+                    "InitProducerId", lambda name=name: broker.init_producer_id(name, ProducerIdentity(), 1.0), deadline
+                )
+            except BrokerUnavailableError as error:
+                raise FencingError(f"{name} is not fenced: {error}", {name: error}) from error
+        return self
+
+    def all(self) -> None:
+        """`fence_producers` has raised what there was to raise."""
+
+
+def consumed(topic: str, rows: list[tuple[int, Row, float]]) -> list[ConsumedRecord]:
+    """Rows as a reader hands them over."""
+    return [ConsumedRecord(topic, 0, offset, int(time * 1000), row[0], row[1], ()) for offset, row, time in rows]

@@ -1,0 +1,342 @@
+"""A world with a clock of its own: processes with event loops and threads that run as a seed has them run.
+
+Code that was written for asyncio and threads runs unchanged: a process has an event loop (`SimLoop`) and threads, which
+are greenlets (`spawn`). Nothing happens at once but what one event does; between two events a process may be stopped
+for a while, as by SIGSTOP, or killed. What would block waits for another event instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+
+class Process:
+    """A worker's process, or a user's. One that is stopped does nothing until `resume`.
+
+    Until `cut_off_until` none of its messages arrive; until `deaf_until` nothing that it follows tells it anything.
+    """
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.alive = True
+        self.stopped_until = 0.0
+        self.cut_off_until = 0.0
+        self.deaf_until = 0.0
+        self.held: list[tuple[float, int, Callable[[], None]]] = []
+        self.fibers: dict[Fiber, None] = {}
+        self.loop = SimLoop(self)
+
+    def spawn(self, function: Callable[[], Any], delay: float = 0.0) -> Fiber:
+        """Run a function as a thread of this process, soon."""
+        fiber = Fiber(self, function)
+        self.kernel.later(delay, fiber.run, self)
+        return fiber
+
+    def stop(self, seconds: float) -> None:
+        """Stop it, as by SIGSTOP."""
+        self.stopped_until = max(self.stopped_until, self.kernel.now + seconds)
+        self.kernel.later(seconds, lambda: self.resume(early=False))
+
+    def resume(self, *, early: bool = True) -> None:
+        """Let it go on, with what has come meanwhile first."""
+        if early or self.stopped_until <= self.kernel.now:
+            self.stopped_until = 0.0
+            held, self.held = self.held, []
+            for due, sequence, event in held:
+                self.kernel.again(due, sequence, self, event)
+
+    def kill(self) -> None:
+        """End it in the midst of whatever it does."""
+        if not self.alive:
+            return
+        self.alive = False
+        for fiber in list(self.fibers):
+            fiber.kill()
+        self.loop.kill()
+
+
+class Fiber:
+    """A thread."""
+
+    def __init__(self, process: Process, function: Callable[[], Any]) -> None:
+        self.process = process
+        self.done = False
+        self._function = function
+        self._waits_for = 0
+        self._told: Any = None
+        self._greenlet = greenlet(self._main)
+        self._greenlet.fiber = self
+        self._finished: list[Callable[[], None]] = []
+        process.fibers[self] = None
+
+    def run(self) -> None:
+        if not self.done:
+            self._greenlet.parent = getcurrent()
+            self._greenlet.switch()
+
+    def kill(self) -> None:
+        if self._greenlet and not self._greenlet.dead and self._greenlet is not getcurrent():
+            self._greenlet.parent = getcurrent()
+            with suppress(GreenletExit):
+                self._greenlet.throw(GreenletExit)
+        self.done = True
+
+    def _main(self) -> None:
+        try:
+            self._function()
+        except GreenletExit:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not be
+            self.process.kernel.fault(f"a thread of {self.process.name} ended with {error!r}", error)
+        finally:
+            self.done = True
+            self.process.fibers.pop(self, None)
+        for told in self._finished:
+            told()
+
+    def on_finish(self, told: Callable[[], None]) -> None:
+        if self.done:
+            told()
+        else:
+            self._finished.append(told)
+
+    def ticket(self) -> int:
+        """What `wake` must know to end the next `park`."""
+        self._waits_for += 1
+        return self._waits_for
+
+    def park(self, seconds: float | None = None) -> Any:
+        """Wait for `wake`, and return what it says; None when the time is over."""
+        ticket, self._told = self._waits_for, None
+        if seconds is not None:
+            self.process.kernel.later(seconds, lambda: self.wake(ticket, None), self.process)
+        self._greenlet.parent.switch()
+        if not self.process.alive:
+            raise GreenletExit
+        return self._told
+
+    def wake(self, ticket: int, told: Any) -> None:
+        """End a `park`, in an event of the fiber's process; what comes late is forgotten."""
+        if ticket == self._waits_for and not self.done:
+            self._waits_for += 1
+            self._told = told
+            self.run()
+
+
+class Kernel:
+    """The clock and what is to happen. Times are in seconds."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.faults: list[str] = []
+        self.process: Process | None = None
+        self.events = 0
+        self._trace = trace
+        self._heap: list[tuple[float, float, int, Process | None, Callable[[], None]]] = []
+        self._sequence = 0
+
+    @property
+    def tracing(self) -> bool:
+        return self._trace is not None
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        if self._trace is not None:
+            name = self.process.name if self.process is not None else "-"
+            self._trace(f"{self.now:9.3f}  {name:8}  {text}")
+
+    def fault(self, text: str, error: BaseException | None = None) -> None:
+        """Take note of something that must not happen."""
+        self.note(f"FAULT: {text}")
+        if error is not None and self._trace is not None:
+            import traceback  # noqa: PLC0415 - for a trace that is read by a person
+
+            self._trace("".join(traceback.format_exception(error)))
+        self.faults.append(text)
+
+    def later(self, delay: float, event: Callable[[], None], process: Process | None = None) -> None:
+        """Have something happen; in a process only if it lives then, and not before it goes on."""
+        self._sequence += 1
+        when = self.now + delay
+        heapq.heappush(self._heap, (when, when, self._sequence, process, event))
+
+    def again(self, due: float, sequence: int, process: Process, event: Callable[[], None]) -> None:
+        """Have an event that was held up happen at once, in its order."""
+        heapq.heappush(self._heap, (self.now, due, sequence, process, event))
+
+    def run(self, until: float, ended: Callable[[], bool] = lambda: False) -> None:
+        """Go on until a time, or until something has come true, which is looked at twice a second."""
+        look_at = self.now
+        while self._heap and not self.faults:
+            when, due, sequence, process, event = heapq.heappop(self._heap)
+            if when > until:
+                heapq.heappush(self._heap, (when, due, sequence, process, event))
+                break
+            if when >= look_at:
+                if ended():
+                    heapq.heappush(self._heap, (when, due, sequence, process, event))
+                    return
+                look_at = when + 0.5
+            self.now = max(self.now, when)
+            if process is None:
+                self.process = None
+                self.events += 1
+                event()
+            elif process.alive:
+                if process.stopped_until > self.now:
+                    process.held.append((due, sequence, event))
+                    continue
+                self.events += 1
+                self.enter(process, event)
+        self.now = max(self.now, min(until, self.now))
+
+    def enter(self, process: Process, event: Callable[[], None]) -> None:
+        """Do something in a process."""
+        before, self.process = self.process, process
+        loop = asyncio._get_running_loop()
+        asyncio._set_running_loop(process.loop)
+        try:
+            event()
+        finally:
+            self.process = before
+            asyncio._set_running_loop(loop)
+
+    # -- what code on a thread of a process calls ---------------------------------------------------------------
+
+    @property
+    def fiber(self) -> Fiber:
+        """The thread that runs."""
+        fiber: Fiber = getcurrent().fiber
+        return fiber
+
+    def sleep(self, seconds: float) -> None:
+        fiber = self.fiber
+        fiber.ticket()
+        fiber.park(seconds)
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> tuple[bool, Any]:
+        """Run a coroutine on the process's loop; whether it was done in time, and what it returned. Raises as it does."""
+        fiber = self.fiber
+        loop = fiber.process.loop
+        ticket = fiber.ticket()
+        loop.to_start[coroutine] = None
+
+        def start() -> None:
+            del loop.to_start[coroutine]
+            task = loop.create_task(coroutine)
+            task.add_done_callback(lambda done: fiber.wake(ticket, done))
+
+        loop.call_soon(start)
+        done = fiber.park(timeout)
+        return (False, None) if done is None else (True, done.result())
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """A process's event loop: as much of one as asyncio's own classes need."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._kernel = process.kernel
+        self._ready: deque[asyncio.Handle] = deque()
+        self._due = False
+        self._tasks: dict[asyncio.Task[Any], contextvars.Context] = {}
+        self.to_start: dict[Coroutine[Any, Any, Any], None] = {}
+        """What threads have asked for and the loop has not begun."""
+
+    def time(self) -> float:
+        return self._kernel.now
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._process.alive
+
+    def is_closed(self) -> bool:
+        return not self._process.alive
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        if not self._due and self._process.alive:
+            self._due = True
+            self._kernel.later(0.0, self._run, self._process)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(self._kernel.now + delay, callback, args, self, context)
+        self._kernel.later(max(0.0, delay), lambda: None if timer.cancelled() else timer._run(), self._process)
+        return timer
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_later(when - self._kernel.now, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
+        context = context or contextvars.copy_context()
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._tasks[task] = context
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        del executor
+        future = self.create_future()
+
+        def work() -> None:
+            try:
+                result, error = func(*args), None
+            except Exception as raised:  # noqa: BLE001 - the future's to raise
+                result, error = None, raised
+            if not future.cancelled():
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+        self._process.spawn(work, self._kernel.random.random() * 0.01)
+        return future
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        # A task whose end nobody waited for is a matter of the garbage collector's.
+        if self._process.alive and error is not None and "handle" in context:
+            self._kernel.fault(f"the event loop of {self._process.name}: {context['message']}: {error!r}", error)
+
+    def kill(self) -> None:
+        # Each in its own context, which its clean-up may go back to.
+        ends = [partial(context.run, task.get_coro().close) for task, context in self._tasks.items()]
+        for end in [*ends, *(coroutine.close for coroutine in self.to_start)]:
+            with suppress(RuntimeError):
+                end()
+        self._tasks.clear()
+        self.to_start.clear()
+        self._ready.clear()
+
+    def _run(self) -> None:
+        ready = self._ready
+        while ready:
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+        self._due = False

@@ -1,0 +1,356 @@
+"""A worker as it ships, with the world in place of Kafka, Spark and HTTP.
+
+`in_world` puts what tests.sim simulates where the worker has its clients, its threads and its clock. All else is the
+code of the package: the distributed herder and its parts, the stores, the task's run with its poll loop and its
+transaction, the transactional producer, and the leader's assignor.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import fencepost
+from fencepost.api.errors import FencepostError
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.group_config import GroupConfig
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import WorkerConfig, WorkerMode
+from fencepost.runtime.task_run import TaskParts
+from fencepost.runtime.worker import Worker
+from fencepost.storage.connector_offset_store import ConnectorOffsetStore
+from fencepost.storage.offset_store import OffsetStore
+from fencepost.storage.status_table import StatusTable
+from fencepost.worker import errors
+from fencepost.worker.herder import DistributedHerder
+from fencepost.worker.request_signing import SignedRequest, signature_headers
+from fencepost.worker.rest_client import Signer
+from fencepost.worker.task_work import GroupChecks, TaskPlan, TaskWork
+from tests.sim.clients import (
+    SimAdmin,
+    SimPlainProducer,
+    SimTopicLog,
+    SimTopicReader,
+    SimTransactionCoordinator,
+    SimWriter,
+    Site,
+)
+from tests.sim.group import SimMember
+from tests.sim.kernel import Kernel
+from tests.sim.source import NumbersTask, Origin, SimEngine, SimPipeline
+from tests.sim.threads import SimExecutor, SimThreading, SimTime
+
+GROUP_ID = "group"
+CONFIGS, OFFSETS = "configs", "offsets"
+
+_THREADED = ("runtime", "storage")
+"""The packages whose threads, locks and conditions are simulated; what the others have of them is simulated as a whole."""
+
+
+def worker_config() -> WorkerConfig:
+    """The configuration of each worker."""
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    properties = {
+        "bootstrap.servers": "simulated:1",
+        "group.id": GROUP_ID,
+        "exactly.once.source.support": "enabled",
+        "offset.storage.topic": OFFSETS,
+        "config.storage.topic": CONFIGS,
+        "status.storage.topic": "status",
+        "key.converter": converter,
+        "value.converter": converter,
+    }
+    return WorkerConfig.from_properties(properties, where="worker.properties", mode=WorkerMode.DISTRIBUTED)
+
+
+WORKER = worker_config()
+
+
+@lru_cache
+def group_config(protocol: str, max_delay_ms: int) -> GroupConfig:
+    """The group's settings; the simulated member has its own times."""
+    properties = {"connect.protocol": protocol, "scheduled.rebalance.max.delay.ms": str(max_delay_ms)}
+    return GroupConfig.from_properties(properties, where="worker.properties")
+
+
+class SimWorkerRuntime(Worker):
+    """Makes tasks of simulated parts."""
+
+    def __init__(self) -> None:
+        super().__init__(WORKER)
+        self.planned: TaskPlan | None = None
+
+    def start(self) -> None:
+        """The offsets topic is there."""
+
+    def checked(self, properties: Mapping[str, str]) -> ConnectorConfig:
+        return self.connector_config(properties)
+
+    def _parts(self, task_id: ConnectorTaskId, connector: ConnectorConfig, *args: Any) -> TaskParts:
+        assert self.planned is not None
+        parts = super()._parts(task_id, connector, *args)
+        pipeline: Any = SimPipeline(Origin(connector.name, task_id.task, self.planned.generation))
+        return replace(parts, write_path=replace(parts.write_path, pipeline=pipeline))
+
+
+class _OffsetStores:
+    """As runtime.offset_stores.OffsetStores, for the worker's one topic."""
+
+    def __init__(self, _: Any) -> None:
+        self._store = OffsetStore(WORKER.offset_storage, consumer=_NONE, admin=_NONE)
+
+    def open(self, connector: ConnectorConfig) -> ConnectorOffsetStore:
+        return ConnectorOffsetStore(connector.name, self._store)
+
+    def topic(self, _: ConnectorConfig) -> str:
+        return OFFSETS
+
+    def pending_copies(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing is left to free."""
+
+
+class _Silent:
+    """Metrics that nobody looks at."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+
+class _TaskWork(TaskWork):
+    """Says of which generation the task is that is being made, for its records."""
+
+    def _make(self, properties: dict[str, Any], plan: TaskPlan, *args: Any) -> Any:
+        self._parts.worker.planned = plan  # type: ignore[attr-defined]
+        return super()._make(properties, plan, *args)
+
+
+class SimStatuses:
+    """Statuses that all workers see at once."""
+
+    def __init__(self, table: StatusTable) -> None:
+        self.table = table
+
+    def put(self, subject: Any, status: Any) -> None:
+        if status.trace:
+            NumbersTask.kernel.note(f"{subject} is {status.state}: {status.trace.splitlines()[-1]}")
+        if self.table.allows(subject, status):
+            self.table.apply(subject, status)
+
+    def delete_connector(self, connector: str) -> None:
+        for task in self.table.tasks(connector):
+            self.table.apply(task, None)
+        self.table.apply(connector, None)
+
+    def delete_task(self, task: ConnectorTaskId) -> None:
+        self.table.apply(task, None)
+
+    def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
+        """Nobody asks."""
+
+    def start(self, _: Any) -> Any:
+        started: Future[None] = Future()
+        started.set_result(None)
+        return started
+
+    def close(self) -> None:
+        """Nothing is left to free."""
+
+
+Request = Callable[[DistributedHerder], Any]
+
+
+class SimRest:
+    """Requests to workers by their URLs, with the forwarding that the REST layer does."""
+
+    _HOPS = 2
+
+    def __init__(self, site: Site, herders: Mapping[str, tuple[Site, DistributedHerder]]) -> None:
+        self._site = site
+        self._herders = herders
+
+    async def fence_zombie_source_tasks(self, url: str, connector: str, signer: Signer | None) -> None:
+        signed = _signed(b"", signer)
+        await self.send(url, lambda herder: herder.fence_zombie_source_tasks(connector, signed), hops=1)
+
+    async def put_task_configs(
+        self, url: str, connector: str, configs: Sequence[Mapping[str, str]], signer: Signer | None
+    ) -> None:
+        signed = _signed(b"", signer)
+        await self.send(url, lambda herder: herder.put_task_configs(connector, configs, signed), hops=1)
+
+    async def send(self, url: str, request: Request, hops: int = 0) -> Any:
+        """Have a worker do something. Raises what it answers."""
+        answer = await self._site.network.ask_async(lambda reply: self._arrive(url, request, hops, reply), timeout=90.0)
+        if answer is None:
+            raise errors.RequestFailedError(f"The worker at {url} did not answer")
+        ok, result = answer
+        if not ok:
+            raise result
+        return result
+
+    def _arrive(self, url: str, request: Request, hops: int, reply: Callable[[Any], None]) -> None:
+        site, herder = self._herders[url]
+        if not site.process.alive:
+            reply((False, errors.RequestFailedError(f"The worker at {url} cannot be reached")))
+            return
+
+        async def handle() -> None:
+            reply(await self._handled(site, herder, request, hops))
+
+        site.kernel.later(0.0, lambda: _ignore(site.process.loop.create_task(handle())), site.process)
+
+    async def _handled(self, site: Site, herder: DistributedHerder, request: Request, hops: int) -> tuple[bool, Any]:
+        try:
+            return True, await request(herder)
+        except errors.RequestTargetError as elsewhere:
+            if elsewhere.forward_url is None or hops >= self._HOPS:
+                return False, errors.RebalanceNeededError(str(elsewhere))
+            try:
+                client = SimRest(site, self._herders)
+                return True, await client.send(elsewhere.forward_url, request, hops + 1)
+            except FencepostError as error:
+                return False, error
+        except FencepostError as error:
+            known = (
+                errors.BadRequestError,
+                errors.ForbiddenError,
+                errors.NotFoundError,
+                errors.ConflictError,
+                errors.ServiceUnavailableError,
+            )
+            return False, error if isinstance(error, known) else errors.RequestFailedError(str(error))
+
+
+def _ignore(_: Any) -> None:
+    pass
+
+
+def _signed(body: bytes, signer: Signer | None) -> SignedRequest:
+    if signer is None:
+        return SignedRequest(None, None, body)
+    headers = list(signature_headers(body, signer.key, signer.algorithm).values())
+    return SignedRequest(headers[0], headers[1], body)
+
+
+_NONE: Any = None
+_PRODUCER: Any = SimpleNamespace(client=None, transaction_timeout_ms=20_000, max_block_ms=15_000)
+
+
+def _on_loop(checks: GroupChecks, coroutine: Any) -> None:
+    del checks
+    NumbersTask.kernel.wait_for(coroutine)
+
+
+@lru_cache
+def _modules() -> list[ModuleType]:
+    for package in ("runtime", "worker", "kafka", "storage"):
+        path = importlib.import_module(f"fencepost.{package}").__path__
+        for found in pkgutil.iter_modules(path):
+            importlib.import_module(f"fencepost.{package}.{found.name}")
+    return [module for name, module in sys.modules.items() if name.startswith(fencepost.__name__ + ".")]
+
+
+def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, str, Any]]:
+    """What is simulated: the owner of a name, the name, and what stands there in the world."""
+
+    def _member(config: Any, settings: Any, *, loop: Any, **parts: Any) -> SimMember:
+        del config, loop
+        return SimMember(here(), settings, **parts)
+
+    clock, threads = SimTime(kernel), SimThreading(kernel)
+    modules = {module.__name__.removeprefix("fencepost."): module for module in _modules()}
+    replaced: list[tuple[Any, str, Any]] = []
+    for name, module in modules.items():
+        if getattr(module, "time", None) is time:
+            replaced.append((module, "time", clock))
+        if getattr(module, "threading", None) is threading and name.startswith(_THREADED):
+            replaced.append((module, "threading", threads))
+    at = modules.__getitem__
+    replaced += [
+        (at("kafka.producer"), "Cluster", SimpleNamespace(of=lambda _: here())),
+        (at("kafka.producer"), "TransactionCoordinator", SimTransactionCoordinator),
+        (at("kafka.producer"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
+        (at("storage.config_topic"), "TopicLog", lambda _, topic, told: SimTopicLog(here(), topic, told)),
+        (at("storage.config_topic"), "PlainProducer", lambda _: SimPlainProducer(here())),
+        (at("storage.config_topic"), "Admin", lambda _: SimAdmin(here())),
+        (at("storage.config_topic"), "_thread", lambda _: SimExecutor(here().process)),
+        (at("runtime.worker"), "SparkEngine", lambda *_, **__: SimEngine()),
+        (at("runtime.worker"), "WorkerMetrics", lambda *_: _Silent()),
+        (at("runtime.worker"), "producer_config", lambda *_: _PRODUCER),
+        (at("runtime.worker"), "build_pipeline", lambda *_: None),
+        (at("runtime.deliveries"), "producer_config", lambda *_: _PRODUCER),
+        (at("runtime.worker"), "OffsetStores", _OffsetStores),
+        (at("runtime.worker"), "use_plugin_path", lambda _: ()),
+        (at("storage.offset_store"), "TopicReader", lambda _, topic: SimTopicReader(here(), topic)),
+        (at("worker.fencing_round"), "Admin", lambda _: SimAdmin(here())),
+        (at("worker.fencing_round"), "admin_config", lambda *_: None),
+        (at("worker.herder"), "Admin", lambda _: SimAdmin(here())),
+        (at("worker.herder"), "GroupMember", _member),
+        (at("worker.herder"), "_status_store", lambda _: here().statuses),
+        (at("worker.herder"), "_client_config", lambda *_: None),
+        (at("worker.herder"), "_producer_config", lambda *_: _PRODUCER),
+        (at("worker.herder"), "admin_config", lambda *_: None),
+        (at("worker.connector_requests"), "validate_connector_config", lambda *_: SimpleNamespace(error_count=0)),
+        (at("worker.group_work"), "TaskWork", _TaskWork),
+        (GroupChecks, "_on_loop", _on_loop),
+        (NumbersTask, "kernel", kernel),
+    ]
+    return replaced
+
+
+@contextmanager
+def in_world(
+    kernel: Kernel, here: Callable[[], Site], mutations: Sequence[tuple[Any, str, Any]] = ()
+) -> Iterator[None]:
+    """Run the worker's code in the world; `here` is the site of the process that runs, `mutations` break something."""
+    before = []
+    log, telling = logging.getLogger(fencepost.__name__), _Telling(kernel)
+    logging.disable(logging.NOTSET if kernel.tracing else logging.CRITICAL)
+    if kernel.tracing:
+        log.addHandler(telling)
+        log.setLevel(logging.DEBUG)
+    try:
+        for owner, name, value in [*_replacements(kernel, here), *mutations]:
+            before.append((owner, name, owner.__dict__.get(name, _MISSING)))
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+        log.removeHandler(telling)
+        log.setLevel(logging.NOTSET)
+        logging.disable(logging.NOTSET)
+
+
+class _Telling(logging.Handler):
+    """Brings what the worker logs into the trace."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._kernel.note(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+_MISSING = object()

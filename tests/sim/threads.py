@@ -1,0 +1,167 @@
+"""What the worker uses of threads, pools and the clock, in a simulated process."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from tests.sim.kernel import Fiber, Kernel, Process
+
+
+class SimThreading:
+    """What the worker uses of `threading`, for the process that runs."""
+
+    def __init__(self, kernel: Kernel) -> None:  # noqa: C901 - a namespace of classes
+        kernel_ = kernel
+
+        class Thread:
+            def __init__(self, target: Callable[..., Any], name: str = "", daemon: bool = True, args: Any = ()) -> None:
+                del name, daemon
+                self._target = lambda: target(*args)
+                self._fiber: Fiber | None = None
+
+            @property
+            def ident(self) -> int | None:
+                return None if self._fiber is None else 1
+
+            def start(self) -> None:
+                assert kernel_.process is not None
+                self._fiber = kernel_.process.spawn(self._target, kernel_.random.random() * 0.01)
+
+            def is_alive(self) -> bool:
+                return self._fiber is not None and not self._fiber.done
+
+            def join(self, timeout: float | None = None) -> None:
+                if self._fiber is not None and not self._fiber.done:
+                    fiber = kernel_.fiber
+                    ticket = fiber.ticket()
+                    process = fiber.process
+                    self._fiber.on_finish(lambda: kernel_.later(0.0, lambda: fiber.wake(ticket, None), process))
+                    fiber.park(timeout)
+
+        class Condition:
+            def __init__(self, lock: Any = None) -> None:
+                del lock
+                self._waiting: list[tuple[Fiber, int]] = []
+
+            def __enter__(self) -> None:
+                return None
+
+            def __exit__(self, *_: object) -> None:
+                return None
+
+            def wait_for(self, true: Callable[[], bool], timeout: float | None = None) -> bool:
+                ends = None if timeout is None else kernel_.now + timeout
+                while not true() and (ends is None or kernel_.now < ends):
+                    fiber = kernel_.fiber
+                    self._waiting.append((fiber, fiber.ticket()))
+                    fiber.park(None if ends is None else ends - kernel_.now)
+                return true()
+
+            def notify_all(self) -> None:
+                waiting, self._waiting = self._waiting, []
+                for fiber, ticket in waiting:
+                    kernel_.later(0.0, lambda f=fiber, t=ticket: f.wake(t, None), fiber.process)
+
+        class Event:
+            def __init__(self) -> None:
+                self._set = False
+                self._changed = Condition()
+
+            def is_set(self) -> bool:
+                return self._set
+
+            def set(self) -> None:
+                self._set = True
+                self._changed.notify_all()
+
+            def wait(self, timeout: float | None = None) -> bool:
+                return self._changed.wait_for(self.is_set, timeout)
+
+        class Lock:
+            def __init__(self) -> None:
+                self._held = False
+                self._freed = Condition()
+
+            def __enter__(self) -> None:
+                self._freed.wait_for(lambda: not self._held)
+                self._held = True
+
+            def __exit__(self, *_: object) -> None:
+                self._held = False
+                self._freed.notify_all()
+
+        self.Thread, self.Condition, self.Event, self.Lock = Thread, Condition, Event, Lock
+        self.RLock = threading.RLock
+
+
+class SimFuture(Future[Any]):
+    """A future whose end a thread of a process may wait for."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            fiber = self._kernel.fiber
+            ticket, process = fiber.ticket(), fiber.process
+            self.add_done_callback(lambda _: self._kernel.later(0.0, lambda: fiber.wake(ticket, None), process))
+            fiber.park(timeout)
+        return super().result(0)
+
+
+class SimExecutor:
+    """A pool of one thread."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._queue: deque[tuple[SimFuture, Callable[[], Any]]] = deque()
+        self._busy = False
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        future = SimFuture(self._process.kernel)
+        self._queue.append((future, lambda: function(*args)))
+        if not self._busy:
+            self._busy = True
+            self._process.spawn(self._work)
+        return future
+
+    def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
+        """Nothing is left to free."""
+
+    def _work(self) -> None:
+        while self._queue:
+            future, function = self._queue.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except Exception as error:  # noqa: BLE001 - the future's to raise
+                future.set_exception(error)
+        self._busy = False
+
+
+class SimTime:
+    """What the worker uses of `time`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def monotonic(self) -> float:
+        return self._kernel.now
+
+    def monotonic_ns(self) -> int:
+        return int(self._kernel.now * 1e9)
+
+    def time_ns(self) -> int:
+        return int(self._kernel.now * 1e9)
+
+    def time(self) -> float:
+        return self._kernel.now
+
+    def sleep(self, seconds: float) -> None:
+        self._kernel.sleep(seconds)
