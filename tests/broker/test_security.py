@@ -238,3 +238,20 @@ def test_the_command_tells_each_right_that_is_missing_until_all_are_there(
     assert errors(capsys, caplog) == []
     found = values(read_topic(secured.sasl_servers, command.topic, settings=secured.rdkafka()))
     assert found == [b"one", b"two"]
+
+
+def test_a_topic_is_verified_with_the_settings_of_a_file(
+    secured: SecuredBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
+    file = tmp_path / "client.properties"
+
+    def verify(user: str) -> int:
+        lines = (f"{name}={value}\n" for name, value in secured.properties(user).items())
+        file.write_text("".join(lines))
+        return run(["verify", topic, "--command-config", str(file), "--expect-count", "0"])
+
+    assert verify("admin") == 0
+    capsys.readouterr()
+    assert verify("connector") == 1
+    assert topic in capsys.readouterr().err

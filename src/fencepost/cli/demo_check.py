@@ -1,20 +1,18 @@
-"""The demo's independent judge: confluent-kafka at read_committed, compared with the CSV file row by row."""
+"""The demo's judge: what an independent client finds at read_committed, compared with the CSV file row by row."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
+from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_consumer, partitions_of, read
+from fencepost.cli.row_check import CsvRows, compare_rows
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.transaction_markers import read_transaction_markers
 
@@ -40,35 +38,6 @@ class Findings:
         return self.lost == 0 and self.duplicates == 0 and self.found == self.expected
 
 
-def _consumer(bootstrap: str, *topics: str, isolation: str = "read_committed") -> Consumer:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "fencepost-demo-check",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "topic.metadata.refresh.interval.ms": 500,
-            "allow.auto.create.topics": False,
-        }
-    )
-    _assign(consumer, *topics)
-    return consumer
-
-
-def _assign(consumer: Consumer, *topics: str) -> int:
-    known = consumer.list_topics(timeout=10).topics
-    partitions = [
-        TopicPartition(topic, partition, OFFSET_BEGINNING)
-        for topic in topics
-        if topic in known
-        for partition in known[topic].partitions
-    ]
-    consumer.assign(partitions)
-    return len(partitions)
-
-
 class TopicCounter:
     """Counts what becomes visible at read_committed while the demo runs.
 
@@ -81,17 +50,18 @@ class TopicCounter:
         self.transactions = 0
         self._topics = (topic, offsets_topic)
         self._topic = topic
-        self._consumer = _consumer(bootstrap)
-        self._uncommitted = _consumer(bootstrap, isolation="read_uncommitted")
+        config = _client(bootstrap)
+        self._consumer = open_consumer(config)
+        self._uncommitted = open_consumer(config, READ_UNCOMMITTED)
         self._assigned = False
 
     def advance(self, *, timeout_s: float) -> bool:
         """Count what has become visible; return whether that was anything."""
         if not self._assigned:
-            known = self._consumer.list_topics(timeout=10).topics
-            if not all(topic in known for topic in self._topics):
+            partitions = [partitions_of(self._consumer, topic) for topic in self._topics]
+            if not all(partitions):
                 return False
-            _assign(self._consumer, *self._topics)
+            self._consumer.assign([partition for topic in partitions for partition in topic])
             self._assigned = True
         messages = [m for m in self._consumer.consume(10_000, timeout_s) if m.error() is None]
         for message in messages:
@@ -122,17 +92,18 @@ class TopicCounter:
 
 def check(bootstrap: str, topic: str, offsets_topic: str, flights: Path, *, kills: int, seconds: float) -> Findings:
     """Read the whole topic again and compare it with the file, row by row."""
-    expected = Counter(_rows_of_file(flights))
-    found = Counter(_rows_of_topic(bootstrap, topic))
-    client = ClientConfig.from_properties({"bootstrap.servers": bootstrap}, where="the demo")
+    client = _client(bootstrap)
+    rows = CsvRows(NULL)
+    found = (rows.of_record(message.value()) for message in read(client, topic, ends_of(client, topic)))
+    compared = compare_rows(found, rows.of_file(flights))
     markers = [*read_transaction_markers(client, topic), *read_transaction_markers(client, offsets_topic)]
     committed = {marker.transaction for marker in markers if marker.committed}
     aborted = {marker.transaction for marker in markers if not marker.committed}
     return Findings(
-        expected=expected.total(),
-        found=found.total(),
-        duplicates=(found - expected).total(),
-        lost=(expected - found).total(),
+        expected=compared.expected,
+        found=compared.found,
+        duplicates=compared.duplicates,
+        lost=compared.lost,
         committed=len(committed),
         aborted=len(aborted),
         kills=kills,
@@ -140,33 +111,8 @@ def check(bootstrap: str, topic: str, offsets_topic: str, flights: Path, *, kill
     )
 
 
-def _rows_of_file(flights: Path) -> Iterator[tuple[str | None, ...]]:
-    with flights.open(newline="") as file:
-        rows = csv.reader(file)
-        next(rows)
-        for row in rows:
-            yield tuple(None if cell == NULL else cell for cell in row)
-
-
-def _rows_of_topic(bootstrap: str, topic: str) -> Iterator[tuple[str | None, ...]]:
-    for message in read_committed(bootstrap, topic):
-        flight: dict[str, Any] = json.loads(message.value() or b"null")
-        yield tuple(None if cell is None else str(cell) for cell in flight.values())
-
-
-def read_committed(bootstrap: str, topic: str) -> Iterator[Message]:
-    """Yield every record of `topic` that a read_committed consumer sees, to the end of each partition."""
-    consumer = _consumer(bootstrap)
-    try:
-        open_partitions = _assign(consumer, topic)
-        while open_partitions:
-            for message in consumer.consume(10_000, 1.0):
-                if message.error() is None:
-                    yield message
-                else:
-                    open_partitions -= 1  # the only error that is asked for: the end of a partition
-    finally:
-        consumer.close()
+def _client(bootstrap: str) -> ClientConfig:
+    return ClientConfig.from_properties({"bootstrap.servers": bootstrap}, where="the demo")
 
 
 def print_findings(console: Console, findings: Findings) -> None:
@@ -190,6 +136,7 @@ def print_findings(console: Console, findings: Findings) -> None:
         "Try next:\n"
         "  fencepost broker --port 9092 --data-dir kafka-data    a broker to play with\n"
         "  fencepost standalone WORKER.properties CONNECTOR.properties    your own data; examples/ has both files\n"
+        "  fencepost verify TOPIC --source FILE --bootstrap-server 127.0.0.1:9092    this judge, for your own data\n"
         "  README.md, 'A connector of your own'    ten lines of Python",
         soft_wrap=True,
     )

@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
     "transactions": ("fencepost.cli.transactions:transactions", "List a cluster's open transactions, and abort one."),
+    "verify": ("fencepost.cli.verify:verify", "Check that a topic holds every record of a source once."),
     "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
 }
 

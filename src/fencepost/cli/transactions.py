@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
-from fencepost.cli.tables import output_option, print_json, print_table, shown_time
-from fencepost.config.properties import load_properties
+from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.tables import print_json, print_table, shown_time
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.open_transactions import OpenTransaction
@@ -24,34 +22,6 @@ Exit codes:
   2  wrong usage
 """
 
-_SERVERS: Final = "bootstrap.servers"
-
-
-def _asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that all have, and a ClientConfig and `as_json` in their place."""
-
-    @click.option("--bootstrap-server", metavar="HOST:PORT,...", help="Brokers of the cluster.")
-    @click.option(
-        "--command-config",
-        metavar="FILE.properties",
-        type=click.Path(path_type=Path),
-        help="Settings of Kafka's clients, for security above all; bootstrap.servers may be among them.",
-    )
-    @output_option
-    @functools.wraps(command)
-    def with_cluster(
-        *, bootstrap_server: str | None, command_config: Path | None, output: str, **arguments: Any
-    ) -> None:
-        properties = {} if command_config is None else load_properties(command_config)
-        if bootstrap_server is not None:
-            properties[_SERVERS] = bootstrap_server
-        if _SERVERS not in properties:
-            raise click.UsageError(f"Give --bootstrap-server, or {_SERVERS} in the file of --command-config")
-        config = ClientConfig.from_properties(properties, where=str(command_config or "--bootstrap-server"))
-        command(config, as_json=output == "json", **arguments)
-
-    return with_cluster
-
 
 @click.group(epilog=_EXIT_CODES)
 def transactions() -> None:
@@ -61,7 +31,7 @@ def transactions() -> None:
 @transactions.command("list")
 @click.option("--older-than", metavar="SECONDS", type=click.FloatRange(min=0), help="Only those open for longer.")
 @click.option("--group", metavar="GROUP_ID", help="Only those of a group of workers and of its connectors' tasks.")
-@_asks_cluster
+@asks_cluster
 def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float | None, group: str | None) -> None:
     """List what is open, the oldest first."""
     with Admin(config) as admin:
@@ -79,7 +49,7 @@ def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float 
 
 @transactions.command()
 @click.argument("transactional_id")
-@_asks_cluster
+@asks_cluster
 def abort(config: ClientConfig, *, as_json: bool, transactional_id: str) -> None:
     """Abort an open transaction. Its producer is fenced: whoever holds it can write nothing more."""
     with Admin(config) as admin:

@@ -1,0 +1,42 @@
+"""The options of commands that ask a Kafka cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from fencepost.cli.tables import output_option
+from fencepost.config.properties import load_properties
+from fencepost.kafka.client_config import ClientConfig
+
+_SERVERS: Final = "bootstrap.servers"
+
+
+def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that all have, and a ClientConfig and `as_json` in their place."""
+
+    @click.option("--bootstrap-server", metavar="HOST:PORT,...", help="Brokers of the cluster.")
+    @click.option(
+        "--command-config",
+        metavar="FILE.properties",
+        type=click.Path(path_type=Path),
+        help="Settings of Kafka's clients, for security above all; bootstrap.servers may be among them.",
+    )
+    @output_option
+    @functools.wraps(command)
+    def with_cluster(
+        *, bootstrap_server: str | None, command_config: Path | None, output: str, **arguments: Any
+    ) -> None:
+        properties = {} if command_config is None else load_properties(command_config)
+        if bootstrap_server is not None:
+            properties[_SERVERS] = bootstrap_server
+        if _SERVERS not in properties:
+            raise click.UsageError(f"Give --bootstrap-server, or {_SERVERS} in the file of --command-config")
+        config = ClientConfig.from_properties(properties, where=str(command_config or "--bootstrap-server"))
+        command(config, as_json=output == "json", **arguments)
+
+    return with_cluster

@@ -1,0 +1,184 @@
+"""Reads topics with confluent-kafka: what fencepost wrote is judged by a client that shares no code with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Final, cast
+
+from fencepost.api.errors import ConfigError
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, TopicNotFoundError, UnsupportedBrokerError
+from fencepost.kafka.open_transactions import ONGOING
+
+try:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+    from confluent_kafka import KafkaError as ClientError
+except ModuleNotFoundError as error:
+    raise ConfigError(
+        "This command reads topics back with confluent-kafka, which is not installed: pip install 'fencepost[demo]'"
+    ) from error
+
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+
+_ANSWER_SECONDS: Final = 30.0
+# A coordinator writes the end of a transaction to its partitions after it has answered the producer.
+_MARKERS_SECONDS: Final = 20.0
+_MARKERS_POLL_SECONDS: Final = 0.05
+# Without a record or an end of a partition for so long, no broker answers any more.
+_SILENCE_SECONDS: Final = 60.0
+_RECORDS_AT_ONCE: Final = 10_000
+# librdkafka waits for all of them, unless this is over before.
+_WAIT_SECONDS: Final = 0.1
+
+
+def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED) -> Consumer:
+    """Return a consumer that belongs to no group and commits nothing. Raises ConfigError for a kind of login."""
+    return Consumer(
+        {
+            **_settings(config),
+            "group.id": "fencepost-check",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "topic.metadata.refresh.interval.ms": 500,
+            "allow.auto.create.topics": False,
+        }
+    )
+
+
+def partitions_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Return the partitions of a topic at their beginnings; none if there is no such topic."""
+    # Asked for by name, it might be created.
+    known = consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+    return (
+        [TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(known[topic].partitions)]
+        if (topic in known)
+        else []
+    )
+
+
+def read(config: ClientConfig, topic: str, ends: dict[int, int], isolation: str = READ_COMMITTED) -> Iterator[Message]:
+    """Yield the records before `ends`, by partition; see `ends_of`. Raises BrokerUnavailableError or KafkaError."""
+    left = {partition for partition, end in ends.items() if end > 0}
+    if not left:
+        return
+    with closing(open_consumer(config, isolation)) as consumer:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
+        heard = time.monotonic()
+        while left:
+            for message in consumer.consume(_RECORDS_AT_ONCE, _WAIT_SECONDS):
+                heard = time.monotonic()
+                partition, offset = place_of(message)
+                _raise_unless_end(message, topic)
+                if message.error() is None and offset < ends[partition]:
+                    yield message
+                elif partition in left:
+                    left.discard(partition)
+                    consumer.pause([TopicPartition(topic, partition)])
+            if time.monotonic() - heard > _SILENCE_SECONDS:
+                raise BrokerUnavailableError(
+                    f"Topic {topic}: nothing came of its partitions {sorted(left)} for {_SILENCE_SECONDS:.0f} s: check "
+                    "that the brokers that lead them run"
+                )
+
+
+def place_of(message: Message) -> tuple[int, int]:
+    """Return the partition and offset of what a consumer was given."""
+    return cast("int", message.partition()), cast("int", message.offset())
+
+
+def open_transactions(config: ClientConfig, topic: str) -> tuple[str, ...] | None:
+    """Return the transactional ids whose open transactions have records in a topic; None before Kafka 3.0.
+
+    Transactions that are being ended are waited for.
+    """
+    deadline = time.monotonic() + _MARKERS_SECONDS
+    with Admin(config) as admin:
+        while True:
+            try:
+                found = [
+                    transaction
+                    for transaction in admin.open_transactions()
+                    if any(name == topic for name, _ in transaction.partitions)
+                ]
+            except UnsupportedBrokerError:
+                return None
+            if all(transaction.state == ONGOING for transaction in found) or time.monotonic() > deadline:
+                return tuple(sorted(transaction.transactional_id for transaction in found))
+            time.sleep(_MARKERS_POLL_SECONDS)
+
+
+def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -> dict[int, int]:
+    """Return where each partition of a topic ends for readers of an isolation level.
+
+    At read_committed that is the last stable offset: the first record of a transaction that is open; those that are
+    being ended are waited for. Raises TopicNotFoundError or BrokerUnavailableError.
+    """
+    if isolation == READ_COMMITTED:
+        open_transactions(config, topic)
+    with closing(open_consumer(config, isolation)) as consumer:
+        try:
+            partitions = partitions_of(consumer, topic)
+            ends = {
+                each.partition: consumer.get_watermark_offsets(
+                    TopicPartition(topic, each.partition), timeout=_ANSWER_SECONDS
+                )
+                for each in partitions
+            }
+        except KafkaException as error:
+            raise _refusal(error.args[0], topic) from error
+    if not ends:
+        raise TopicNotFoundError(topic)
+    # A partition whose records were all deleted has nothing to be read.
+    return {partition: high if high > low else 0 for partition, (low, high) in ends.items()}
+
+
+def _raise_unless_end(message: Message, topic: str) -> None:
+    error = message.error()
+    if error is not None and error.code() != ClientError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's public name
+        raise _refusal(error, topic)
+
+
+def _refusal(error: ClientError, topic: str) -> KafkaError:
+    kind = BrokerUnavailableError if error.retriable() or error.code() < 0 else KafkaError
+    return kind(
+        f"Topic {topic} cannot be read: {error.str()} ({error.name()}). Check the addresses of the brokers, and that the "
+        "principal has READ and DESCRIBE on the topic"
+    )
+
+
+def _settings(config: ClientConfig) -> dict[str, Any]:
+    """The settings of librdkafka that say the same."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": ",".join(config.bootstrap_servers),
+        "client.id": config.client_id,
+        "security.protocol": config.security_protocol,
+        # What goes wrong is told by the exceptions.
+        "log_level": 0,
+    }
+    if config.tls is not None:
+        given = {
+            "ssl.ca.pem": config.tls.authorities,
+            "ssl.certificate.pem": config.tls.certificate,
+            "ssl.key.pem": config.tls.private_key,
+            "ssl.key.password": config.tls.private_key_password,
+            "ssl.endpoint.identification.algorithm": "https" if config.tls.check_hostname else "none",
+        }
+        settings |= {name: value for name, value in given.items() if value is not None}
+    if config.sasl is not None:
+        if config.sasl.oauth is not None:
+            raise ConfigError(
+                "sasl.mechanism=OAUTHBEARER is not available for reading a topic back: use SCRAM, PLAIN or a certificate",
+                name="sasl.mechanism",
+            )
+        settings |= {
+            "sasl.mechanisms": config.sasl.mechanism,
+            "sasl.username": config.sasl.username,
+            "sasl.password": config.sasl.password,
+        }
+    return settings

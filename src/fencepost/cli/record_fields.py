@@ -1,0 +1,56 @@
+"""Finds a record's number and source partition where the user says that they stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from confluent_kafka import Message
+
+from fencepost.cli.row_check import json_value
+
+_PLACES: Final = ("key", "value", "header")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordField:
+    """A place in a record: `place` is one of key, value and header, `path` leads on from there."""
+
+    place: str
+    path: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `value.a.b`, `key`, `header.h`. Raises ValueError."""
+        place, *path = text.split(".")
+        if place not in _PLACES or not all(path) or (place == "header" and not path):
+            raise ValueError(
+                f"{text!r} is not a field of a record: give value, value.NAME, key, key.NAME or header.NAME"
+            )
+        return cls(place, (".".join(path),) if place == "header" else tuple(path))
+
+    def of(self, message: Message) -> Any:
+        """Return what stands there; None if there is no such field."""
+        if self.place == "header":
+            headers = dict(message.headers() or ())
+            return _plain(headers.get(self.path[0]))
+        found = _plain(message.key() if self.place == "key" else message.value())
+        for name in self.path:
+            if not isinstance(found, dict):
+                return None
+            found = found.get(name)
+        return found
+
+    def integer_of(self, message: Message) -> int | None:
+        """Return the integer that stands there, as a number or as its digits; None if there is none."""
+        found = self.of(message)
+        if isinstance(found, bool):
+            return None
+        try:
+            return int(found) if isinstance(found, int | str) else None
+        except ValueError:
+            return None
+
+
+def _plain(data: Any) -> Any:
+    return json_value(data.encode() if isinstance(data, str) else data)

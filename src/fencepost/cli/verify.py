@@ -1,0 +1,188 @@
+"""`fencepost verify`: is everything that a source has in the topic, once? Judged by a client that is not fencepost's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from confluent_kafka import Message
+
+from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_transactions, place_of, read
+from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offsets
+from fencepost.cli.record_fields import RecordField
+from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_record, lines_of
+from fencepost.cli.verify_report import Report, print_report
+from fencepost.kafka.client_config import ClientConfig
+from fencepost.storage.offsets import decode_key, decode_value
+
+_EXIT_CODES: Final = """\b
+FIELD is one of:
+  value, key            the whole
+  value.NAME, key.NAME  a field of JSON; value.a.b is one within another
+  header.NAME           a header
+
+\b
+Exit codes:
+  0  sound: nothing is lost, doubled or out of order
+  1  not sound, or it cannot be told
+  2  wrong usage
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the topic is to be compared with, as the options of the command say it."""
+
+    sequence: RecordField | None
+    source_partition: RecordField | None
+    first: int | None
+    connector: str | None
+    offsets_topic: str | None
+    source: Path | None
+    null_value: str | None
+    expect_count: int | None
+
+    def check(self) -> None:
+        """Raise UsageError for options that miss others, or that exclude each other."""
+        if self.sequence is None and self.source is None and self.expect_count is None:
+            raise click.UsageError("Say what to compare with: --sequence, --source or --expect-count")
+        if self.sequence is not None and self.source is not None:
+            raise click.UsageError("Give --sequence or --source, not both")
+        of_numbers = (self.source_partition, self.first, self.connector)
+        if self.sequence is None and any(option is not None for option in of_numbers):
+            raise click.UsageError("--source-partition, --first and --connector need --sequence")
+        if (self.connector is None) != (self.offsets_topic is None):
+            raise click.UsageError("--connector and --offsets-topic go together")
+        if self.null_value is not None and (self.source is None or not _is_csv(self.source)):
+            raise click.UsageError("--null-value is for a --source whose name ends with .csv")
+
+
+def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> RecordField | None:
+    del ctx, parameter
+    try:
+        return None if text is None else RecordField.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(epilog=_EXIT_CODES)
+@click.argument("topic")
+@click.option("--sequence", metavar="FIELD", callback=_field, help="Where a record has its number.")
+@click.option(
+    "--source-partition", metavar="FIELD", callback=_field, help="Where it has its source partition; else there is one."
+)
+@click.option(
+    "--first", metavar="NUMBER", type=int, help="First number of each source partition; else the lowest found."
+)
+@click.option("--connector", metavar="NAME", help="Compare the last numbers with the offsets that this connector ...")
+@click.option("--offsets-topic", metavar="TOPIC", help="... has committed to this topic. Stop the connector before.")
+@click.option(
+    "--source",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="What the topic was filled from: the rows of a .csv file with a header, as JSON, or the lines of any other.",
+)
+@click.option("--null-value", metavar="TEXT", help="What stands for null in a .csv file; else an empty cell does.")
+@click.option("--expect-count", metavar="NUMBER", type=click.IntRange(min=0), help="How many records there should be.")
+@asks_cluster
+def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -> None:
+    """Check that TOPIC holds every record of a source once, as a read_committed consumer sees it."""
+    asked = Asked(**options)
+    asked.check()
+    report = examine(config, topic, asked)
+    print_report(report, as_json=as_json)
+    if not report.sound:
+        click.get_current_context().exit(1)
+
+
+def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
+    """Read the topic, and compare it with what was asked for. Raises KafkaError and DataError."""
+    still_open = open_transactions(config, topic)
+    ends = ends_of(config, topic)
+    counted = _Counted(read(config, topic, ends))
+    numbers = rows = mismatches = None
+    if asked.sequence is not None:
+        numbers = _check_numbers(counted, asked.sequence, asked.source_partition, asked.first)
+    elif asked.source is not None:
+        rows = _check_rows(counted, asked.source, asked.null_value or "")
+    else:
+        counted.exhaust()
+    if numbers is not None and asked.connector is not None and asked.offsets_topic is not None:
+        committed = _committed_offsets(config, asked.offsets_topic, asked.connector)
+        mismatches = compare_offsets({each.source_partition: each.last for each in numbers.partitions}, committed)
+    written = sum(1 for _ in read(config, topic, ends, READ_UNCOMMITTED))
+    return Report(
+        topic=topic,
+        records=counted.count,
+        aborted=written - counted.count,
+        # What is written meanwhile to a topic that is in use may be counted here.
+        undecided=_distance(ends, ends_of(config, topic, READ_UNCOMMITTED)),
+        open_transactions=still_open,
+        expected_records=asked.expect_count,
+        numbers=numbers,
+        rows=rows,
+        offset_mismatches=mismatches,
+    )
+
+
+class _Counted:
+    """Passes messages on and counts them."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = messages
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Message]:
+        for message in self._messages:
+            self.count += 1
+            yield message
+
+    def exhaust(self) -> None:
+        """Read to the end."""
+        for _ in self:
+            pass
+
+
+def _check_numbers(
+    messages: Iterable[Message], sequence: RecordField, source_partition: RecordField | None, first: int | None
+) -> NumberFindings:
+    check = NumberCheck(first)
+    for message in messages:
+        number = sequence.integer_of(message)
+        name = "" if source_partition is None else source_partition.of(message)
+        partition, offset = place_of(message)
+        if number is None or name is None:
+            check.skip(f"{message.topic()}-{partition}@{offset}")
+        else:
+            check.see(str(name), number, partition)
+    return check.findings()
+
+
+def _check_rows(messages: Iterable[Message], source: Path, null_value: str) -> RowFindings:
+    if _is_csv(source):
+        rows = CsvRows(null_value)
+        return compare_rows((rows.of_record(message.value()) for message in messages), rows.of_file(source))
+    return compare_rows((line_of_record(message.value()) for message in messages), lines_of(source))
+
+
+def _committed_offsets(
+    config: ClientConfig, topic: str, connector: str
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
+    latest = {}
+    for message in read(config, topic, ends_of(config, topic)):
+        key = decode_key(message.key())
+        if key is not None and key.connector == connector:
+            latest[key.identity] = (key.partition, decode_value(message.value()))
+    return list(latest.values())
+
+
+def _distance(ends: Mapping[int, int], high: Mapping[int, int]) -> int:
+    return sum(max(0, end - ends[partition]) for partition, end in high.items() if partition in ends)
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"

@@ -1,0 +1,120 @@
+"""What `fencepost verify` found, and how it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import click
+
+from fencepost.cli.number_check import NumberFindings, OffsetMismatch, PartitionFindings
+from fencepost.cli.row_check import RowFindings
+from fencepost.cli.tables import print_json, print_table
+
+_SHOWN_ROWS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found in a topic. What was not asked for is None.
+
+    `aborted` counts the records of aborted transactions, which only read_uncommitted readers see. `undecided` counts
+    what stands behind the start of the first open transaction, which no read_committed reader sees yet.
+    `open_transactions` are the transactional ids that write to the topic, None if the brokers do not tell.
+    """
+
+    topic: str
+    records: int
+    aborted: int
+    undecided: int
+    open_transactions: tuple[str, ...] | None
+    expected_records: int | None = None
+    numbers: NumberFindings | None = None
+    rows: RowFindings | None = None
+    offset_mismatches: tuple[OffsetMismatch, ...] | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing speaks against exactly-once delivery."""
+        return (
+            (self.numbers is None or self.numbers.sound)
+            and (self.rows is None or self.rows.sound)
+            and not self.offset_mismatches
+            and self.expected_records in (None, self.records)
+        )
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print a report: as JSON with all source partitions, as tables with those that are not sound."""
+    if as_json:
+        print_json({**asdict(report), "sound": report.sound})
+        return
+    print_table(("found in " + report.topic, ""), ((name, _shown(value)) for name, value in _summary(report)))
+    if report.numbers is not None:
+        _print_partitions([found for found in report.numbers.partitions if not found.sound])
+    if report.offset_mismatches:
+        _print_mismatches(report.offset_mismatches)
+    click.echo("Sound." if report.sound else "NOT sound.")
+
+
+def _summary(report: Report) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = [("records at read_committed", report.records)]
+    if report.expected_records is not None:
+        rows.append(("records expected", report.expected_records))
+    if report.numbers is not None:
+        numbers = report.numbers
+        rows += [
+            ("source partitions", len(numbers.partitions)),
+            ("lost", numbers.lost),
+            ("duplicates", numbers.duplicates),
+            ("out of order", numbers.out_of_order),
+            ("without a number", numbers.skipped),
+        ]
+        if numbers.first_skipped is not None:
+            rows.append(("the first without a number", numbers.first_skipped))
+    if report.rows is not None:
+        rows += [("rows of the source", report.rows.expected), ("lost", report.rows.lost)]
+        rows.append(("duplicates, or not of the source", report.rows.duplicates))
+    if report.offset_mismatches is not None:
+        rows.append(("offsets that are not the last record's", len(report.offset_mismatches)))
+    rows += [("records of aborted transactions", report.aborted), ("behind open transactions", report.undecided)]
+    unknown = "the brokers do not tell"
+    rows.append(
+        ("open transactions", unknown if report.open_transactions is None else ", ".join(report.open_transactions))
+    )
+    return rows
+
+
+def _print_partitions(unsound: list[PartitionFindings]) -> None:
+    if not unsound:
+        return
+    columns = ("source partition", "records", "first", "last", "lost", "duplicates", "out of order", "missing")
+    rows = [
+        (
+            found.source_partition,
+            *map(_shown, (found.records, found.first, found.last, found.lost, found.duplicates, found.out_of_order)),
+            ", ".join(str(start) if start == end else f"{start} to {end}" for start, end in found.missing),
+        )
+        for found in unsound[:_SHOWN_ROWS]
+    ]
+    print_table(columns, rows)
+    _say_more(len(unsound))
+
+
+def _print_mismatches(mismatches: tuple[OffsetMismatch, ...]) -> None:
+    rows = [
+        (found.source_partition, _shown(found.visible), _shown(found.committed)) for found in mismatches[:_SHOWN_ROWS]
+    ]
+    print_table(("source partition", "last visible", "committed offset"), rows)
+    _say_more(len(mismatches))
+
+
+def _say_more(count: int) -> None:
+    if count > _SHOWN_ROWS:
+        click.echo(f"... and {count - _SHOWN_ROWS} more: -o json has all")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

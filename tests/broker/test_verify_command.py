@@ -1,0 +1,155 @@
+"""`fencepost verify` and the faults that it is for, made with confluent-kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from fencepost.cli import main
+from tests.support.processes import wait_for
+from tests.support.topics import Topics, unique
+
+_SECONDS = 60
+
+Verify = Callable[..., tuple[int, str, str]]
+
+NUMBERED = ("--sequence", "value.seq", "--source-partition", "key", "--first", "1")
+
+
+@pytest.fixture
+def verify(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str]) -> Verify:
+    """Runs `fencepost verify` for the topic and gives its exit code and what it printed."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main.run(["verify", topic, "--bootstrap-server", bootstrap_servers, *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def producer(bootstrap_servers: str) -> Iterator[Producer]:
+    """A transactional producer in a transaction."""
+    settings = {"bootstrap.servers": bootstrap_servers, "transactional.id": unique("verify"), "log_level": 0}
+    producer = Producer(settings)
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    return producer
+
+
+def _produce(producer: Producer, topic: str, source_partition: str, *numbers: int) -> None:
+    for number in numbers:
+        producer.produce(topic, json.dumps({"seq": number}), key=source_partition, partition=0)
+
+
+def _commit(producer: Producer) -> None:
+    producer.commit_transaction(_SECONDS)
+    producer.begin_transaction()
+
+
+def _report(verify: Verify, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out, _ = verify(*arguments, "-o", "json")
+    return code, json.loads(out)
+
+
+def test_a_topic_that_holds_every_number_once_is_sound(
+    verify: Verify, producer: Producer, topic: str, topics: Topics
+) -> None:
+    offsets = topics.create()
+    _produce(producer, topic, "a", 1, 2)
+    assert producer.flush(_SECONDS) == 0
+    producer.abort_transaction(_SECONDS)
+    producer.begin_transaction()
+    _produce(producer, topic, "a", 1, 2, 3)
+    _produce(producer, topic, "b", 1)
+    for name, number in (("a", 2), ("a", 3), ("b", 1)):
+        producer.produce(offsets, json.dumps({"saved": number}), key=json.dumps(["orders", {"task": name}]))
+    producer.produce(offsets, json.dumps({"saved": 9}), key=json.dumps(["other", {"task": "a"}]))
+    _commit(producer)
+    asked = (*NUMBERED, "--connector", "orders", "--offsets-topic", offsets, "--expect-count", "4")
+
+    code, report = _report(verify, *asked)
+    table = verify(*asked)[1]
+
+    assert code == 0
+    assert report["sound"]
+    assert (report["records"], report["aborted"], report["undecided"]) == (4, 2, 0)
+    assert report["open_transactions"] == []
+    assert [(found["source_partition"], found["last"]) for found in report["numbers"]["partitions"]] == [
+        ("a", 3),
+        ("b", 1),
+    ]
+    assert table.rstrip().endswith("\nSound.")
+
+
+def test_what_is_lost_doubled_or_swapped_is_told(
+    verify: Verify, producer: Producer, topic: str, topics: Topics
+) -> None:
+    offsets = topics.create()
+    _produce(producer, topic, "lost", 1, 2, 4)
+    _produce(producer, topic, "doubled", 1, 2, 2)
+    _produce(producer, topic, "swapped", 2, 1)
+    producer.produce(topic, b"no number", key="odd", partition=0)
+    for name, number in (("lost", 4), ("doubled", 3), ("swapped", 2)):
+        producer.produce(offsets, json.dumps({"saved": number}), key=json.dumps(["orders", {"task": name}]))
+    _commit(producer)
+
+    code, report = _report(verify, *NUMBERED, "--connector", "orders", "--offsets-topic", offsets)
+    table = verify(*NUMBERED)[1]
+
+    assert code == 1
+    found = {each["source_partition"]: each for each in report["numbers"]["partitions"]}
+    assert found["lost"] | {"lost": 1, "missing": [[3, 3]], "duplicates": 0, "out_of_order": 0} == found["lost"]
+    assert found["doubled"] | {"lost": 0, "duplicates": 1, "out_of_order": 0} == found["doubled"]
+    assert found["swapped"] | {"lost": 0, "duplicates": 0, "out_of_order": 1} == found["swapped"]
+    assert report["numbers"]["first_skipped"] == f"{topic}-0@8"
+    assert report["offset_mismatches"] == [{"source_partition": "doubled", "visible": 2, "committed": "3"}]
+    assert all(name in table for name in found)
+    assert table.rstrip().endswith("\nNOT sound.")
+
+
+def test_what_an_open_transaction_holds_back_is_told(verify: Verify, producer: Producer, topic: str) -> None:
+    _produce(producer, topic, "a", 1)
+    _commit(producer)
+    _produce(producer, topic, "a", 2, 3)
+    assert producer.flush(_SECONDS) == 0
+
+    report = wait_for(lambda: found if (found := _report(verify, *NUMBERED)[1])["undecided"] == 2 else None)
+
+    assert report["records"] == 1
+    assert len(report["open_transactions"]) == 1
+    assert verify("--expect-count", "3")[0] == 1
+    producer.abort_transaction(_SECONDS)
+    assert _report(verify, "--expect-count", "1")[1]["aborted"] == 2
+
+
+def test_the_rows_and_lines_of_a_file_are_compared(
+    verify: Verify, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    csv, lines = tmp_path / "rows.csv", tmp_path / "rows.txt"
+    csv.write_text("id,name\n1,a\n2,-\n")
+    lines.write_text('{"id": 1, "name": "a"}\n{"id": 2, "name": null}\n')
+    for line in lines.read_text().splitlines():
+        producer.produce(topic, line, partition=0)
+    _commit(producer)
+
+    assert verify("--source", str(csv), "--null-value", "-")[0] == 0
+    assert verify("--source", str(lines))[0] == 0
+    lines.write_text(lines.read_text() + "one more\n")
+    code, report = _report(verify, "--source", str(lines))
+    assert code == 1
+    assert report["rows"] == {"expected": 3, "found": 2, "lost": 1, "duplicates": 0}
+
+
+def test_a_topic_that_is_not_there_is_named(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = unique("missing")
+
+    assert main.run(["verify", missing, "--bootstrap-server", bootstrap_servers, "--expect-count", "1"]) == 1
+    assert missing in capsys.readouterr().err

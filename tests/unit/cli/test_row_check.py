@@ -1,0 +1,66 @@
+"""Rows of files and JSON values that records became are equal where they say the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fencepost import FencepostError
+from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_record, lines_of
+
+CSV = "id,price,name,open\n1,1.50,NA,true\n2,100,007,false\n3,NA,,true\n"
+VALUES = [
+    {"id": 1, "price": 1.5, "name": None, "open": True},
+    {"id": 2, "price": 1e2, "name": "007", "open": False},
+    {"id": 3, "price": None, "name": "", "open": True},
+]
+
+
+def _compared(path: Path, values: list[object]) -> RowFindings:
+    rows = CsvRows("NA")
+    return compare_rows((rows.of_record(json.dumps(value).encode()) for value in values), rows.of_file(path))
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text(CSV)
+    return path
+
+
+def test_numbers_nulls_and_booleans_are_equal_however_they_are_written(csv: Path) -> None:
+    assert _compared(csv, list(VALUES)) == RowFindings(expected=3, found=3, lost=0, duplicates=0)
+
+
+def test_the_schema_around_a_value_does_not_count(csv: Path) -> None:
+    assert _compared(csv, [{"schema": {}, "payload": value} for value in VALUES]).sound
+
+
+def test_a_text_of_digits_is_no_number(csv: Path) -> None:
+    assert not _compared(csv, [VALUES[0], {**VALUES[1], "name": "7"}, VALUES[2]]).sound
+
+
+def test_lost_and_doubled_rows_are_told_apart(csv: Path) -> None:
+    findings = _compared(csv, [VALUES[0], VALUES[0], VALUES[0], VALUES[2]])
+
+    assert (findings.lost, findings.duplicates) == (1, 2)
+
+
+def test_lines_are_compared_without_their_ends(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"one\r\ntwo\nthree \xff")
+
+    assert compare_rows(map(line_of_record, [b"two", b"one", b"three \xff"]), lines_of(path)).sound
+    assert not compare_rows(map(line_of_record, [b"two", b"one", b"three"]), lines_of(path)).sound
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    binary = tmp_path / "rows.csv"
+    binary.write_bytes(b"a\n\xff\xfe\n")
+
+    with pytest.raises(FencepostError, match=r"rows\.csv cannot be compared with the topic"):
+        list(CsvRows("").of_file(binary))
+    with pytest.raises(FencepostError, match=r"gone\.txt cannot be compared with the topic: No such file"):
+        list(lines_of(tmp_path / "gone.txt"))
