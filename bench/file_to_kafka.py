@@ -13,6 +13,7 @@ Run: .venv/bin/python bench/file_to_kafka.py --rounds 5 --lines 5000000 [--memor
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pyarrow as pa
@@ -52,6 +53,8 @@ SINK_JARS = (
     "org.apache.commons commons-pool2 2.12.1",
 )
 """Spark's sink as Maven Central has it; it has none for each pyspark, so the newest of each part is taken."""
+
+T = TypeVar("T")
 
 HEAP = "768m"
 GATHERED = 100_000
@@ -169,16 +172,19 @@ class Bench:
 
     def cpu_seconds(self) -> float:
         """CPU time of this process and all below it but the broker, those that ended meanwhile included."""
-        return sum(sum(process.cpu_times()[:4]) for process in self._processes())
+        return sum(self._of_each(lambda process: sum(process.cpu_times()[:4])))
 
     def resident_bytes(self) -> int:
         """Memory of this process and all below it but the broker; pages that they share count once."""
-        return sum(process.memory_full_info().pss for process in self._processes())
+        return sum(self._of_each(lambda process: process.memory_full_info().pss))
 
-    def _processes(self) -> list[psutil.Process]:
+    def _of_each(self, measured: Callable[[psutil.Process], T]) -> Iterator[T]:
+        """What is measured of this process and of each below it but the broker; of one that ends meanwhile, nothing."""
         own = psutil.Process()
         below = [child for child in own.children(recursive=True) if child.pid not in self._broker_processes]
-        return [own, *below]
+        for process in [own, *below]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield measured(process)
 
 
 def make_file(folder: Path, lines: int) -> Path:
@@ -290,7 +296,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the file and the broker's data go")
     parser.add_argument("--memory", action="store_true", help="compare memory with a tenth of the lines instead")
-    parser.add_argument("--memory-rounds", type=int, default=3)
+    parser.add_argument("--memory-rounds", type=int, default=5)
     parser.add_argument("--memory-of", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.memory:
