@@ -46,7 +46,7 @@ class RestartPolicy:
 
     def failed(self, error: Exception) -> float | None:
         """Return how many seconds to wait before the next start; None if there should be none."""
-        if not self._is_covered(error) or self._restarts == self.config.most != UNLIMITED:
+        if not self._is_covered(error) or self._restarts >= self.config.most != UNLIMITED:
             return None
         first = self.config.backoff_s
         delay = first * 2.0 ** min(self._restarts, _MOST_DOUBLINGS)

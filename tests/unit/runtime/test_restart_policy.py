@@ -80,6 +80,13 @@ def test_without_a_limit_the_task_never_gives_up():
     assert [policy.failed(RetriableError("x")) for _ in range(2000)][-1] == LONGEST_DELAY_S
 
 
+def test_a_limit_that_is_lowered_below_the_restarts_so_far_is_a_limit():
+    policy = _policy(max="-1")
+    assert [policy.failed(RetriableError("x")) is None for _ in range(3)] == [False] * 3
+    policy.config = RestartConfig(most=2)
+    assert policy.failed(RetriableError("x")) is None
+
+
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
 def test_never_is_never(error: Exception):
     assert _policy(policy="never").failed(error) is None
