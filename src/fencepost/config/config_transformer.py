@@ -58,9 +58,12 @@ class TransformedConfig:
         if name not in self.given or value == self.properties[name]:
             return self.given.get(name, value)
         # A part of the connector's own, perhaps: one of its tables, or its URL with the task's database.
-        for placeholder, secret in self.values[name].items():
-            value = value.replace(secret, placeholder) if secret else value
-        return value
+        placeholders = {secret: placeholder for placeholder, secret in self.values[name].items() if secret}
+        if not placeholders:
+            return value
+        # In one go: a placeholder that was put in may hold what another one stands for.
+        secrets = sorted(placeholders, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, secrets)), lambda match: placeholders[match[0]], value)
 
     def _longest_first(self) -> list[tuple[str, str]]:
         pairs = {pair for values in self.values.values() for pair in values.items()}

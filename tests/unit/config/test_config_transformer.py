@@ -26,6 +26,13 @@ class Vault(ConfigProvider):
         return {key: VALUES[key] for key in keys if key in VALUES}
 
 
+class _Twin(ConfigProvider):
+    """Knows a user who is called as the provider is."""
+
+    def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        return {key: {"user": "vault", "password": "hunter2"}[key] for key in keys}
+
+
 def _transformer(vault: Vault | None = None) -> ConfigTransformer:
     return ConfigTransformer({"vault": vault or Vault()})
 
@@ -77,6 +84,14 @@ def test_a_task_config_gets_back_the_placeholders_of_its_connector():
     restored = transformed.restored(task)
     assert restored == {**given, "url": "db://${vault:user}:${vault:password}@h/orders", "task": "0"}
     assert _transformer().transform(restored).properties == task
+
+
+def test_a_value_that_stands_in_another_ones_placeholder_does_no_harm_to_it():
+    given = {"url": "${vault:password}@${vault:/vault:user}"}
+    transformed = ConfigTransformer({"vault": _Twin()}).transform(given)
+    task = {"url": "hunter2@vault/orders"}
+    restored = transformed.restored(task)
+    assert restored == {"url": "${vault:password}@${vault:/vault:user}/orders"}
 
 
 def test_values_are_hidden_in_messages_and_in_texts_about_the_configuration():
