@@ -76,14 +76,16 @@ class PendingCopies:
 
     def sent(self, failed: Iterable[Copy] = ()) -> None:
         """Take note that what was taken is written, but for some that wait again unless there are newer ones."""
-        self._waiting = {copy.subject: copy for copy in failed} | self._waiting
+        again = {copy.subject: copy for copy in failed if self._sending.get(copy.subject) is copy}
+        self._waiting = again | self._waiting
         self._sending = {}
 
     def withdraw(self, copies: Iterable[Copy]) -> None:
-        """Forget copies that wait."""
+        """Forget copies; those on their way are not sent again if they fail."""
         for copy in copies:
-            if self._waiting.get(copy.subject) is copy:
-                del self._waiting[copy.subject]
+            for pending in (self._waiting, self._sending):
+                if pending.get(copy.subject) is copy:
+                    del pending[copy.subject]
 
     def left(self, copies: Iterable[Copy] | None = None) -> list[Copy]:
         """Return those of some copies (None: of all) that are neither written nor replaced by newer ones."""

@@ -54,6 +54,16 @@ def test_copies_are_left_until_they_are_written_or_replaced():
     assert pending.left() == []
 
 
+def test_what_is_withdrawn_on_its_way_does_not_wait_again_if_it_fails():
+    pending = PendingCopies()
+    removal, other = _copy(None), _copy(1, "b")
+    pending.put([removal, other])
+    pending.take()
+    pending.withdraw([removal])
+    pending.sent([removal, other])
+    assert pending.left() == [other]
+
+
 def test_what_is_withdrawn_is_not_written_unless_something_newer_is():
     pending = PendingCopies()
     removal, newer = _copy(None), _copy(2, "b")
