@@ -67,7 +67,8 @@ class SourceConnector(ABC):
     ) -> bool:
         """Check offsets that a user wants to set (None: to remove), and move external state along.
 
-        `offsets` are `(source_partition, source_offset)` pairs, one for each source partition. Return True if nothing else is left to do. Raise ConfigError or DataError to refuse them.
+        `offsets` are `(source_partition, source_offset)` pairs, one for each source partition. Return True if nothing
+        else is left to do. Raise ConfigError or DataError to refuse them.
         """
         return False
 

@@ -4,9 +4,10 @@ The steps of a start stand in this order:
 
     wait while paused -> check before -> own the transactional id -> check after -> read the offsets -> start() -> poll
 
-A task that delivers at least once owns nothing, and fences nobody. The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
+The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
 one is not an older generation itself. Once the transactional id is owned, every earlier owner is fenced and what it
-had left open is aborted, so the offsets that are read then are the truth.
+had left open is aborted, so the offsets that are read then are the truth. A task that delivers at least once owns
+nothing, and fences nobody.
 """
 
 from __future__ import annotations
