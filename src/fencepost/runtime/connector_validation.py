@@ -99,13 +99,14 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig) -> Validation
     try:
         return _validated(worker, transformed, plugin())
     except Exception as error:
-        name = named[_CONNECTOR_CLASS]
-        _log.warning("The connector %s failed while it checked a configuration", name, exc_info=True)
-        raise ConfigError(
-            f"The connector {name} failed while it checked the configuration: "
-            f"{transformed.hidden(describe_error(error))}",
-            name=_CONNECTOR_CLASS,
-        ) from error
+        said = (
+            f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
+            f"{transformed.hidden(describe_error(error))}"
+        )
+        # A traceback ends with the error's own words, which may have what config providers know.
+        shown = None if transformed.values else error
+        _log.warning("%s", said, exc_info=shown)
+        raise ConfigError(said, name=_CONNECTOR_CLASS) from shown
 
 
 def _validated(worker: WorkerConfig, transformed: TransformedConfig, connector: SourceConnector) -> Validation:

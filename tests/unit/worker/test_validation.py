@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
@@ -232,9 +233,17 @@ def test_values_of_config_providers_are_checked_and_not_shown(with_env: Worker):
     assert "letmein" not in repr([*wrong.configs])
 
 
-def test_a_failure_of_a_connectors_code_does_not_show_them_either(with_env: Worker):
-    with pytest.raises(BadRequestError, match=r"RuntimeError: \$\{env:PASSWORD\}"):
+def test_a_failure_of_a_connectors_code_does_not_show_them_either(with_env: Worker, caplog: pytest.LogCaptureFixture):
+    with pytest.raises(BadRequestError, match=r"RuntimeError: \$\{env:PASSWORD\}") as raised:
         validate_connector_config(with_env, {**AWKWARD, "fail": "${env:PASSWORD}"})
+    # What a connector's status and the log show.
+    assert "letmein" not in "".join(traceback.format_exception(raised.value)) + caplog.text
+
+
+def test_a_failure_of_a_connectors_code_shows_where_it_came_from(caplog: pytest.LogCaptureFixture):
+    with pytest.raises(BadRequestError):
+        _validate(AWKWARD, fail="boom")
+    assert 'raise RuntimeError(config["fail"])' in caplog.text
 
 
 def test_a_placeholder_without_a_value_is_the_one_error_of_its_property(with_env: Worker):
