@@ -129,4 +129,7 @@ def test_a_broker_that_is_away_for_long_costs_no_record(
         stop(task)
     found = seqs(values(read_topic(broker.bootstrap_servers, topic)), name)
     assert set(found) == set(range(1, seen.last_seq + 1))
-    assert _saved(broker.bootstrap_servers, runner, name) == seen.last_seq
+    # The last flush has no more time than any other, and no second chance.
+    saved = _saved(broker.bootstrap_servers, runner, name)
+    assert saved is not None
+    assert 0 < saved <= seen.last_seq
