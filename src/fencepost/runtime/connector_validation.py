@@ -98,7 +98,7 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig) -> Validation
     plugin = connector_class(named)
     try:
         return _validated(worker, transformed, plugin())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the user sees it
         said = (
             f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
             f"{transformed.hidden(describe_error(error))}"
