@@ -31,6 +31,11 @@ def group_config_def() -> ConfigDef:
         ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
         ("scheduled.rebalance.max.delay.ms", 10_000, "How long the work of a worker that left is held back for it."),
         ("inter.worker.key.ttl.ms", 3_600_000, "How long a session key signs requests between workers."),
+        (
+            "worker.sync.timeout.ms",
+            10_000,
+            "How long the restart of a task may wait for the latest task configurations (Kafka Connect: 3 s).",
+        ),
     ):
         least = 0 if name.startswith("scheduled.") else 1
         definitions.define(name, _T.INT, default, _I.MEDIUM, f"{what} In milliseconds.", validator=at_least(least))
@@ -89,6 +94,7 @@ class GroupConfig:
     heartbeat_interval_ms: int
     rebalance_timeout_ms: int
     scheduled_rebalance_max_delay_ms: int
+    sync_timeout_ms: int
     connect_protocol: str
     key_ttl_ms: int
     key_size: int
@@ -109,6 +115,7 @@ class GroupConfig:
             heartbeat_interval_ms=values["heartbeat.interval.ms"],
             rebalance_timeout_ms=values["rebalance.timeout.ms"],
             scheduled_rebalance_max_delay_ms=values["scheduled.rebalance.max.delay.ms"],
+            sync_timeout_ms=values["worker.sync.timeout.ms"],
             connect_protocol=values["connect.protocol"].lower(),
             key_ttl_ms=values["inter.worker.key.ttl.ms"],
             key_size=values["inter.worker.key.size"],

@@ -19,6 +19,7 @@ from fencepost.worker.errors import (
     ConflictError,
     NotAssignedError,
     NotFoundError,
+    RebalanceNeededError,
     RequestFailedError,
 )
 from fencepost.worker.group_parts import GroupParts
@@ -97,9 +98,19 @@ class ConnectorRequests:
         await self.set_target_state(name, TargetState.STOPPED)
 
     async def restart(self, unit: Unit) -> None:
-        """Restart a connector or a task of this worker. Raises NotAssignedError if another one has it."""
+        """Restart a connector or a task of this worker.
+
+        Raises NotAssignedError if another one has it, and for a task RebalanceNeededError while the group is to share
+        out its work.
+        """
         if isinstance(unit, ConnectorTaskId):
+            # One that is not to run any more must not be started by hand.
+            await self._catch_up(unit)
             self._snapshots.check_task(unit)
+            if self._work.rebalance_due:
+                raise RebalanceNeededError(
+                    f"Task {unit} cannot be restarted now, because the group is sharing out its work: ask again soon"
+                )
         else:
             self._check_exists(unit)
         if not self._work.has(unit):
@@ -125,6 +136,19 @@ class ConnectorRequests:
                 for task in status.tasks
             ],
         )
+
+    async def _catch_up(self, task: ConnectorTaskId) -> None:
+        try:
+            async with asyncio.timeout(self._parts.group.sync_timeout_ms / 1000):
+                await self._parts.read_config_topic()
+        except (TimeoutError, FencepostError) as error:
+            why = f": {error}" if isinstance(error, FencepostError) else ""
+            raise RequestFailedError(
+                f"Task {task} is not restarted, because this worker could not learn within "
+                f"{self._parts.group.sync_timeout_ms} ms (worker.sync.timeout.ms) whether it is still to run{why}. "
+                "This can be retried; if it keeps failing, check the brokers that hold the config topic "
+                f"{self._parts.config.config_storage.name}"
+            ) from error
 
     async def _check(self, config: Mapping[str, str]) -> None:
         infos = await self._parts.run(validate_connector_config, self._parts.worker, config)

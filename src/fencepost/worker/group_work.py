@@ -72,6 +72,7 @@ class GroupWork:
         self._restarts: Counter[Unit] = Counter()
         # What the group last shared out, as far as this worker knows.
         self._shared_out: dict[str, int] = {}
+        self._rebalance_due = False
         self._catching_up: asyncio.Task[None] | None = None
         # When tasks were fenced of late, in seconds of the loop's clock.
         self._fenced: dict[ConnectorTaskId, list[float]] = {}
@@ -83,6 +84,11 @@ class GroupWork:
     def has(self, unit: Unit) -> bool:
         """Whether this worker was given a connector or task."""
         return unit in self._assigned
+
+    @property
+    def rebalance_due(self) -> bool:
+        """Whether there are other connectors and tasks than the group has shared out."""
+        return self._rebalance_due
 
     def transactions(self, connector: str) -> dict[ConnectorTaskId, TransactionStatus]:
         """Return what the tasks of a connector have open that run here."""
@@ -173,6 +179,7 @@ class GroupWork:
         assignment = membership.assignment
         if not membership.leader:
             self._shared_out = task_counts(self._parts.state)
+        self._rebalance_due = False
         former, self._assigned = self._assigned, frozenset(assignment.connectors) | frozenset(assignment.tasks)
         if self._assigned != former:
             _log.info(
@@ -248,6 +255,7 @@ class GroupWork:
         counts = task_counts(self._parts.state)
         if self._leadership.membership is not None and counts != self._shared_out:
             self._shared_out = counts
+            self._rebalance_due = True
             self._rejoin()
 
     # -- plans ---------------------------------------------------------------------------------------------------
