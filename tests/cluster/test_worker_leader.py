@@ -1,4 +1,4 @@
-"""The leader of a group dies while it creates a connector: that is done or not done, and the next leader goes on."""
+"""The leader of a group dies while it creates or changes a connector: the next leader leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LeaderlessGroup:
     """Three workers, all their traffic with the broker through one proxy, whose leaders are killed."""
 
     def __init__(self, group: Group, stack: ExitStack) -> None:
-        self._group = group
+        self.group = group
         self._stack = stack
         self.workers: list[Worker] = stack.enter_context(group.workers(3))
         # The first leader writes the group's session key, which a request that is signed wrongly tells of (403, not
@@ -37,7 +37,7 @@ class LeaderlessGroup:
         """Kill the leader, and start a worker in its place."""
         leader.process.kill()
         self.workers.remove(leader)
-        self.workers.append(self._stack.enter_context(self._group.starting(leader.port)))
+        self.workers.append(self._stack.enter_context(self.group.starting(leader.port)))
 
     def leader(self) -> Worker:
         """The worker that leads, once one does."""
@@ -105,3 +105,34 @@ def test_a_create_whose_leader_is_killed_is_done_or_not_done(
     expected = [f"value-{name}-{task}-{seq}".encode() for task in range(TASKS) for seq in range(1, LIMIT + 1)]
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= len(expected), what="everything is written")
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), expected)
+
+
+def test_a_round_of_fencing_whose_leader_is_killed_is_made_whole_by_the_next(
+    leaderless: LeaderlessGroup, fault_proxy: FaultProxy, topics: Topics, bootstrap_servers: str
+) -> None:
+    """F5: the former tasks are fenced, and that is not written yet."""
+    name, topic = unique("connector"), topics.create()
+    config = properties(name, topic, {"tasks.max": TASKS, "limit": LIMIT})
+    leader = leaderless.leader()
+    follower = next(worker for worker in leaderless.workers if worker is not leader and worker.healthy())
+    assert follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= TASKS * LIMIT, what="the tasks have nothing to do")
+
+    # The change is four transactions as well, and tasks that have nothing to do have none.
+    trap = fault_proxy.on_request(ApiKey.END_TXN, Act.HOLD, skip=3)
+    assert follower.request("PUT", f"/connectors/{name}/config", config | {"limit": str(2 * LIMIT)}).status == 200
+    trap.wait()
+    leaderless.kill_leader(leader)
+    successor = leaderless.leader()
+    trap.release()
+
+    for worker in leaderless.workers:
+        worker.wait_until_healthy()
+        worker.wait_for_states(name, *["RUNNING"] * (TASKS + 1))
+    expected = [f"value-{name}-{task}-{seq}".encode() for task in range(TASKS) for seq in range(1, 2 * LIMIT + 1)]
+    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= len(expected), what="everything is written")
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), expected)
+    records = read_topic(bootstrap_servers, f"{leaderless.group.id}-configs")
+    counts = [record.value for record in records if record.key == f"tasks-fencing-{name}".encode()]
+    assert counts == [b'{"task-count":2}'] * 2, "one for each generation"
+    assert successor.get(f"/connectors/{name}/config") == config | {"limit": str(2 * LIMIT)}

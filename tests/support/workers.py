@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import json
@@ -12,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fencepost.embedded.ports import free_ports
+from fencepost.worker.request_signing import signature_headers
+from tests.support.checker import read_topic
 from tests.support.processes import Process, wait_for
 from tests.support.rest_fuzz import Request
 from tests.support.topics import unique
@@ -20,7 +23,7 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 # Workers that find no Java do not start Spark: what these tests run does not need it, and it would take most of the
 # machine from what they are about.
-_NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
+NO_JAVA = {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,10 @@ class Answer:
     headers: Mapping[str, str]
 
 
-class Worker:
-    """A worker process, and requests to it."""
+class WorkerApi:
+    """Requests to a worker, wherever it runs."""
 
-    def __init__(self, process: Process, port: int) -> None:
-        self.process = process
+    def __init__(self, port: int) -> None:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.id = f"127.0.0.1:{port}"
@@ -76,11 +78,6 @@ class Worker:
             return self.request("GET", "/health").status == 200
         return False
 
-    def wait_until_healthy(self) -> None:
-        """Wait until the worker is in its group."""
-        wait_for(lambda: self.healthy() or not self.process.running, what="the worker is in its group")
-        assert self.process.running, self.process.output
-
     def leads(self) -> bool:
         """Whether the worker leads its group: it does itself what only the leader may do."""
         return self.request("DELETE", f"/connectors/{unique('missing')}?forward=false").status == 404
@@ -96,6 +93,19 @@ class Worker:
 
     def wait_for_states(self, connector: str, *states: str) -> None:
         wait_for(lambda: self.states(connector) == list(states), what=f"{connector} is {', '.join(states)}")
+
+
+class Worker(WorkerApi):
+    """A worker process, and requests to it."""
+
+    def __init__(self, process: Process, port: int) -> None:
+        super().__init__(port)
+        self.process = process
+
+    def wait_until_healthy(self) -> None:
+        """Wait until the worker is in its group."""
+        wait_for(lambda: self.healthy() or not self.process.running, what="the worker is in its group")
+        assert self.process.running, self.process.output
 
 
 class Group:
@@ -120,6 +130,23 @@ class Group:
             "scheduled.rebalance.max.delay.ms": "0",
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
+
+    def config_records(self) -> list[tuple[str, bytes]]:
+        """The keys and values of the config topic, in order and without what was deleted."""
+        records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-configs")
+        return [((record.key or b"").decode(), record.value) for record in records if record.value is not None]
+
+    def internal(self, worker: WorkerApi, method: str, path: str, body: Any = None) -> Answer:
+        """Send a request as workers of the group send them to each other: signed with the session key."""
+        key = next(json.loads(value)["key"] for name, value in reversed(self.config_records()) if name == "session-key")
+        content = b"" if body is None else json.dumps(body).encode()
+        return worker.request(method, path, body, signature_headers(content, base64.b64decode(key)))
+
+    def put_task_configs(self, worker: WorkerApi, config: Mapping[str, str], count: int, **changed: str) -> None:
+        """Give a connector other task configurations, by way of the leader, as the worker does that runs it."""
+        tasks = [{**config, **changed, "task.id": str(number)} for number in range(count)]
+        answer = self.internal(worker, "POST", f"/connectors/{config['name']}/tasks", tasks)
+        assert answer.status == 204, answer
 
     @contextlib.contextmanager
     def worker(self, port: int | None = None, **settings: str) -> Iterator[Worker]:
@@ -147,5 +174,5 @@ class Group:
         file = self.folder / f"worker-{port}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in (self.settings | own).items()))
         log_file = self.folder / f"worker-{port}.log"
-        with Process.fencepost("worker", str(file), log_file=log_file, environment=_NO_JAVA) as process:
+        with Process.fencepost("worker", str(file), log_file=log_file, environment=NO_JAVA) as process:
             yield Worker(process, port)

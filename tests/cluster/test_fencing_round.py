@@ -1,0 +1,174 @@
+"""Rounds of fencing by the leader of a group: how many there are, what ends them, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.producer import TransactionalProducer
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy
+from tests.support.local_workers import LocalWorkers
+from tests.support.processes import wait_for
+from tests.support.running_tasks import running
+from tests.support.sequence_source import properties, seqs
+from tests.support.topics import unique
+from tests.support.workers import Answer, Group, WorkerApi
+from tests.support.writing import open_producer, producer_config
+
+ROUNDS = "fencepost_fencing_rounds_total"
+
+
+class Pair:
+    """A leader whose traffic goes through the proxy, and a follower. No worker of the group is ever silent for long."""
+
+    def __init__(self, group: Group, leader: WorkerApi, follower: WorkerApi, bootstrap_servers: str) -> None:
+        self.group = group
+        self.leader = leader
+        self.follower = follower
+        self.bootstrap_servers = bootstrap_servers
+
+    def create(self, name: str, topic: str, **extra: Any) -> dict[str, str]:
+        """Create a connector whose tasks write what they have and then wait."""
+        config = properties(name, topic, {"tasks.max": 2, "limit": 10, **extra})
+        answer = self.follower.request("POST", "/connectors", {"name": name, "config": config})
+        assert answer.status == 201, answer
+        self.wait_until_written(name, topic, int(config["tasks.max"]), int(config["limit"]))
+        return config
+
+    def fence(self, name: str) -> Answer:
+        """Ask the leader for a round, as a worker does whose tasks start."""
+        return self.group.internal(self.leader, "PUT", f"/connectors/{name}/fence")
+
+    def stranger_as_leader(self) -> AbstractContextManager[TransactionalProducer]:
+        """A producer that has just taken over what the leader writes under."""
+        return open_producer(producer_config(self.bootstrap_servers), f"connect-cluster-{self.group.id}")
+
+    def wait_until_written(self, name: str, topic: str, tasks: int, limit: int) -> None:
+        """Wait until all tasks run and have sent what they have, once."""
+        wait_for(lambda: running(self.leader, name).total() == tasks, what=f"{name} runs")
+        wait_for(lambda: len(read_topic(self.bootstrap_servers, topic)) >= tasks * limit, what="all is written")
+        found = values(read_topic(self.bootstrap_servers, topic))
+        for task in range(tasks):
+            assert_exactly_once(seqs(found, name, task), range(1, limit + 1))
+
+    def counts(self, name: str) -> list[int]:
+        """The task count records of a connector."""
+        return [
+            json.loads(value)["task-count"]
+            for key, value in self.group.config_records()
+            if key == f"tasks-fencing-{name}"
+        ]
+
+
+@pytest.fixture(scope="module")
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker, _session_proxy: FaultProxy
+) -> Iterator[Pair]:
+    assert _session_proxy.upstream in broker.nodes[0].place.ports.values()
+    group = Group(tmp_path_factory.mktemp("fencing"), broker.bootstrap_servers, session_timeout_ms="60000")
+    with LocalWorkers(group) as workers:
+        leader, follower = workers.start(bootstrap_servers=_session_proxy.address), workers.start()
+        assert leader.leads()
+        yield Pair(group, leader, follower, broker.bootstrap_servers)
+
+
+@pytest.fixture
+def name(pair: Pair) -> Iterator[str]:
+    """The name of a connector, which is deleted in the end."""
+    name = unique("connector")
+    yield name
+    pair.follower.request("DELETE", f"/connectors/{name}")
+
+
+def test_all_tasks_of_a_generation_on_all_workers_share_one_round(pair: Pair, name: str, topic: str) -> None:
+    """C3."""
+    config = pair.create(name, topic, **{"tasks.max": 12})
+    before = pair.leader.metric(ROUNDS)
+    assert before is not None
+
+    answer = pair.follower.request("PUT", f"/connectors/{name}/config", config | {"limit": "20"})
+
+    assert answer.status == 200
+    pair.wait_until_written(name, topic, tasks=12, limit=20)
+    assert sorted(running(pair.leader, name).values()) == [6, 6]
+    assert (pair.leader.metric(ROUNDS), pair.follower.metric(ROUNDS)) == (before + 1, 0)
+    assert pair.counts(name) == [12, 12]
+    assert pair.fence(name).status == 204
+    assert pair.leader.metric(ROUNDS) == before + 1, "what is fenced is not fenced again"
+
+
+def test_a_round_is_cancelled_by_newer_task_configurations(
+    pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
+) -> None:
+    """C3: whoever waits for it is answered 409, and nothing is recorded for tasks that must not run."""
+    config = pair.create(name, topic)
+    # Paused tasks ask for no round, so that the one under way is known to be this test's.
+    assert pair.leader.request("PUT", f"/connectors/{name}/pause").status == 202
+    pair.leader.wait_for_states(name, "PAUSED", "PAUSED", "PAUSED")
+    pair.group.put_task_configs(pair.leader, config, 2, limit="20")
+    trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(pair.fence, name)
+        trap.wait()
+        pair.group.put_task_configs(pair.leader, config, 2, limit="30")
+        trap.release()
+        answer = waiting.result()
+
+    assert answer.status == 409
+    assert f"Connector {name} has got newer task configurations: ask again" in answer.body["message"]
+    assert pair.counts(name) == [2]
+    # The connector would take back what it did not ask for itself.
+    assert pair.leader.request("PUT", f"/connectors/{name}/config", config | {"limit": "30"}).status == 200
+    assert pair.leader.request("PUT", f"/connectors/{name}/resume").status == 202
+    pair.wait_until_written(name, topic, tasks=2, limit=30)
+
+
+def test_a_leader_that_cannot_write_the_task_count_fails_the_task_with_the_reason_and_heals(
+    pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
+) -> None:
+    """F5: another one takes over writing as the leader, while this one fences."""
+    config = pair.create(name, topic, **{"task.restart.policy": "never"})
+    trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
+    pair.group.put_task_configs(pair.leader, config, 1, limit="20")
+    trap.wait()
+    with pair.stranger_as_leader():
+        trap.release()
+        pair.leader.wait_for_states(name, "RUNNING", "FAILED")
+    (task,) = pair.leader.get(f"/connectors/{name}/status")["tasks"]
+    assert f"The former tasks of connector {name} are not fenced" in task["trace"]
+    said = f"The task count of connector {name} could not be written to the config topic {pair.group.id}-configs"
+    assert said in task["trace"]
+    assert "This can be retried; if it keeps failing, check the health of the Kafka cluster" in task["trace"]
+    assert pair.counts(name) == [2]
+
+    wait_for(lambda: pair.fence(name).status == 204, what="the leader may write again")
+    assert pair.follower.request("POST", f"/connectors/{name}/tasks/0/restart").status == 204
+    pair.wait_until_written(name, topic, tasks=1, limit=20)
+    assert pair.counts(name) == [2, 1]
+
+
+def test_a_fenced_leader_answers_that_the_request_can_be_retried_and_claims_its_right_back(
+    pair: Pair, name: str, topic: str
+) -> None:
+    """C4."""
+    config = pair.create(name, topic)
+    with pair.stranger_as_leader():
+        changed = config | {"limit": "20"}
+        answer = pair.follower.request("PUT", f"/connectors/{name}/config", changed)
+        assert answer.status == 500
+        assert f"The configuration of connector {name} could not be written" in answer.body["message"]
+        assert "This can be retried" in answer.body["message"]
+        assert pair.leader.get(f"/connectors/{name}/config") == config
+
+    def accepted() -> bool:
+        return pair.follower.request("PUT", f"/connectors/{name}/config", changed).status == 200
+
+    wait_for(accepted, what="the same request is carried out")
+    pair.wait_until_written(name, topic, tasks=2, limit=20)
