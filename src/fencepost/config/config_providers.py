@@ -45,8 +45,8 @@ class EnvVarConfigProvider(ConfigProvider):
         return {key: os.environ[key] for key in keys if key in os.environ and self._allowed.fullmatch(key)}
 
 
-class FileConfigProvider(ConfigProvider):
-    """Values in a properties file: `${file:/path/to/file.properties:key}`."""
+class _PathConfigProvider(ConfigProvider):
+    """Reads where `allowed.paths` lets it."""
 
     def __init__(self) -> None:
         self._allowed = _AllowedPaths()
@@ -58,6 +58,10 @@ class FileConfigProvider(ConfigProvider):
     def configure(self, configs: Mapping[str, str]) -> None:
         """Take the allowed paths. Raises ConfigError for one that is not absolute."""
         self._allowed = _AllowedPaths.of(configs)
+
+
+class FileConfigProvider(_PathConfigProvider):
+    """Values in a properties file: `${file:/path/to/file.properties:key}`."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         """Return what the file has. Raises ConfigError if it cannot be read, or must not be."""
@@ -65,19 +69,8 @@ class FileConfigProvider(ConfigProvider):
         return {key: properties[key] for key in keys if key in properties}
 
 
-class DirectoryConfigProvider(ConfigProvider):
+class DirectoryConfigProvider(_PathConfigProvider):
     """Files of a directory, each holding one value: `${dir:/path/to/directory:file}`."""
-
-    def __init__(self) -> None:
-        self._allowed = _AllowedPaths()
-
-    def config(self) -> ConfigDef:
-        """Return the definition of `allowed.paths`."""
-        return _allowed_paths_def()
-
-    def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the allowed paths. Raises ConfigError for one that is not absolute."""
-        self._allowed = _AllowedPaths.of(configs)
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         """Return the contents of files, as they are. Raises ConfigError for what cannot be read, or must not be."""

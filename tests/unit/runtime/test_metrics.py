@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -17,25 +16,18 @@ from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_state import State
 from fencepost.runtime.windowed import Windowed
 from fencepost.spark.error_counts import ErrorCounts
+from tests.support.clock import Clock
 from tests.support.task_runner import States
 from tests.unit.connectors.support import CommittedOffsets
 
 
-@dataclass
-class _Clock:
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def clock() -> _Clock:
-    return _Clock()
-
-
-@pytest.fixture
-def task(clock: _Clock) -> TaskMetrics:
+def task(clock: Clock) -> TaskMetrics:
     return TaskMetrics(clock)
 
 
@@ -142,7 +134,7 @@ def test_the_transaction_size_is_taken_at_commit_and_aborted_records_do_not_coun
     assert values["kafka_connect_source_task_source_record_active_count"] == 0
 
 
-def test_the_age_of_an_open_transaction_grows_until_it_ends(task: TaskMetrics, clock: _Clock):
+def test_the_age_of_an_open_transaction_grows_until_it_ends(task: TaskMetrics, clock: Clock):
     """N5."""
     task.began()
     task.wrote(3, 2, 100)
@@ -159,7 +151,7 @@ def test_the_age_of_an_open_transaction_grows_until_it_ends(task: TaskMetrics, c
     assert task.snapshot().values["fencepost_task_open_transaction_age_seconds"] == 0
 
 
-def test_latencies_are_counted_in_buckets_from_poll_to_commit(task: TaskMetrics, clock: _Clock):
+def test_latencies_are_counted_in_buckets_from_poll_to_commit(task: TaskMetrics, clock: Clock):
     """N5."""
     task.polled(0.001)
     clock.now += 2
@@ -179,7 +171,7 @@ def test_latencies_are_counted_in_buckets_from_poll_to_commit(task: TaskMetrics,
     assert commit.offsets == [({"p": 1}, {"o": 2})]
 
 
-def test_outside_of_transactions_records_are_done_when_they_are_acknowledged(task: TaskMetrics, clock: _Clock):
+def test_outside_of_transactions_records_are_done_when_they_are_acknowledged(task: TaskMetrics, clock: Clock):
     """T27: there are no transactions whose size could be taken."""
     task.polled(0.0)
     task.wrote(polled=2, written=2)
@@ -211,7 +203,7 @@ def test_errors_with_records_add_up(task: TaskMetrics):
     assert values["kafka_connect_task_error_last_error_timestamp"] > 0
 
 
-def test_ratios_say_how_a_task_spent_its_time(task: TaskMetrics, clock: _Clock):
+def test_ratios_say_how_a_task_spent_its_time(task: TaskMetrics, clock: Clock):
     task.state(State.RUNNING)
     clock.now += 30
     task.state(State.PAUSED)

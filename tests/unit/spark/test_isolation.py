@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.spark.errors import AllRowsRefusedError, BatchCancelledError
 from fencepost.spark.isolation import Passed, Refused, Retries, isolate
+from tests.support.clock import Clock
 
 
 class Rows:
@@ -77,14 +78,6 @@ def test_what_is_not_the_records_fault_is_not_laid_on_them(error: Exception):
 
     with pytest.raises(type(error)):
         list(isolate(0, 10, attempt))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def pauses(timeout_ms: int, longest_ms: int, most: int = 20) -> list[float]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import pytest
 
@@ -10,23 +9,16 @@ from fencepost.kafka.group_membership import GroupRequest, Membership
 from fencepost.kafka.group_protocol import Assignment, ConnectProtocol
 from fencepost.worker.group_metrics import GroupMetrics
 from fencepost.worker.mixed_group import MixedGroup
-
-
-@dataclass
-class _Clock:
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 @pytest.fixture
-def clock() -> _Clock:
-    return _Clock()
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def metrics(clock: _Clock) -> GroupMetrics:
+def metrics(clock: Clock) -> GroupMetrics:
     return GroupMetrics(clock)
 
 
@@ -38,7 +30,7 @@ def value(metrics: GroupMetrics, name: str, **labels: str) -> float | None:
     return None
 
 
-def test_a_rebalance_lasts_from_the_first_attempt_to_the_assignment(metrics: GroupMetrics, clock: _Clock):
+def test_a_rebalance_lasts_from_the_first_attempt_to_the_assignment(metrics: GroupMetrics, clock: Clock):
     assert math.isnan(value(metrics, "kafka_connect_worker_rebalance_time_since_last_rebalance_ms") or 0)
     metrics.rebalance_began()
     assert value(metrics, "kafka_connect_worker_rebalance_rebalancing") == 1
@@ -77,7 +69,7 @@ def test_members_that_break_exactly_once_delivery_are_counted(metrics: GroupMetr
     assert value(metrics, "fencepost_group_workers_of_unknown_support") == 1
 
 
-def test_requests_to_the_coordinator_are_counted_and_timed_by_their_kind(metrics: GroupMetrics, clock: _Clock):
+def test_requests_to_the_coordinator_are_counted_and_timed_by_their_kind(metrics: GroupMetrics, clock: Clock):
     for seconds in (0.25, 0.75):
         metrics.request_answered(GroupRequest.JOIN, seconds)
     metrics.request_answered(GroupRequest.HEARTBEAT, 0.1)
