@@ -63,6 +63,7 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     _define_cluster(definitions, alone=alone)
     _define_stores(definitions, alone=alone)
     _define_connectors(definitions)
+    _define_limits(definitions)
     return define_restarts(definitions, whose="For connectors that do not say.")
 
 
@@ -158,7 +159,13 @@ def _define_connectors(definitions: ConfigDef) -> None:
             "How long all tasks together may take to stop, in milliseconds, before they are abandoned.",
             validator=at_least(0),
         )
-        .define(
+    )  # fmt: skip
+
+
+def _define_limits(definitions: ConfigDef) -> None:
+    """What connectors may set, and where what they name comes from."""
+    (
+        definitions.define(
             "connector.client.config.override.policy", _T.STRING, "All", _I.MEDIUM,
             "Which properties connectors may set with producer.override., consumer.override. and admin.override.: "
             "All, None, Principal (the credentials) or Allowlist (see connector.client.config.override.allowlist).",

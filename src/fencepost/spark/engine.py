@@ -80,6 +80,19 @@ class WriteResult:
     topics: frozenset[str]
     errors: ErrorCounts
 
+    @classmethod
+    def of(
+        cls, acks: Sequence[Ack], metadata: Sequence[RecordMetadata | None] | None, errors: ErrorCounts
+    ) -> WriteResult:
+        """Sum up what the brokers acknowledged."""
+        return cls(
+            written=sum(ack.count for ack in acks),
+            bytes=sum(ack.size for ack in acks),
+            metadata=metadata,
+            topics=frozenset(ack.topic for ack in acks),
+            errors=errors,
+        )
+
 
 class SparkEngine:
     """One worker's engine, used by all its tasks at once, each on its own thread.
@@ -149,13 +162,7 @@ class SparkEngine:
             raise
         _tell(errors.tally, task)
         producer.acknowledge(acks)
-        return WriteResult(
-            written=sum(ack.count for ack in acks),
-            bytes=sum(ack.size for ack in acks),
-            metadata=metadata,
-            topics=frozenset(ack.topic for ack in acks),
-            errors=errors.tally.counts,
-        )
+        return WriteResult.of(acks, metadata, errors.tally.counts)
 
     def cancel(self, task: str) -> None:
         """Stop a task's Spark job. The caller aborts the transaction: executors may write on until then."""
