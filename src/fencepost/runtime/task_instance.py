@@ -48,7 +48,8 @@ class TaskInstance:
         if self._lag_failed:
             return None
         try:
-            return self._task.lag()
+            lag = self._task.lag()
+            return None if lag is None else float(lag)
         except Exception:  # noqa: BLE001 - a connector may raise anything; a metric is no reason to fail
             _log.exception("lag() of task %s failed, and is not called again", self.id)
             self._lag_failed = True

@@ -72,7 +72,7 @@ class TaskMetrics:
 
     def lag(self, lag: float | None) -> None:
         """Take note of what the source says that is left to poll; None if it cannot tell."""
-        self._lag = math.nan if lag is None else float(lag)
+        self._lag = math.nan if lag is None else lag
 
     def began(self) -> None:
         """Take note that a transaction is open."""
