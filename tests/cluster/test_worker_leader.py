@@ -43,6 +43,10 @@ class LeaderlessGroup:
         """The worker that leads, once one does."""
         return wait_for(lambda: next((one for one in self.workers if one.healthy() and one.leads()), None))
 
+    def follower(self, leader: Worker) -> Worker:
+        """Another worker, once one is in its group."""
+        return wait_for(lambda: next((one for one in self.workers if one is not leader and one.healthy()), None))
+
 
 @pytest.fixture(scope="module")
 def leaderless(
@@ -84,7 +88,7 @@ def test_a_create_whose_leader_is_killed_is_done_or_not_done(
     name, topic = unique("connector"), topics.create()
     body = {"name": name, "config": properties(name, topic, {"tasks.max": TASKS, "limit": LIMIT})}
     leader = leaderless.leader()
-    follower = next(worker for worker in leaderless.workers if worker is not leader and worker.healthy())
+    follower = leaderless.follower(leader)
 
     with ThreadPoolExecutor(1) as pool:
         trap = moment.set_trap(fault_proxy)
@@ -114,7 +118,7 @@ def test_a_round_of_fencing_whose_leader_is_killed_is_made_whole_by_the_next(
     name, topic = unique("connector"), topics.create()
     config = properties(name, topic, {"tasks.max": TASKS, "limit": LIMIT})
     leader = leaderless.leader()
-    follower = next(worker for worker in leaderless.workers if worker is not leader and worker.healthy())
+    follower = leaderless.follower(leader)
     assert follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= TASKS * LIMIT, what="the tasks have nothing to do")
 

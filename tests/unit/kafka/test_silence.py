@@ -69,6 +69,6 @@ def test_a_client_that_waits_for_its_first_broker_tells_once(nobody: str, caplog
 def test_a_writer_that_asks_for_leaders_tells_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(ClientConfig((nobody,)))
     with pytest.raises(BrokerUnavailableError):
-        cluster.call(MetadataRequest(topics=[]), Deadline.after(400))
+        cluster.call(MetadataRequest(topics=[]), Deadline.after(1_500))
 
     assert sum("tried again" in message for message in caplog.messages) == 1
