@@ -180,5 +180,5 @@ def test_a_missing_right_names_the_acl(secured: SecuredBroker):
     assert result.producer_id(allowed) >= 0
     with pytest.raises(AuthorizationError) as caught:
         result.all()
-    assert caught.value.resource == f"TransactionalId {forbidden}"
+    assert caught.value.resource == f"transactional id {forbidden}"
     assert caught.value.operation == "WRITE and DESCRIBE"

@@ -1,7 +1,7 @@
 """A secured broker for tests: TLS with a certificate made on the spot, SASL, and ACLs.
 
-Users `admin` (a super user), `worker`, `connector` and `nobody`; the password of each is `<name>-secret`. The listener
-SASL takes PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER (unsigned tokens) over TLS, the listener TLS takes
+Users `admin` (a super user), `worker`, `connector`, `nobody`, and for the three kinds of a connector's clients `producer`,
+`consumer` and `administrator`; the password of each is `<name>-secret`. The listener SASL takes PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER (unsigned tokens) over TLS, the listener TLS takes
 anybody and lets them do all.
 """
 
@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -30,8 +31,9 @@ from cryptography.x509.oid import NameOID
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import Listener
+from tests.support.processes import wait_for
 
-USERS = ("admin", "worker", "connector", "nobody")
+USERS = ("admin", "worker", "connector", "nobody", "producer", "consumer", "administrator")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _TIMEOUT_SECONDS = 30.0
 
@@ -89,25 +91,35 @@ class SecuredBroker:
         return settings
 
     def allow(self, user: str, operation: AclOperation, kind: ResourceType, name: str, *, prefix: bool = False) -> None:
-        """Give a right on a resource, or on all whose name starts with `name`."""
+        """Give a right on a resource, or on all whose name starts with `name`; it is in force on return."""
         pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
         binding = AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-        admin = self._admin()
-        admin.create_acls([binding])[binding].result(_TIMEOUT_SECONDS)
+        self._admin.create_acls([binding])[binding].result(_TIMEOUT_SECONDS)
+        wait_for(lambda: self._rights(user, operation, kind, name), what=f"{user} has {operation.name} on {name}")
 
     def revoke(self, user: str, operation: AclOperation, kind: ResourceType, name: str) -> None:
-        """Take a right away, under whichever pattern it was given."""
-        rights = AclBindingFilter(
-            kind, name, ResourcePatternType.ANY, f"User:{user}", None, operation, AclPermissionType.ANY
-        )
-        admin = self._admin()
-        admin.delete_acls([rights])[rights].result(_TIMEOUT_SECONDS)
+        """Take a right away, under whichever pattern it was given; it is gone on return."""
+        rights = _filter(user, operation, kind, name)
+        self._admin.delete_acls([rights])[rights].result(_TIMEOUT_SECONDS)
+        wait_for(lambda: not self._rights(user, operation, kind, name), what=f"{user} lost {operation.name} on {name}")
 
+    def _rights(self, user: str, operation: AclOperation, kind: ResourceType, name: str) -> list[AclBinding]:
+        """The broker's own view, which follows the controller's a moment later."""
+        found: list[AclBinding] = self._admin.describe_acls(_filter(user, operation, kind, name)).result(
+            _TIMEOUT_SECONDS
+        )
+        return found
+
+    @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.sasl_servers, **self.rdkafka()})
 
     def _trust(self) -> dict[str, str]:
         return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file)}
+
+
+def _filter(user: str, operation: AclOperation, kind: ResourceType, name: str) -> AclBindingFilter:
+    return AclBindingFilter(kind, name, ResourcePatternType.ANY, f"User:{user}", None, operation, AclPermissionType.ANY)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ class AuthorizationError(KafkaError):
     def __init__(self, resource: str, operation: str) -> None:
         super().__init__(
             f"Not authorized: the principal lacks {operation} on {resource}. "
-            f"Add an ACL that allows {operation} on it, then restart the task"
+            f"Add an ACL that allows {operation} on it, then restart what failed"
         )
         self.resource = resource
         self.operation = operation

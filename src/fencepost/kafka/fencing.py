@@ -32,6 +32,7 @@ _REQUESTS_PER_COORDINATOR: Final = 4
 _TRANSACTION_TIMEOUT_MS: Final = 1_000
 _RETRY_MS: Final = 20
 _NAMED_IN_MESSAGE: Final = 10
+_RIGHTS: Final = "WRITE and DESCRIBE"
 
 _COORDINATOR_MOVED: Final = (
     client_errors.NotCoordinatorError,
@@ -91,16 +92,21 @@ class FenceProducersResult:
         return self._fenced(transactional_id).epoch
 
     def all(self) -> None:
-        """Make sure that all are fenced. Raises the reason if one failed, FencingError that names them if several did."""
+        """Make sure that all are fenced.
+
+        Raises the reason if one failed; if several did, AuthorizationError or FencingError, which name them.
+        """
         failures = {name: outcome for name, outcome in self._outcomes.items() if isinstance(outcome, KafkaError)}
         if len(failures) == 1:
             raise next(iter(failures.values()))
         if failures:
             names = list(failures)
-            shown = ", ".join(names[:_NAMED_IN_MESSAGE])
             more = f" and {len(names) - _NAMED_IN_MESSAGE} more" if len(names) > _NAMED_IN_MESSAGE else ""
+            shown = ", ".join(names[:_NAMED_IN_MESSAGE]) + more
+            if all(isinstance(failure, AuthorizationError) for failure in failures.values()):
+                raise AuthorizationError(f"transactional ids {shown}", _RIGHTS)
             raise FencingError(
-                f"{len(names)} of {len(self._outcomes)} producers could not be fenced ({shown}{more}). The first: "
+                f"{len(names)} of {len(self._outcomes)} producers could not be fenced ({shown}). The first: "
                 f"{failures[names[0]]}",
                 failures,
             )
@@ -220,7 +226,7 @@ class _Round:
         if issubclass(error, TRANSIENT):
             raise error(error.__name__.removesuffix("Error"))
         if error is client_errors.TransactionalIdAuthorizationFailedError:
-            self._outcomes[name] = AuthorizationError(f"TransactionalId {name}", "WRITE and DESCRIBE")
+            self._outcomes[name] = AuthorizationError(f"transactional id {name}", _RIGHTS)
         else:
             self._outcomes[name] = refusal(error(), f"fencing the producer {name}")
         return False

@@ -16,6 +16,7 @@ from typing import Final, Self
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.deadline import Backoff, Deadline
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.record_reader import ConsumedRecord
 from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
 
@@ -40,6 +41,8 @@ class TopicLog:
         self._moved = threading.Condition()
         self._positions: Mapping[int, int] = {}
         self._closing = threading.Event()
+        self._refusal: AuthorizationError | None = None
+        self._hurried = False
         self._thread = threading.Thread(target=self._follow, name=f"log of {topic}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -75,10 +78,17 @@ class TopicLog:
         """Wait until the records before some offsets, one a partition, are handed over. Raises as `read_to_end`."""
         deadline = Deadline.after(timeout_ms)
         with self._moved:
-            self._moved.wait_for(lambda: self._closing.is_set() or not self._behind(ends), deadline.remaining_s)
-            behind = self._behind(ends)
+            # What was refused a while ago may be allowed by now.
+            self._refusal, self._hurried = None, True
+            self._moved.notify_all()
+            self._moved.wait_for(
+                lambda: self._closing.is_set() or self._refusal or not self._behind(ends), deadline.remaining_s
+            )
+            behind, refusal = self._behind(ends), self._refusal
         if self._closing.is_set():
             raise IllegalStateError(f"The log of topic {self.topic} was closed while it was read")
+        if behind and refusal is not None:
+            raise AuthorizationError(refusal.resource, refusal.operation) from refusal
         if behind:
             partition, position = next(iter(behind.items()))
             with self._listing:
@@ -118,13 +128,22 @@ class TopicLog:
                 if not failing:
                     _LOG.warning("Topic %s cannot be followed, which is tried again: %s", self.topic, error)
                 failing = True
-                self._closing.wait(backoff.next_s())
+                self._rest(error, backoff.next_s())
                 continue
             if failing:
                 _LOG.info("Topic %s is followed again", self.topic)
                 failing = False
                 backoff.reset()
             self._hand_over(records)
+
+    def _rest(self, failure: FencepostError, seconds: float) -> None:
+        """Pause after a failure, but not once somebody waits for the topic's end."""
+        with self._moved:
+            if isinstance(failure, AuthorizationError):
+                self._refusal = failure
+                self._moved.notify_all()
+            self._hurried = False
+            self._moved.wait_for(lambda: self._hurried or self._closing.is_set(), seconds)
 
     def _hand_over(self, records: list[ConsumedRecord]) -> None:
         for record in records:

@@ -26,6 +26,7 @@ from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.deadline import Backoff
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.plain_producer import PlainProducer
 from fencepost.kafka.record_reader import ConsumedRecord
 from fencepost.kafka.topic_log import TopicLog
@@ -37,6 +38,9 @@ _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 200
 _LONGEST_PAUSE_MS: Final = 10_000
 _CLOSING_SECONDS: Final = 5.0
+
+# A right that is missing may be given: what is reported until then is not to be lost.
+_SENT_AGAIN: Final = (RetriableError, AuthorizationError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +159,7 @@ class StatusBackingStore:
         while writes := self._next():
             try:
                 self._send(writes)
-            except RetriableError as error:
+            except _SENT_AGAIN as error:
                 if not failing:
                     _LOG.warning("Statuses cannot be written to %s, which is tried again: %s", self._topic.name, error)
                 failing = True
@@ -181,7 +185,7 @@ class StatusBackingStore:
         try:
             if rows:
                 self._producer.write(self._topic.name, rows)
-        except RetriableError:
+        except _SENT_AGAIN:
             raise
         except FencepostError as error:
             if len(writes) > 1:

@@ -25,6 +25,7 @@ from enum import Enum, auto
 from typing import Final, TypeVar
 
 from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group_membership import Membership
 from fencepost.kafka.group_protocol import ConnectProtocol
 from fencepost.storage.config_records import SessionKey
@@ -69,6 +70,7 @@ class Leadership:
         # Not for threads: what a write depends on must not be changed by one that is under way.
         self._turn = asyncio.Lock()
         self._term: asyncio.Task[None] | None = None
+        self._refusal: FencepostError | None = None
         self.membership: Membership | None = None
 
     @property
@@ -160,14 +162,21 @@ class Leadership:
     async def _claimed(self) -> None:
         try:
             async with asyncio.timeout(_CLAIM_TIMEOUT_SECONDS), self._changed:
-                await self._changed.wait_for(lambda: self._state is not LeaderState.CLAIMING)
+                await self._changed.wait_for(
+                    lambda: self._state is not LeaderState.CLAIMING or isinstance(self._refusal, AuthorizationError)
+                )
         except TimeoutError:
+            within = f" within {_CLAIM_TIMEOUT_SECONDS:.0f} s"
+        else:
+            within = ""
+        if self._state is LeaderState.CLAIMING:
             raise RequestFailedError(
-                f"This worker leads the group, but did not get the right to write to the config topic within "
-                f"{_CLAIM_TIMEOUT_SECONDS:.0f} s; its log says why. This can be retried"
-            ) from None
+                f"This worker leads the group, but did not get the right to write to the config topic{within}: "
+                f"{self._refusal or 'no broker answered yet'}. This can be retried"
+            )
 
     async def _lead(self) -> None:
+        self._refusal = None
         while not await self._claim():
             _log.debug("Trying again to lead the group")
         self._become(LeaderState.LEADING)
@@ -178,12 +187,18 @@ class Leadership:
             await asyncio.sleep(seconds)
 
     async def _claim(self) -> bool:
-        """Try to get the right to write; if that fails, rest a little before the next try."""
+        """Try to get the right to write; if that fails, rest a little before the next try.
+
+        What keeps this worker from it is logged when it changes.
+        """
         try:
             await asyncio.wrap_future(self._parts.configs.claim_write_privilege())
             await self._parts.read_config_topic()
         except FencepostError as error:
-            _log.warning("The right to write to the config topic is not claimed, which is tried again: %s", error)
+            if str(error) != str(self._refusal):
+                _log.warning("The right to write to the config topic is not claimed, which is tried again: %s", error)
+            self._refusal = error
+            await self._tell()
             await asyncio.sleep(_CLAIM_AGAIN_SECONDS)
             return False
         return True
