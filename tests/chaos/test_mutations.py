@@ -74,6 +74,36 @@ GUARDS = (
         "tests/broker/test_source_task.py::test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
     ),
     Guard(
+        "the fencing call of the leader's rounds",
+        "worker/fencing_round.py",
+        "            admin.fence_producers(ids).all()",
+        "            pass",
+        "tests/broker/test_start_checks.py::test_a_round_fences_all_former_tasks_and_records_how_many_may_start",
+    ),
+    Guard(
+        "the task count check before a task starts",
+        "worker/fencing_round.py",
+        "        if self._is_due(connector):\n            raise RebalanceNeededError(",
+        "        if False:\n            raise RebalanceNeededError(",
+        "tests/broker/test_start_checks.py::"
+        "test_a_task_that_is_not_in_the_task_count_does_not_start_whatever_the_leader_says",
+    ),
+    Guard(
+        "the read to end after a task owns its transactional id",
+        "worker/task_work.py",
+        "        await self._parts.read_config_topic()\n        await self._check(task)",
+        "        await self._check(task)",
+        "tests/broker/test_start_checks.py::"
+        "test_a_task_that_owns_its_transactional_id_does_not_start_if_there_are_newer_task_configurations",
+    ),
+    Guard(
+        "the leader's transaction",
+        "storage/config_topic.py",
+        "            if transactional\n",
+        "            if False\n",
+        "tests/broker/test_config_topic.py::test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing",
+    ),
+    Guard(
         "the refusal of a write that Spark runs again",
         "spark/write_stage.py",
         "if context.attemptNumber() > 0:",

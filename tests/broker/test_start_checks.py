@@ -1,0 +1,216 @@
+"""C1: what a worker makes sure of before a task of it may write, each guard alone and on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fencepost.config.group_config import GroupConfig
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.rest_config import RestConfig
+from fencepost.config.worker_config import WorkerConfig, WorkerMode
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.group_membership import Membership
+from fencepost.kafka.group_protocol import Assignment, ConnectProtocol
+from fencepost.rest.server import RestServer
+from fencepost.runtime.worker import Worker
+from fencepost.storage.config_records import SessionKey
+from fencepost.storage.config_topic import ConfigBackingStore
+from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.worker.errors import FencingRoundError, SupersededError
+from fencepost.worker.fencing_round import FencingRounds
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.leadership import Leadership
+from fencepost.worker.rest_client import RestClient
+from fencepost.worker.task_work import GroupChecks
+from tests.support.checker import read_topic, values
+from tests.support.fault_proxy import ApiKey, FaultProxy, Link
+from tests.support.group import until
+from tests.support.model_herder import SESSION_KEY, ModelHerder
+from tests.support.sequence_source import properties
+from tests.support.topics import unique
+from tests.support.writing import open_producer, producer_config, write_in_transaction
+
+ZOMBIE = b"of a task that was believed dead"
+
+
+class Member:
+    """A worker of a group without work, as far as it writes and reads the config topic, leads, and fences."""
+
+    def __init__(self, group_id: str, bootstrap_servers: str) -> None:
+        given = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group_id,
+            "exactly.once.source.support": "enabled",
+            **{f"{kind}.storage.topic": f"{group_id}-{kind}" for kind in ("config", "offset", "status")},
+            **{f"{kind}.converter": "org.apache.kafka.connect.storage.StringConverter" for kind in ("key", "value")},
+        }
+        self.config = WorkerConfig.from_properties(given, where="a test", mode=WorkerMode.DISTRIBUTED)
+        self.client = ClientConfig((bootstrap_servers,))
+        loop, producer = asyncio.get_running_loop(), ProducerConfig(self.client)
+        self.configs = ConfigBackingStore(
+            self.config.config_storage,
+            group_id,
+            transactional=True,
+            consumer=self.client,
+            producer=producer,
+            listener=lambda *_: None,
+            post=loop.call_soon_threadsafe,
+        )
+        self.parts = GroupParts(
+            self.config,
+            GroupConfig.from_properties({}, where="a test"),
+            "http://127.0.0.1:1",
+            Worker(self.config),
+            self.configs,
+            StatusBackingStore(self.config.status_storage, consumer=self.client, producer=producer),
+            RestClient(),
+            loop,
+        )
+        self.leadership = Leadership(self.parts, rejoin=lambda: None)
+        self.fencing = FencingRounds(self.parts, self.leadership)
+
+    async def start(self) -> None:
+        await asyncio.wrap_future(self.configs.start(self.client))
+
+    async def lead(self) -> None:
+        """Become the leader, and return once it may write."""
+        self._assigned("this one", self.parts.url)
+        await self.leadership.require()
+
+    def follow(self, leader_url: str) -> None:
+        """Become a follower."""
+        self._assigned("another", leader_url)
+
+    async def write(self, write: Callable[[], Any]) -> None:
+        """Write to the config topic as the leader."""
+        await self.leadership.write(write)
+
+    async def close(self) -> None:
+        self.leadership.lost()
+        for store in (self.configs, self.parts.statuses):
+            await self.parts.run(store.close)
+        await self.parts.client.close()
+        self.parts.close()
+
+    def _assigned(self, leader: str, leader_url: str) -> None:
+        assignment = Assignment(leader=leader, leader_url=leader_url)
+        membership = Membership(
+            generation=1, member_id="this one", protocol=ConnectProtocol.SESSIONED, assignment=assignment
+        )
+        self.leadership.assigned(membership)
+
+
+def in_group(*bootstrap_servers: str, scenario: Callable[..., Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario with members of a group, one for each address at which they find the broker."""
+
+    async def run() -> None:
+        group_id = unique("group")
+        members = [Member(group_id, servers) for servers in bootstrap_servers]
+        try:
+            for member in members:
+                await member.start()
+            await scenario(*members)
+        finally:
+            for member in members:
+                await member.close()
+
+    asyncio.run(run())
+
+
+async def configure(leader: Member, name: str, topic: str, tasks: int) -> None:
+    """Write a connector's configuration and those of its tasks."""
+    config = properties(name, topic)
+    await leader.write(lambda: leader.configs.put_connector(name, config))
+    await leader.write(lambda: leader.configs.put_task_configs(name, [config] * tasks))
+
+
+def test_a_round_fences_all_former_tasks_and_records_how_many_may_start(bootstrap_servers: str, topic: str) -> None:
+    """C2, C3: one task after three."""
+
+    async def scenario(leader: Member) -> None:
+        await leader.lead()
+        name = unique("connector")
+        await configure(leader, name, topic, tasks=3)
+        await leader.fencing.fence(name)
+        assert leader.configs.state.task_count_record(name) == 3
+        with ExitStack() as stack:
+            ids = [f"{leader.config.group_id}-{name}-{task}" for task in range(3)]
+            zombies = [stack.enter_context(open_producer(producer_config(bootstrap_servers), id_)) for id_ in ids]
+            for zombie in zombies:
+                zombie.begin_transaction()
+                write_in_transaction(zombie, topic, [ZOMBIE])
+            await configure(leader, name, topic, tasks=1)
+            assert leader.configs.state.pending_fencing(name)
+
+            await leader.fencing.fence(name)
+
+            assert not leader.configs.state.pending_fencing(name)
+            assert leader.configs.state.task_count_record(name) == 1
+            for zombie in zombies:
+                with pytest.raises(ProducerFencedError):
+                    zombie.commit_transaction()
+
+    in_group(bootstrap_servers, scenario=scenario)
+    assert values(read_topic(bootstrap_servers, topic)) == []
+
+
+def test_a_task_that_is_not_in_the_task_count_does_not_start_whatever_the_leader_says(
+    bootstrap_servers: str, topic: str
+) -> None:
+    """C1: the leader answers that all is fenced, and has recorded nothing."""
+
+    async def scenario(leader: Member, follower: Member) -> None:
+        await leader.lead()
+        name = unique("connector")
+        await leader.write(lambda: leader.configs.put_session_key(SessionKey(SESSION_KEY, "HmacSHA256", 1)))
+        await configure(leader, name, topic, tasks=2)
+        await follower.parts.read_config_topic()
+        herder = ModelHerder()
+        await herder.put_connector_config(name, properties(name, topic), allow_replace=False)
+        server = RestServer(RestConfig.from_properties({"listeners": "http://127.0.0.1:0"}, where="a test"))
+        await server.start(herder, CollectorRegistry())
+        follower.follow(server.advertised_url)
+        checks = GroupChecks(follower.parts, follower.fencing, lambda: True)
+        try:
+            with pytest.raises(FencingRoundError, match=f"{name} .*no task count record"):
+                await asyncio.to_thread(checks.before_ownership, ConnectorTaskId(name, 0))
+        finally:
+            await server.stop()
+        assert herder.fenced == [name]
+
+    in_group(bootstrap_servers, bootstrap_servers, scenario=scenario)
+
+
+def test_a_task_that_owns_its_transactional_id_does_not_start_if_there_are_newer_task_configurations(
+    bootstrap_servers: str, topic: str, fault_proxy: FaultProxy
+) -> None:
+    """C1, F4: its worker has not heard of them when the task gets its transactional id."""
+
+    async def scenario(leader: Member, lagging: Member) -> None:
+        await leader.lead()
+        name = unique("connector")
+        await configure(leader, name, topic, tasks=2)
+        await lagging.parts.read_config_topic()
+
+        def generation() -> int | None:
+            return lagging.configs.state.task_config_generation(name)
+
+        started_as = generation()
+        checks = GroupChecks(lagging.parts, lagging.fencing, lambda: generation() == started_as)
+        fault_proxy.to_client = Link.HOLD
+        await configure(leader, name, topic, tasks=2)
+        asked = fault_proxy.requests[ApiKey.LIST_OFFSETS]
+        check = asyncio.create_task(asyncio.to_thread(checks.after_ownership, ConnectorTaskId(name, 0)))
+        await until(lambda: fault_proxy.requests[ApiKey.LIST_OFFSETS] > asked or check.done())
+        fault_proxy.heal()
+        with pytest.raises(SupersededError, match=f"Task {name}-0 does not start: the connector has newer task"):
+            await check
+
+    in_group(bootstrap_servers, fault_proxy.address, scenario=scenario)
