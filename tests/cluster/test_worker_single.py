@@ -358,6 +358,13 @@ def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
 
     worker.wait_for_states(name, "RUNNING", "RUNNING")
 
+    # Each configuration has as many tries.
+    gone.touch()
+    for backoff_ms, state in ("100", "FAILED"), ("600000", "RESTARTING"):
+        config |= {"task.restart.max": "1", "task.restart.backoff.ms": backoff_ms}
+        assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
+        worker.wait_for_states(name, state, "RUNNING")
+
 
 def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker: Worker, name: str) -> None:
     config = properties(name, "t", {"tasks.max": "none", "value.converter": "Xml"})

@@ -75,6 +75,9 @@ class ConnectorWork(Converging[ConnectorPlan]):
         if before is not None and replace(before, target=wanted.target) != wanted:
             if await self._halt():
                 self._report(State.UNASSIGNED)
+            if before.version != wanted.version:
+                # How often another configuration failed says nothing of this one.
+                self._restarts = RestartPolicy()
             self._announce_restart()
             return None
         await self._move_to(wanted.target)
