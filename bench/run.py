@@ -1,6 +1,6 @@
 """All benchmarks one after the other, as `make bench` runs them; name some to run only those.
 
-    python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing]
+    python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing] [reconfiguration]
 
 The machine should be idle besides. What the figures mean stands in docs/benchmarks.md.
 """
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "converters": ["converters.py"],
     "reader": ["file_reader.py", "--rounds", "5"],
     "fencing": ["fencing.py", "--rounds", "5"],
+    "reconfiguration": ["reconfiguration.py", "--rounds", "5"],
 }
 
 
