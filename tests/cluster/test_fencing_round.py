@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.producer import TransactionalProducer
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.local_workers import LocalWorkers
 from tests.support.processes import wait_for
 from tests.support.running_tasks import running
-from tests.support.sequence_source import properties, seqs
+from tests.support.sequence_source import SEEN, properties, seqs
 from tests.support.topics import unique
 from tests.support.workers import Answer, Group, WorkerApi
 from tests.support.writing import open_producer, producer_config
 
 ROUNDS = "fencepost_fencing_rounds_total"
+FAILURES = "fencepost_fencing_failures_total"
 
 
 class Pair:
@@ -172,3 +175,46 @@ def test_a_fenced_leader_answers_that_the_request_can_be_retried_and_claims_its_
 
     wait_for(accepted, what="the same request is carried out")
     pair.wait_until_written(name, topic, tasks=2, limit=20)
+
+
+def test_a_round_that_fails_for_a_passing_reason_is_tried_again(
+    pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
+) -> None:
+    """C3, F5: as above, but nobody does anything about it."""
+    config = pair.create(name, topic)
+    before = pair.leader.metric(FAILURES)
+    assert before is not None
+    trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
+    pair.group.put_task_configs(pair.leader, config, 1, limit="20")
+    trap.wait()
+    with pair.stranger_as_leader():
+        trap.release()
+        pair.wait_until_written(name, topic, tasks=1, limit=20)
+    assert pair.counts(name) == [2, 1]
+    assert pair.leader.metric(FAILURES) == before + 1
+
+
+def test_a_task_that_is_fenced_again_and_again_fails_and_goes_on_when_it_is_restarted_by_hand(
+    pair: Pair, name: str, topic: str
+) -> None:
+    config = properties(name, topic, {"messages.per.poll": 5, "poll.ms": 40})
+    assert pair.follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    pair.leader.wait_for_states(name, "RUNNING", "RUNNING")
+    task = f"/connectors/{name}/tasks/0"
+
+    def failed() -> bool:
+        return bool(pair.leader.get(f"{task}/status")["state"] == "FAILED")
+
+    with Admin(ClientConfig((pair.bootstrap_servers,))) as stranger:
+        while not failed():
+            starts = SEEN[name].starts
+            stranger.fence_producers([f"{pair.group.id}-{name}-0"]).all()
+            wait_for(lambda starts=starts: SEEN[name].starts > starts or failed(), what="the task notices")
+    said = f"Fenced: a newer instance of the task took over the transactional id {pair.group.id}-{name}-0"
+    assert said in pair.leader.get(f"{task}/status")["trace"]
+    written = len(read_topic(pair.bootstrap_servers, topic))
+
+    assert pair.follower.request("POST", f"{task}/restart").status == 204
+    wait_for(lambda: len(read_topic(pair.bootstrap_servers, topic)) > written + 50, what="the task goes on")
+    found = seqs(values(read_topic(pair.bootstrap_servers, topic)), name)
+    assert found == list(range(1, len(found) + 1))
