@@ -48,7 +48,9 @@ class TaskTransaction:
         return body
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Self:
+    def from_json(cls, body: Any) -> Self:
         """Return what another worker showed. Raises TypeError for anything else."""
+        if not isinstance(body, Mapping):
+            raise TypeError(f"{body!r} is not a task's transaction")
         commit = body.get("last_commit")
         return cls(**{**body, "last_commit": None if commit is None else TaskCommit(**commit)})

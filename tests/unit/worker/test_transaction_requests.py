@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,9 @@ def test_why_a_worker_cannot_be_asked_is_told():
 def test_what_another_version_tells_is_not_understood():
     with pytest.raises(TypeError):
         TaskTransaction.from_json({"id": 0, "worker_id": "a:1", "transactional_id": "g-c-0", "new_field": 1})
+
+
+@pytest.mark.parametrize("body", ["text", [1], None, {}, {"id": 1, "more": 2}, {"last_commit": "yesterday"}])
+def test_what_is_no_transaction_of_a_task_is_a_type_error(body: Any):
+    with pytest.raises(TypeError):
+        TaskTransaction.from_json(body)
