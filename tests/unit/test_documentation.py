@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+
+ROWS = {"K": 9, "A": 5, "D": 7, "C": 8, "S": 1, "F": 8, "L": 6, "N": 5}
+"""How many promises of KIP-618 there are of each kind."""
 
 
 def test_the_page_of_properties_is_what_the_definitions_give() -> None:
@@ -25,3 +32,27 @@ def test_the_connector_in_the_readme_is_the_example() -> None:
     example = (ROOT / "examples" / "counter.py").read_text()
 
     assert any(block.partition("```")[0].strip() in example for block in blocks)
+
+
+def _rows_of_kip_618() -> dict[str, str]:
+    """Which tests show each row, as the page says it."""
+    page = (ROOT / "docs" / "kip-618.md").read_text()
+    return dict(re.findall(r"^\| ([A-Z]\d) \|.*\| ([^|]+) \|$", page, re.MULTILINE))
+
+
+def test_every_promise_of_kip_618_has_its_row() -> None:
+    assert list(_rows_of_kip_618()) == [
+        f"{kind}{number + 1}" for kind, count in ROWS.items() for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("row", "shown"), _rows_of_kip_618().items())
+def test_every_row_names_tests_that_there_are_and_one_on_a_real_broker_or_says_that_it_has_none(
+    row: str, shown: str
+) -> None:
+    named = re.findall(r"`([^`]+)::([^`]+)`", shown)
+    for file, name in named:
+        tests = ast.walk(ast.parse((ROOT / "tests" / file).read_text()))
+        assert name in {test.name for test in tests if isinstance(test, ast.FunctionDef)}, f"{row}: {file}::{name}"
+    real = [file for file, _ in named if file.startswith(("broker/", "cluster/", "chaos/"))]
+    assert real or shown.startswith("Not "), row
