@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fencepost.api.errors import FencepostError
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.rest_config import RestConfig
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.kafka.group_membership import Membership
 from fencepost.kafka.group_protocol import Assignment, ConnectProtocol
 from fencepost.rest.server import RestServer
@@ -23,7 +24,7 @@ from fencepost.runtime.worker import Worker
 from fencepost.storage.config_records import SessionKey
 from fencepost.storage.config_topic import ConfigBackingStore
 from fencepost.storage.status_topic import StatusBackingStore
-from fencepost.worker.errors import FencingRoundError, SupersededError
+from fencepost.worker.errors import FencingRoundError, MissingRightError, SupersededError
 from fencepost.worker.fencing_round import FencingRounds
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.leadership import Leadership
@@ -161,10 +162,22 @@ def test_a_round_fences_all_former_tasks_and_records_how_many_may_start(bootstra
     assert values(read_topic(bootstrap_servers, topic)) == []
 
 
+@pytest.mark.parametrize(
+    ("refusal", "error", "said"),
+    [
+        (None, FencingRoundError, "no task count record behind the connector's latest task configurations"),
+        (
+            AuthorizationError("TransactionalId g-c-0", "WRITE"),
+            MissingRightError,
+            "lacks WRITE on TransactionalId g-c-0",
+        ),
+    ],
+    ids=["the leader has recorded nothing", "the leader lacks a right, which no retry mends"],
+)
 def test_a_task_that_is_not_in_the_task_count_does_not_start_whatever_the_leader_says(
-    bootstrap_servers: str, topic: str
+    bootstrap_servers: str, topic: str, refusal: FencepostError | None, error: type[FencepostError], said: str
 ) -> None:
-    """C1: the leader answers that all is fenced, and has recorded nothing."""
+    """C1, C3."""
 
     async def scenario(leader: Member, follower: Member) -> None:
         await leader.lead()
@@ -174,16 +187,16 @@ def test_a_task_that_is_not_in_the_task_count_does_not_start_whatever_the_leader
         await follower.parts.read_config_topic()
         herder = ModelHerder()
         await herder.put_connector_config(name, properties(name, topic), allow_replace=False)
+        herder.refusal = refusal
         server = RestServer(RestConfig.from_properties({"listeners": "http://127.0.0.1:0"}, where="a test"))
         await server.start(herder, CollectorRegistry())
         follower.follow(server.advertised_url)
         checks = GroupChecks(follower.parts, follower.fencing, lambda: True)
         try:
-            with pytest.raises(FencingRoundError, match=f"{name} .*no task count record"):
+            with pytest.raises(error, match=said):
                 await asyncio.to_thread(checks.before_ownership, ConnectorTaskId(name, 0))
         finally:
             await server.stop()
-        assert herder.fenced == [name]
 
     in_group(bootstrap_servers, bootstrap_servers, scenario=scenario)
 

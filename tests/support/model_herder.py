@@ -87,6 +87,8 @@ class ModelHerder(Herder):
         self.elsewhere: RequestTargetError | None = None
         """Set where another worker must carry out what changes something."""
         self.passed_on = 0
+        self.refusal: FencepostError | None = None
+        """What a round of fencing fails with."""
         self.loggers = LoggerRegistry()
 
     async def health(self) -> WorkerHealth:
@@ -233,6 +235,8 @@ class ModelHerder(Herder):
         self._check_here()
         request.verify(self.session_key)
         self._known(name)
+        if self.refusal is not None:
+            raise self.refusal
         self.fenced.append(name)
 
     async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransaction]:

@@ -12,12 +12,13 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.rest.auth import authenticate
 from fencepost.rest.forwarding import forward
 from fencepost.rest.responses import error_response, status_of
 from fencepost.rest.routes import MAX_BODY_BYTES, Handler, Route, add_routes
 from fencepost.worker.errors import RequestFailedError, RequestTargetError
-from fencepost.worker.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
+from fencepost.worker.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
 
 _log: Final = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         status = status_of(error)
         if status == 500:
             _log.warning("%s %s failed: %s", request.method, request.path, error, exc_info=error)
-        return error_response(status, str(error))
+        missing = {MISSING_RIGHT_HEADER: "true"} if isinstance(error, AuthorizationError) else None
+        return error_response(status, str(error), missing)
     except Exception as error:  # noqa: BLE001 - the client is told, and the log
         _log.exception("%s %s failed by a fault of this worker", request.method, request.path)
         return error_response(500, f"A fault of this worker: {type(error).__name__}. Its log says more")

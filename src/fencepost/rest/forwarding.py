@@ -17,7 +17,7 @@ from fencepost.rest.responses import origin
 from fencepost.rest.routes import body
 from fencepost.worker.errors import RebalanceNeededError, RequestTargetError
 from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER
-from fencepost.worker.rest_client import RestClient, WorkerResponse
+from fencepost.worker.rest_client import MISSING_RIGHT_HEADER, RestClient, WorkerResponse
 
 _FORWARD: Final = "forward"
 _REQUEST_HEADERS: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, SIGNATURE_HEADER, ALGORITHM_HEADER)
@@ -49,9 +49,11 @@ def next_hop(query: Mapping[str, str]) -> str | None:
 
 
 def _relayed(request: web.Request, answer: WorkerResponse) -> web.Response:
-    headers = {}
+    headers: dict[str, str] = {}
     if hdrs.CONTENT_TYPE in answer.headers and answer.body:
         headers[hdrs.CONTENT_TYPE] = answer.headers[hdrs.CONTENT_TYPE]
+    if MISSING_RIGHT_HEADER in answer.headers:
+        headers[MISSING_RIGHT_HEADER] = answer.headers[MISSING_RIGHT_HEADER]
     if hdrs.LOCATION in answer.headers:
         # The client goes on talking to the worker that it chose.
         headers[hdrs.LOCATION] = origin(request) + urlsplit(answer.headers[hdrs.LOCATION]).path

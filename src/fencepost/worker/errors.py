@@ -16,6 +16,7 @@ FencepostError
     │   └── RebalanceNeededError     asked again soon, it can be carried out
     ├── NotLeaderError                only the leader can do it; the REST layer takes it there
     ├── RequestFailedError       500  a broker, a connector's code or the leadership failed
+    │   └── MissingRightError        a right is missing, as another worker told
     └── ServiceUnavailableError  503  the worker is starting, or cut off from its group
 """
 
@@ -120,6 +121,10 @@ class NotAssignedError(RequestTargetError):
 
 class RequestFailedError(HerderError):
     """It could not be done, for a reason that is not the request's: the brokers, a connector's code, lost leadership."""
+
+
+class MissingRightError(RequestFailedError):
+    """Another worker could not do it, because a principal of its lacks a right: asking again does not help."""
 
 
 class ServiceUnavailableError(HerderError):

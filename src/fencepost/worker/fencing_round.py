@@ -32,6 +32,7 @@ from fencepost.worker.errors import (
     BadRequestError,
     FencingRoundError,
     ForbiddenError,
+    MissingRightError,
     NotFoundError,
     RebalanceNeededError,
     RequestTargetError,
@@ -41,7 +42,7 @@ from fencepost.worker.leadership import Leadership
 
 _log: Final = logging.getLogger(__name__)
 
-_LASTING: Final = (AuthorizationError, ConfigError, BadRequestError, ForbiddenError, NotFoundError)
+_LASTING: Final = (AuthorizationError, ConfigError, BadRequestError, ForbiddenError, MissingRightError, NotFoundError)
 
 
 _Work = tuple[str, int | None, int]

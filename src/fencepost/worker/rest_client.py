@@ -16,6 +16,7 @@ from fencepost.worker.errors import (
     BadRequestError,
     ForbiddenError,
     HerderError,
+    MissingRightError,
     NotFoundError,
     RebalanceNeededError,
     RequestFailedError,
@@ -25,6 +26,9 @@ from fencepost.worker.request_signing import SIGNATURE_ALGORITHM, signature_head
 
 REQUEST_TIMEOUT_SECONDS: Final = 90.0
 """How long a request may take in all, as in Connect. A round of fencing is one request."""
+
+MISSING_RIGHT_HEADER: Final = "X-Fencepost-Missing-Right"
+"""Of an answer with status 500 whose reason is a missing ACL, for which Connect has no status of its own."""
 
 _CONNECT_TIMEOUT_SECONDS: Final = 10.0
 
@@ -136,6 +140,8 @@ class RestClient:
         response = await self.request(method, url, headers=headers, body=body or None)
         if response.status >= 300:
             kind = _ERRORS.get(response.status, RequestFailedError)
+            if MISSING_RIGHT_HEADER in response.headers:
+                kind = MissingRightError
             raise kind(f"{method} {url} was answered with status {response.status}: {response.message}")
         return response
 

@@ -6,7 +6,15 @@ import base64
 
 import pytest
 
-from fencepost.worker.errors import BadRequestError, ForbiddenError, NotFoundError, RebalanceNeededError
+from fencepost.kafka.errors import AuthorizationError
+from fencepost.worker.errors import (
+    BadRequestError,
+    ForbiddenError,
+    MissingRightError,
+    NotFoundError,
+    NotLeaderError,
+    RebalanceNeededError,
+)
 from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER, SignedRequest, signature_headers
 from fencepost.worker.rest_client import RestClient, Signer
 from fencepost.worker.task_transactions import TaskTransaction
@@ -114,6 +122,28 @@ def test_errors_of_the_leader_are_raised(
             await client.close()
 
     apis.call(scenario())
+
+
+def test_a_right_that_the_leader_lacks_is_named_over_two_hops_as_well(
+    apis: RestApis, api: Api, herder: ModelHerder, config: Config
+):
+    assert api.post("/connectors", {"name": "c", "config": config}).status == 201
+    herder.refusal = AuthorizationError("TransactionalId group-c-0", "WRITE and DESCRIBE")
+    follower = ModelHerder()
+    follower.elsewhere = NotLeaderError("Only the leader", forward_url=api.url)
+
+    async def scenario(url: str) -> None:
+        client = RestClient()
+        try:
+            with pytest.raises(
+                MissingRightError, match=r"status 500: .* WRITE and DESCRIBE on TransactionalId group-c-0"
+            ):
+                await client.fence_zombie_source_tasks(url, "c", Signer(SESSION_KEY))
+        finally:
+            await client.close()
+
+    for url in (api.url, apis.serve(follower).url):
+        apis.call(scenario(url))
 
 
 @pytest.mark.parametrize("body", [None, {}, [1], [{"a": None}], b"["])
