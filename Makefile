@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo test sim lint bench clean
+.PHONY: install demo test sim chaos lint bench clean
 
 install: $(STAMP)
 
@@ -33,6 +33,11 @@ test: install
 SCHEDULES ?= 100000
 sim: install
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--schedules $(SCHEDULES) --jobs 2)
+
+# A group of real workers, shaken for some minutes: make chaos MINUTES=10 SEED=7
+MINUTES ?= 10
+chaos: install
+	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: install
 	$(BIN)/python bench/run.py

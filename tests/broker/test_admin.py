@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -18,6 +18,7 @@ from fencepost.kafka.errors import (
     KafkaError,
     TopicCreationError,
 )
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker
 from tests.support.topics import Topics, unique
@@ -53,6 +54,24 @@ def test_an_existing_topic_is_left_as_it_is(admin: Admin, topics: Topics):
     other = unique("made")
     assert admin.create_topics(NewTopic(name, 5), NewTopic(other)) == {name: False, other: True}
     assert topics.partitions(name) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "ask"),
+    [
+        (ApiKey.METADATA, lambda admin, _: admin.cluster_id()),
+        (ApiKey.DESCRIBE_CONFIGS, lambda admin, topic: admin.describe_topic(topic)),
+    ],
+)
+def test_a_question_is_asked_again_where_the_connection_breaks(
+    fault_proxy: FaultProxy, topic: str, asked_by: ApiKey, ask: Callable[[Admin, str], object]
+):
+    with Admin(ClientConfig((fault_proxy.address,))) as admin:
+        answer = ask(admin, topic)
+        trap = fault_proxy.on_response(asked_by, Act.RESET)
+
+        assert ask(admin, topic) == answer
+        assert trap.sprung
 
 
 def test_a_topic_is_described_with_the_settings_in_force(admin: Admin, topics: Topics):

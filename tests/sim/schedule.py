@@ -291,8 +291,13 @@ class World:
         if site.process.alive:
             self.kernel.note(f"{site.process.name} is asked to stop")
             loop = site.process.loop
-            self.kernel.later(0.0, lambda: _ignore(loop.create_task(herder.stop())), site.process)
+            self.kernel.later(0.0, lambda: _ignore(loop.create_task(self._leave(site, herder))), site.process)
             self.kernel.later(10.0, lambda: self._end(site, 0.5))
+
+    async def _leave(self, site: Site, herder: DistributedHerder) -> None:
+        await herder.stop()
+        if left := [*herder._work._connectors, *map(str, herder._work._tasks)]:
+            self.kernel.fault(f"{site.process.name} has stopped in good order, and has begun {', '.join(left)}")
 
     def _any_worker(self) -> tuple[Site, DistributedHerder]:
         return self._herders[self.kernel.random.choice(sorted(self._herders))]

@@ -50,6 +50,7 @@ class ApiKey(IntEnum):
     INIT_PRODUCER_ID = 22
     ADD_PARTITIONS_TO_TXN = 24
     END_TXN = 26
+    DESCRIBE_CONFIGS = 32
 
 
 class Link(Enum):

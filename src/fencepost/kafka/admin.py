@@ -237,7 +237,7 @@ class Admin:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
         )
-        response = await self._client.send(DescribeConfigsRequest(resources=[resource]))
+        response = await self._ask_any(DescribeConfigsRequest(resources=[resource]))
         result = response.results[0]
         error = client_errors.for_code(result.error_code)
         if error is client_errors.UnknownTopicOrPartitionError:
@@ -255,8 +255,20 @@ class Admin:
         )
 
     async def _cluster_id(self) -> str:
-        response = await self._client.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        response = await self._ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return response.cluster_id or ""
+
+    async def _ask_any(self, request: Any) -> Any:
+        """Send a request to any broker, and to another while connections break, for request.timeout.ms at most."""
+        config = self._client.config
+        deadline = Deadline.after(config.request_timeout_ms)
+        while True:
+            try:
+                return await self._client.send(request, timeout_ms=remaining_ms(deadline, config.request_timeout_ms))
+            except TRANSIENT:
+                if deadline.passed:
+                    raise
+            await self._client.sleep(remaining_ms(deadline, config.retry_backoff_ms))
 
     async def _count_brokers(self) -> int:
         await self._client.refresh_brokers()

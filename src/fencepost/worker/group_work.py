@@ -74,6 +74,7 @@ class GroupWork:
         self._shared_out: dict[str, int] = {}
         self._rebalance_due = False
         self._catching_up: asyncio.Task[None] | None = None
+        self._closed = False
         # When tasks were fenced of late, in seconds of the loop's clock.
         self._fenced: dict[ConnectorTaskId, list[float]] = {}
 
@@ -118,6 +119,11 @@ class GroupWork:
             self._catching_up.cancel()
         await self._give_up(self._assigned)
 
+    async def close(self) -> None:
+        """Stop everything for good: what the group shares out meanwhile is not begun."""
+        self._closed = True
+        await self.stop()
+
     # -- what the group tells ------------------------------------------------------------------------------------
 
     async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
@@ -126,6 +132,8 @@ class GroupWork:
 
     def on_assigned(self, membership: Membership) -> None:
         """Run what the assignment says, when the config topic is read as far as the leader had read it."""
+        if self._closed:
+            return
         self._parts.generation = membership.generation
         self._parts.metrics.assigned(membership)
         self._judge(membership)

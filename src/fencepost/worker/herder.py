@@ -144,7 +144,7 @@ class DistributedHerder(Herder):
         """Stop everything, leave the group, and let go of what is open."""
         parts = self._parts
         self._task_configs.close()
-        await self._work.stop()
+        await self._work.close()
         self._leadership.lost()
         await self._member.close()
         await parts.run(parts.configs.close)

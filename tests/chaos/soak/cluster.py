@@ -1,0 +1,201 @@
+"""What is shaken: a broker, and workers that each reach it over links of their own, and how each can be harmed."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.ports import free_ports
+from fencepost.embedded.properties import CLIENT, Listener
+from tests.conftest import FAST_EXPIRY
+from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.processes import wait_for
+from tests.support.workers import Group, Worker
+
+_HEAP_MB = 160
+_SLOW_SECONDS = 0.3
+# A node that is killed is missed after 9 s by default.
+_BROKER = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+
+# What a worker logs once it has been given work.
+_JOINED = "INFO    Generation "
+
+Undo = Callable[[], None]
+
+
+class Slot:
+    """One worker of the group: its process, which comes and goes, its port and its links to the brokers."""
+
+    def __init__(self, group: Group, number: int, proxies: list[FaultProxy]) -> None:
+        self.number = number
+        self.protocol = "sessioned"
+        self._group = group
+        self._proxies = proxies
+        self._port = free_ports(1)[0]
+        self._stack = contextlib.ExitStack()
+        self._worker: Worker | None = None
+        self._log_start = 0
+
+    @property
+    def worker(self) -> Worker:
+        """The worker that was started last."""
+        assert self._worker is not None
+        return self._worker
+
+    def start(self) -> None:
+        """Start a process, in place of the former one."""
+        self._stack.close()
+        self._log_start = 0 if self._worker is None else len(self._worker.process.output)
+        self._worker = self._stack.enter_context(
+            self._group.starting(
+                self._port,
+                bootstrap_servers=",".join(proxy.address for proxy in self._proxies),
+                connect_protocol=self.protocol,
+            )
+        )
+
+    @property
+    def output(self) -> str:
+        """What the process that was started last has logged."""
+        return self.worker.process.output[self._log_start :]
+
+    def revive(self) -> str:
+        """Start a worker in place of one that ended by itself, as what looks after services does.
+
+        Returns what is wrong with that: nothing where it could not reach the brokers and never began.
+        """
+        if self.worker.process.running:
+            return ""
+        code, output = self.worker.process.wait(), self.output
+        self.start()
+        return f"worker {self.number} ended with {code}:\n{output[-4000:]}" if _JOINED in output or code != 1 else ""
+
+    def wait_until_healthy(self) -> None:
+        """Wait until the worker is in its group."""
+
+        def healthy() -> bool:
+            wrong = self.revive()
+            assert not wrong, wrong
+            return self.worker.healthy()
+
+        wait_for(healthy, what=f"worker {self.number} is in its group")
+
+    def kill(self) -> Undo:
+        """Kill the process; undone by another."""
+        self.worker.process.kill()
+        return self.start
+
+    def freeze(self) -> Undo:
+        """Stop the process where it is (SIGSTOP); undone by SIGCONT."""
+        self.worker.process.signal(signal.SIGSTOP)
+        return lambda: self.worker.process.signal(signal.SIGCONT)
+
+    def roll(self, protocol: str) -> None:
+        """Stop the worker in good order and start it with another protocol; wait until it is in the group."""
+        self.wait_until_healthy()
+        self.worker.process.signal(signal.SIGTERM)
+        code = self.worker.process.wait()
+        assert code == 0, f"worker {self.number} ended with {code} at SIGTERM:\n{self.output[-4000:]}"
+        self.protocol = protocol
+        self.start()
+        self.wait_until_healthy()
+
+    def cut(self, how: str) -> Undo:
+        """Do something to the links, see CUTS; undone by healing them."""
+        for proxy in self._proxies:
+            match how:
+                case "drop":
+                    proxy.to_broker = proxy.to_client = Link.DROP
+                case "deaf":
+                    proxy.to_client = Link.DROP
+                case "mute":
+                    proxy.to_broker = Link.DROP
+                case "hold":
+                    proxy.to_broker = proxy.to_client = Link.HOLD
+                case "refuse":
+                    proxy.refuse()
+                case "reset":
+                    proxy.reset()
+                case "slow":
+                    proxy.delay_seconds = _SLOW_SECONDS
+        # What was held back arrives late; where bytes were lost the connections are of no use any more.
+        return lambda: self._heal(reset=how in ("drop", "deaf", "mute"))
+
+    def _heal(self, *, reset: bool) -> None:
+        for proxy in self._proxies:
+            proxy.heal()
+            if reset:
+                proxy.reset()
+
+    def close(self) -> None:
+        """End the process."""
+        self._stack.close()
+
+
+class Cluster:
+    """A broker of some nodes and a group of workers."""
+
+    def __init__(self, broker: EmbeddedBroker, group: Group, slots: list[Slot]) -> None:
+        self.broker = broker
+        self.group = group
+        self.slots = slots
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers, past the links that are shaken."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def offsets_topic(self) -> str:
+        """The topic of the group's source offsets."""
+        return self.group.settings["offset.storage.topic"]
+
+    def kill_node(self, node: int) -> Undo:
+        """Kill a broker; undone by starting it."""
+        self.broker.nodes[node].kill()
+        return self.broker.nodes[node].start
+
+    def freeze_node(self, node: int) -> Undo:
+        """Stop a broker where it is (SIGSTOP); undone by SIGCONT."""
+        self.broker.nodes[node].pause()
+        return self.broker.nodes[node].resume
+
+    def restart_node(self, node: int) -> None:
+        """Stop a broker in good order and start it again."""
+        self.broker.nodes[node].restart()
+
+
+@contextlib.contextmanager
+def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: float) -> Iterator[Cluster]:
+    """Start a broker and the workers of a group, and wait until these are in it."""
+    with contextlib.ExitStack() as stack:
+        proxies = [[FaultProxy().start() for _ in range(brokers)] for _ in range(workers)]
+        for proxy in (proxy for row in proxies for proxy in row):
+            stack.callback(proxy.stop)
+        links = [Listener(f"W{number}", advertised_ports=[p.port for p in row]) for number, row in enumerate(proxies)]
+        broker = EmbeddedBroker(
+            folder / "broker", nodes=brokers, listeners=(Listener(CLIENT), *links), properties=_BROKER, heap_mb=_HEAP_MB
+        )
+        broker.start()
+        stack.callback(broker.kill)
+        for number, row in enumerate(proxies):
+            for proxy, node in zip(row, broker.nodes, strict=True):
+                proxy.upstream = node.place.ports[f"W{number}"]
+        group = Group(
+            folder,
+            broker.bootstrap_servers,
+            session_timeout_ms=str(int(session_s * 1000)),
+            scheduled_rebalance_max_delay_ms="1000",
+            # A request that is not answered is given up and sent again, rather sooner than later.
+            request_timeout_ms="5000",
+        )
+        slots = [Slot(group, number, row) for number, row in enumerate(proxies)]
+        for slot in slots:
+            slot.start()
+            stack.callback(slot.close)
+        for slot in slots:
+            slot.wait_until_healthy()
+        yield Cluster(broker, group, slots)

@@ -1,0 +1,105 @@
+"""The connectors of a soak, whose records are numbered: `{"task": <source partition>, "seq": <number>}`."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fencepost import SourceRecord, SourceTask
+from tests.support.sequence_source import SequenceConnector, SequenceTask, properties
+
+# Often enough to be in a transaction whenever something happens, and rarely enough to leave the machine to the workers.
+_POLL_MS = 60
+_COMMIT_EVERY = 3
+_SHARE_OF_ABORTED = 0.3
+
+
+class NumberedTask(SequenceTask):
+    """Counts, and sends JSON that `fencepost verify` reads."""
+
+    def _record(self, seq: int) -> SourceRecord:
+        value = json.dumps({"task": self._id, "seq": seq})
+        return SourceRecord(self._partition, {"saved": seq}, self._topic, value=value, key=f"{self._id}-{seq}")
+
+
+class CommittingTask(NumberedTask):
+    """Ends a transaction at every third poll."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start(config)
+        self._polls = 0
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        records = super().poll()
+        self._polls += 1
+        if self._polls % _COMMIT_EVERY == 0:
+            self.context.transaction_context.commit_transaction()
+        return records
+
+
+class AbortingTask(NumberedTask):
+    """Commits what it polled, and then at times sends records that it aborts: they have no number."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start(config)
+        self._chance = random.Random()
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        records = list(super().poll() or ())
+        if not records:
+            return records
+        transaction = self.context.transaction_context
+        transaction.commit_transaction(records[-1])
+        if self._chance.random() < _SHARE_OF_ABORTED:
+            # The offsets of what is aborted are committed all the same: nothing of this may be sent again.
+            doomed = SourceRecord(self._partition, {"saved": self.seq}, self._topic, value="aborted", key=self._id)
+            transaction.abort_transaction(doomed)
+            records.append(doomed)
+        return records
+
+
+class NumberedConnector(SequenceConnector):
+    def task_class(self) -> type[SourceTask]:
+        return NumberedTask
+
+
+class CommittingConnector(SequenceConnector):
+    def task_class(self) -> type[SourceTask]:
+        return CommittingTask
+
+
+class AbortingConnector(SequenceConnector):
+    def task_class(self) -> type[SourceTask]:
+        return AbortingTask
+
+
+def configurations(lines: Path) -> dict[str, dict[str, str]]:
+    """The configurations of the soak's connectors by name, each of which writes to the topic of that name."""
+    return {
+        "lines": {
+            "name": "lines",
+            "connector.class": "FileStreamSource",
+            "topic": "lines",
+            "file": str(lines),
+            "exactly.once.support": "required",
+            "tasks.max": "1",
+        },
+        "aborting": _numbered("aborting", AbortingConnector, tasks=2) | {"transaction.boundary": "connector"},
+        "polling": _numbered("polling", NumberedConnector, tasks=3),
+        "timed": _numbered("timed", NumberedConnector, tasks=2)
+        | {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "700"},
+        "committing": _numbered("committing", CommittingConnector, tasks=2)
+        | {"transaction.boundary": "connector", "offsets.storage.topic": "committing-offsets"},
+    }
+
+
+def _numbered(name: str, connector: type[SequenceConnector], *, tasks: int) -> dict[str, str]:
+    extra = {"tasks.max": tasks, "messages.per.poll": 5, "poll.ms": _POLL_MS}
+    return properties(name, name, extra) | {"connector.class": f"{connector.__module__}.{connector.__name__}"}
+
+
+def line(number: int) -> str:
+    """A line of the file that the connector `lines` reads."""
+    return json.dumps({"task": "lines", "seq": number}) + "\n"

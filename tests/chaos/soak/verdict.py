@@ -1,0 +1,96 @@
+"""What is left of the group after the storm, and whether everything is where it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fencepost.cli.record_fields import RecordField
+from fencepost.cli.verify import Asked, examine
+from fencepost.cli.verify_report import Report
+from fencepost.kafka.client_config import ClientConfig
+from tests.chaos.soak.cluster import Cluster
+from tests.chaos.soak.storm import Tell, ask_until_done
+from tests.support.checker import read_offsets
+from tests.support.processes import wait_for
+from tests.support.workers import Worker
+
+# A group that was just shaken, on a busy machine.
+_SETTLED_SECONDS = 300.0
+
+
+def settle(cluster: Cluster, configs: Mapping[str, dict[str, str]], tell: Tell) -> list[str]:
+    """Wait until all connectors are at work again with the configuration they began with; return what is not.
+
+    Nothing is restarted: what is FAILED is a fault of the group, and told with its trace.
+    """
+    for slot in cluster.slots:
+        slot.wait_until_healthy()
+    worker = cluster.slots[0].worker
+    faults = [fault for name in configs for fault in _failures(worker, name)]
+    for name, config in configs.items():
+        ask_until_done(cluster, "PUT", f"/connectors/{name}/config", config)
+        ask_until_done(cluster, "PUT", f"/connectors/{name}/resume")
+    for name, config in configs.items():
+        _wait_until_settled(worker, name, int(config["tasks.max"]))
+        faults += _failures(worker, name)
+    if not faults:
+        for name in configs:
+            _wait_for_progress(worker, name)
+            tell(f"{name} is at work")
+    return list(dict.fromkeys(faults))
+
+
+def _wait_until_settled(worker: Worker, name: str, tasks: int) -> None:
+    def settled() -> bool:
+        states = worker.states(name)
+        return len(states) == tasks + 1 and all(state in ("RUNNING", "FAILED") for state in states)
+
+    wait_for(settled, _SETTLED_SECONDS, what=f"{name} is at work with {tasks} task(s)")
+
+
+def _failures(worker: Worker, name: str) -> list[str]:
+    status = worker.get(f"/connectors/{name}/status")
+    parts = [status["connector"], *status["tasks"]]
+    return [f"{name} {part.get('id', '')}: {part.get('trace')}" for part in parts if part["state"] == "FAILED"]
+
+
+def _wait_for_progress(worker: Worker, name: str) -> None:
+    """Wait until a committed offset of the connector changes."""
+    if name == "lines":
+        return
+    before = worker.get(f"/connectors/{name}/offsets")
+    wait_for(lambda: worker.get(f"/connectors/{name}/offsets") != before, what=f"{name} commits")
+
+
+def judge(cluster: Cluster, configs: Mapping[str, dict[str, str]], lines: Path) -> dict[str, Report]:
+    """Stop all connectors and verify their topics."""
+    size = lines.stat().st_size
+    offsets = {name: config.get("offsets.storage.topic", cluster.offsets_topic) for name, config in configs.items()}
+    wait_for(lambda: _position(cluster) == size, what="all lines are read")
+    for name in configs:
+        ask_until_done(cluster, "PUT", f"/connectors/{name}/stop")
+    for name in configs:
+        cluster.slots[0].worker.wait_for_states(name, "STOPPED")
+    client = ClientConfig.from_properties({"bootstrap.servers": cluster.bootstrap_servers}, where="the soak")
+    return {name: examine(client, name, _asked(name, offsets[name])) for name in configs}
+
+
+def _position(cluster: Cluster) -> int | None:
+    found = read_offsets(cluster.bootstrap_servers, cluster.offsets_topic, "lines")
+    return next((offset["position"] for _, offset in found if offset), None)
+
+
+def _asked(name: str, offsets_topic: str) -> Asked:
+    # The offset of a line is where it ends in its file, not its number.
+    numbered = name != "lines"
+    return Asked(
+        sequence=RecordField("value", ("seq",)),
+        source_partition=RecordField("value", ("task",)),
+        first=1,
+        connector=name if numbered else None,
+        offsets_topic=offsets_topic if numbered else None,
+        source=None,
+        null_value=None,
+        expect_count=None,
+    )

@@ -1,0 +1,38 @@
+"""A short soak of a small group; `make chaos` is the long one."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from tests.chaos.soak.run import soak
+from tests.chaos.soak.schedule import Action, Kind, Size, actions
+
+SMALL = Size(workers=2, brokers=1, connectors=3, session_s=6)
+LINES, ABORTING, POLLING = range(3)
+
+ACTIONS = [
+    Action(Kind.SCALE, ABORTING, pause=0, lasts=0, detail="4"),
+    Action(Kind.KILL_WORKER, 0, pause=1, lasts=1, detail=""),
+    Action(Kind.CUT_WORKER, 0, pause=2, lasts=1, detail="deaf"),
+    Action(Kind.FREEZE_WORKER, 1, pause=1, lasts=8, detail=""),
+    Action(Kind.SCALE, POLLING, pause=1, lasts=0, detail="1"),
+    Action(Kind.RESTART, LINES, pause=0, lasts=0, detail=""),
+]
+
+
+def test_a_group_that_is_shaken_loses_nothing_doubles_nothing_and_is_at_work_again(tmp_path: Path) -> None:
+    outcome = soak(tmp_path, ACTIONS, seconds=120, size=SMALL, tell=print)
+
+    assert outcome.actions == len(ACTIONS)
+    assert outcome.sound, outcome
+
+
+def test_a_seed_gives_the_same_actions() -> None:
+    size = Size(workers=3, brokers=3, connectors=5, session_s=6)
+
+    first, again, other = (list(islice(actions(seed, size), 500)) for seed in (1, 1, 2))
+
+    assert first == again
+    assert first != other
+    assert {action.kind for action in first} == set(Kind)
