@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ConnectorTaskId:
+class ConnectorTaskId(NamedTuple):
     """Names a task: its connector, and its number from 0."""
+
+    # A tuple, since each rebalance hashes and compares the ids of all tasks of the group many times.
 
     connector: str
     task: int

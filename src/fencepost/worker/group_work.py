@@ -66,6 +66,7 @@ class GroupWork:
         self._rejoin = rejoin
         self._failed = failed
         self._assigned: Work = frozenset()
+        self._held = False
         self._connectors: dict[str, ConnectorWork] = {}
         self._tasks: dict[ConnectorTaskId, TaskWork] = {}
         self._versions: Counter[str] = Counter()
@@ -194,7 +195,9 @@ class GroupWork:
             "Generation %d: this worker runs %d connector(s) and %d task(s)",
             membership.generation, len(assignment.connectors), len(assignment.tasks),
         )  # fmt: skip
-        for unit in former | self._assigned:
+        # What this worker keeps follows the config topic; only whether tasks are held comes from the group.
+        held, self._held = self._held, self._parts.mixed.holds_tasks
+        for unit in former ^ self._assigned if held == self._held else former | self._assigned:
             self._plan(unit)
         for work in self._tasks.values():
             if work.fenced and self.has(work.id):
@@ -320,4 +323,4 @@ class GroupWork:
 
 def task_counts(state: ClusterConfigState) -> dict[str, int]:
     """Return how many tasks each connector has."""
-    return {name: len(state.entry(name).tasks) for name in state.connectors()}
+    return {name: len(entry.tasks) for name, entry in state.entries.items() if entry.config is not None}
