@@ -20,7 +20,8 @@ from fencepost.kafka.topic_reader import TopicReadTimeoutError
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.storage.offset_records import OffsetRecords
 from fencepost.storage.offset_store import OffsetStore
-from fencepost.storage.task_count import TaskCounts, leader_transactional_id
+from fencepost.storage.task_count import leader_transactional_id
+from fencepost.storage.task_count_store import TaskCounts
 from tests.support.checker import read_offsets, read_topic
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker

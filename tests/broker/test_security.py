@@ -17,8 +17,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from fencepost.cli.main import run
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.errors import AuthenticationError, AuthorizationError, BrokerUnavailableError
-from fencepost.kafka.oauth import _unsigned
 from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.token_provider import _unsigned
 from tests.support.checker import read_topic, values
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker

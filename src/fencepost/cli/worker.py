@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,28 +26,34 @@ def worker(properties: Path) -> None:
 
 
 async def _run(path: Path) -> None:
-    # What stands behind this (Spark, Arrow, a Kafka client) takes a second to import.
+    # Only what is needed to answer requests: what stands behind the herder (Spark, Arrow, a Kafka client) takes a while
+    # to import.
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.group_config import GroupConfig  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_properties  # noqa: PLC0415 - see above
     from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig, WorkerMode  # noqa: PLC0415 - see above
     from fencepost.rest.server import RestServer  # noqa: PLC0415 - see above
-    from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
-    from fencepost.worker.herder import DistributedHerder  # noqa: PLC0415 - see above
 
     properties = resolve_worker_properties(load_properties(path), where=str(path))
     config = WorkerConfig.from_properties(properties, where=str(path), mode=WorkerMode.DISTRIBUTED)
     group = GroupConfig.from_properties(properties, where=str(path))
     server = RestServer(RestConfig.from_properties(properties, where=str(path)))
-    runtime = Worker(config)
-    herder = DistributedHerder(runtime, group, server.advertised_url, server.client)
+    herder: DistributedHerder | None = None
     try:
+        await server.announce()
+        await asyncio.to_thread(importlib.import_module, "fencepost.worker.herder")
+        from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
+        from fencepost.worker.herder import DistributedHerder  # noqa: PLC0415 - see above
+
+        runtime = Worker(config)
+        herder = DistributedHerder(runtime, group, server.advertised_url, server.client)
         await server.start(herder, runtime.metrics.registry)
         await _serve(herder)
     finally:
         await server.stop()
-        await herder.stop()
+        if herder is not None:
+            await herder.stop()
 
 
 async def _serve(herder: DistributedHerder) -> None:

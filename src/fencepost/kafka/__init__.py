@@ -1,8 +1,14 @@
 """Everything that talks to a Kafka cluster. The names here are for whoever administers one; the rest is in modules."""
 
-from fencepost.kafka.admin import Admin, NewTopic, TopicDescription
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.fencing import FencedProducer, FenceProducersResult, FencingError, FencingTimeoutError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from fencepost.kafka.admin import Admin, NewTopic, TopicDescription
+    from fencepost.kafka.client_config import ClientConfig
+    from fencepost.kafka.fencing import FencedProducer, FenceProducersResult, FencingError, FencingTimeoutError
 
 __all__ = [
     "Admin",
@@ -14,3 +20,21 @@ __all__ = [
     "NewTopic",
     "TopicDescription",
 ]
+
+_MODULES: Final = {
+    "Admin": "admin",
+    "ClientConfig": "client_config",
+    "FenceProducersResult": "fencing",
+    "FencedProducer": "fencing",
+    "FencingError": "fencing",
+    "FencingTimeoutError": "fencing",
+    "NewTopic": "admin",
+    "TopicDescription": "admin",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: most modules need none of it, and the client behind it takes its time to import."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -15,8 +15,8 @@ from typing import Any, Final, Self
 from fencepost.api.errors import ConfigError
 from fencepost.kafka import client_properties as known
 from fencepost.kafka.compression import Compression
-from fencepost.kafka.oauth import TokenProvider
 from fencepost.kafka.security import SaslConfig, TlsConfig
+from fencepost.kafka.token_provider import TokenProvider
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -1,28 +1,15 @@
-"""Tokens for SASL/OAUTHBEARER: from a token endpoint (client credentials grant, KIP-768), or unsigned for development.
-
-RFC 6749 section 4.4 is the grant, RFC 7515 the format of an unsigned token.
-"""
+"""Where tokens for SASL/OAUTHBEARER come from: a token endpoint (KIP-768), or nowhere, unsigned for development."""
 
 from __future__ import annotations
 
-import base64
-import json
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
 from fencepost.api.errors import ConfigError
-from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError
 
-_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
-_TIMEOUT_S: Final = 10
-_UNSIGNED_LIFETIME_S: Final = 3600
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,73 +25,21 @@ class OAuthConfig:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], options: Mapping[str, str]) -> OAuthConfig:
         """Read the endpoint's property and the JAAS `options`. Raises ConfigError that says what is missing."""
-        endpoint = properties.get(_ENDPOINT)
+        endpoint = properties.get(ENDPOINT)
         if endpoint is None:
             subject = options.get("unsecuredLoginStringClaim_sub")
             if subject is None:
                 raise ConfigError(
-                    f"OAUTHBEARER takes {_ENDPOINT} with clientId and clientSecret in sasl.jaas.config, or, for "
+                    f"OAUTHBEARER takes {ENDPOINT} with clientId and clientSecret in sasl.jaas.config, or, for "
                     "development only, unsecuredLoginStringClaim_sub in sasl.jaas.config",
-                    name=_ENDPOINT,
+                    name=ENDPOINT,
                 )
             return cls(subject=subject)
         if urllib.parse.urlsplit(endpoint).scheme not in ("http", "https"):
-            raise ConfigError(f"{_ENDPOINT}={endpoint} is not an http or https address", name=_ENDPOINT)
+            raise ConfigError(f"{ENDPOINT}={endpoint} is not an http or https address", name=ENDPOINT)
         missing = [name for name in ("clientId", "clientSecret") if name not in options]
         if missing:
             raise ConfigError(
-                f"sasl.jaas.config has no {' and no '.join(missing)}, which {_ENDPOINT} needs", name="sasl.jaas.config"
+                f"sasl.jaas.config has no {' and no '.join(missing)}, which {ENDPOINT} needs", name="sasl.jaas.config"
             )
         return cls(endpoint, options["clientId"], options["clientSecret"], options.get("scope"))
-
-
-class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
-    """Gives kafka-python's mechanism the tokens that an OAuthConfig describes."""
-
-    def __init__(self, config: OAuthConfig) -> None:
-        super().__init__()
-        self._config = config
-
-    def token(self) -> str:
-        """Return a token that is valid for a while. Raises AuthenticationError or BrokerUnavailableError."""
-        if self._config.subject is not None:
-            return _unsigned(self._config.subject)
-        return self._fetch(str(self._config.endpoint))
-
-    def _fetch(self, endpoint: str) -> str:
-        form = {"grant_type": "client_credentials"}
-        if self._config.scope:
-            form["scope"] = self._config.scope
-        credentials = base64.b64encode(f"{self._config.client_id}:{self._config.client_secret}".encode()).decode()
-        request = urllib.request.Request(  # noqa: S310 - from_properties lets http and https pass only
-            endpoint,
-            urllib.parse.urlencode(form).encode(),
-            {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310 - as above
-                return str(json.load(response)["access_token"])
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise AuthenticationError(
-                f"The token endpoint {endpoint} refused the client {self._config.client_id} with HTTP {error.code}: "
-                "check clientId, clientSecret and scope in sasl.jaas.config"
-            ) from error
-        except OSError as error:
-            raise BrokerUnavailableError(
-                f"The token endpoint {endpoint} cannot be reached ({error}): check {_ENDPOINT}", address=endpoint
-            ) from error
-        except (ValueError, KeyError) as error:
-            raise AuthenticationError(
-                f"The token endpoint {endpoint} answered without an access_token: check {_ENDPOINT}"
-            ) from error
-
-
-def _unsigned(subject: str) -> str:
-    issued = int(time.time())
-    claims = {"sub": subject, "iat": issued, "exp": issued + _UNSIGNED_LIFETIME_S}
-    return f"{_encode({'alg': 'none'})}.{_encode(claims)}."
-
-
-def _encode(part: Mapping[str, object]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")

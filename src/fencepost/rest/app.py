@@ -13,15 +13,18 @@ from aiohttp.typedefs import Middleware
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.kafka.errors import AuthorizationError
+from fencepost.rest import bodies
 from fencepost.rest.auth import authenticate
 from fencepost.rest.forwarding import forward
-from fencepost.rest.responses import error_response, status_of
+from fencepost.rest.responses import error_response, json_response, status_of
 from fencepost.rest.routes import MAX_BODY_BYTES, Handler, Route, add_routes
 from fencepost.worker.errors import RequestFailedError, RequestTargetError
+from fencepost.worker.herder_interface import HealthStatus, WorkerHealth
 from fencepost.worker.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
 
 _log: Final = logging.getLogger(__name__)
 
+_STARTING: Final = "The worker is starting"
 _KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
 
 
@@ -42,6 +45,23 @@ def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
     )
     add_routes(app, routes)
     return app
+
+
+def make_starting_app() -> web.Application:
+    """Return an application that answers to everything that the worker is starting."""
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
+    app.router.add_route("*", "/{path:.*}", _starting)
+    return app
+
+
+async def _starting(request: web.Request) -> web.StreamResponse:
+    if request.path == "/health":
+        response = json_response(bodies.health(WorkerHealth(HealthStatus.STARTING, _STARTING)), status=503)
+    else:
+        response = error_response(503, f"{_STARTING}: ask again soon")
+    # Whoever stays connected would not meet the application that comes after this one.
+    response.force_close()
+    return response
 
 
 @web.middleware

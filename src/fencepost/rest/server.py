@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from aiohttp import web
@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from fencepost.api.errors import ConfigError
 from fencepost.config.rest_config import Listener, RestConfig
 from fencepost.kafka.security import TlsConfig
-from fencepost.rest.app import Gate, make_app
+from fencepost.rest.app import Gate, make_app, make_starting_app
 from fencepost.rest.connectors import ConnectorsResource, LifecycleResource
 from fencepost.rest.internal import InternalResource
 from fencepost.rest.loggers import LoggersResource
@@ -49,23 +49,37 @@ class _Bound:
         return port
 
 
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """An application that answers."""
+
+    runner: web.AppRunner
+    servers: Sequence[asyncio.Server]
+
+    async def stop(self) -> None:
+        for server in self.servers:
+            server.close()
+        await self.runner.cleanup()
+
+
 class RestServer:
     """A worker's REST API, on the event loop on which it is started.
 
     server = RestServer(RestConfig.from_properties(properties, where=path))     # takes the ports
     server.advertised_url                                                       # http://host:port
+    await server.announce()                                                     # answers that the worker is starting
     await server.start(herder, worker.metrics.registry)                         # answers
     await server.stop()
 
-    Requests that come between the first and the third line wait.
+    Without `announce`, requests that come before `start` wait for it.
     """
 
     def __init__(self, config: RestConfig) -> None:
         """Raises ConfigError for an address that cannot be listened on, or for certificates that will not do."""
         self._config = config
         self.client = RestClient(client_tls(config.tls))
-        self._runners: list[web.AppRunner] = []
-        self._servers: list[asyncio.Server] = []
+        self._announcement: _Serving | None = None
+        self._serving: list[_Serving] = []
         with ExitStack() as undo:
             self._main = _bind_all("listeners", config.listeners, config.tls, undo)
             self._admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
@@ -81,39 +95,50 @@ class RestServer:
             host = _own_address()
         return str(Listener(scheme, host, self._config.advertised_port or bound.port))
 
+    async def announce(self) -> None:
+        """Answer with 503 that the worker is starting: making a herder takes a while."""
+        # Of their own, since a server that ends closes its sockets.
+        sockets = [replace(bound, socket=bound.socket.dup()) for bound in (*self._main, *self._admin)]
+        self._announcement = await _serve(make_starting_app(), sockets)
+
     async def start(self, herder: Herder, registry: CollectorRegistry) -> None:
         """Answer requests."""
         gate = Gate(self.client, self._config.credentials)
         admin = LoggersResource(herder).routes()
         here = admin if self._config.admin_listeners is None else []
-        await self._serve(
-            [*_public_routes(herder, registry), *InternalResource(herder).routes(), *here], gate, self._main
-        )
+        public = [*_public_routes(herder, registry), *InternalResource(herder).routes(), *here]
+        self._serving.append(await _serve(make_app(public, gate), self._main))
         if self._admin:
-            await self._serve(admin, gate, self._admin)
+            self._serving.append(await _serve(make_app(admin, gate), self._admin))
+        await self._end_announcement()
         _log.info("The REST API answers at %s", ", ".join(f"{b.listener.scheme} port {b.port}" for b in self._main))
 
     async def stop(self) -> None:
         """Finish the requests that are under way, for a few seconds at most, and give the ports back."""
-        for server in self._servers:
-            server.close()
-        for runner in self._runners:
-            await runner.cleanup()
+        await self._end_announcement()
+        for serving in self._serving:
+            await serving.stop()
         for bound in (*self._main, *self._admin):
             bound.socket.close()
         await self.client.close()
 
-    async def _serve(self, routes: Sequence[Route], gate: Gate, bound: Sequence[_Bound]) -> None:
-        runner = web.AppRunner(make_app(routes, gate), shutdown_timeout=_SHUTDOWN_SECONDS)
-        self._runners.append(runner)
-        await runner.setup()
-        loop, server = asyncio.get_running_loop(), cast("web.Server", runner.server)
+    async def _end_announcement(self) -> None:
+        announcement, self._announcement = self._announcement, None
+        if announcement is not None:
+            await announcement.stop()
 
-        def protocol() -> HttpProtocol:
-            return HttpProtocol(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: nothing is logged
 
-        for one in bound:
-            self._servers.append(await loop.create_server(protocol, sock=one.socket, ssl=one.tls, backlog=_BACKLOG))
+async def _serve(app: web.Application, bound: Sequence[_Bound]) -> _Serving:
+    runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    loop, server = asyncio.get_running_loop(), cast("web.Server", runner.server)
+
+    def protocol() -> HttpProtocol:
+        return HttpProtocol(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: nothing is logged
+
+    return _Serving(
+        runner, [await loop.create_server(protocol, sock=one.socket, ssl=one.tls, backlog=_BACKLOG) for one in bound]
+    )
 
 
 def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.kafka.plain_producer import Row
 from fencepost.storage.compact_json import Json, compact
 from fencepost.storage.task_count import decode_task_count, encode_task_count
+
+if TYPE_CHECKING:
+    from fencepost.kafka.plain_producer import Row
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.kafka.plain_producer import Row
 from fencepost.storage.compact_json import Json, compact
+
+if TYPE_CHECKING:
+    from fencepost.kafka.plain_producer import Row
 
 _CONNECTOR: Final = "status-connector-"
 _TASK: Final = "status-task-"

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final
 
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.plain_producer import Row
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
 from fencepost.storage.compact_json import compact
-from fencepost.storage.config_writer import write_in_transaction
+
+if TYPE_CHECKING:
+    from fencepost.kafka.plain_producer import Row
 
 _LOG: Final = logging.getLogger(__name__)
 
 # Key prefix and the field that holds the count: as shipped, and as the KIP spells it.
 _SPELLINGS: Final = (("tasks-fencing-", "task-count"), ("tasks-count-", "tasks"))
-_CONFIG_TOPIC_PARTITION: Final = 0
-
-UNKNOWN_OFFSET: Final = -1
-"""Of a record that the broker had already when it was sent again: it does not say where."""
 
 
 def leader_transactional_id(group_id: str) -> str:
@@ -79,54 +72,3 @@ def _count_in(value: bytes, field: str) -> int | None:
     except (ValueError, LookupError, TypeError):
         return None
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
-
-
-class TaskCounts:
-    """The task count records of a config topic, which has one partition."""
-
-    def __init__(self, config: ClientConfig, topic: str) -> None:
-        self.topic = topic
-        self._reader = TopicReader(config, topic)
-        self._counts: dict[str, int | None] = {}
-        self._offsets: dict[str, int] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def read(self, connector: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int | None:
-        """Return the latest count that is committed for a connector, None if there is none.
-
-        Raises what `TopicReader.read_to_end` does.
-        """
-        for record in self._reader.read_to_end(timeout_ms):
-            decoded = decode_task_count(record.key, record.value)
-            if decoded is not None:
-                self._counts[decoded[0]] = decoded[1]
-                self._offsets[decoded[0]] = record.offset
-        return self._counts.get(connector)
-
-    def latest_offset(self, connector: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int | None:
-        """Return the offset of the latest task count record that is committed for a connector, None without one.
-
-        Raises what `TopicReader.read_to_end` does.
-        """
-        self.read(connector, timeout_ms)
-        return self._offsets.get(connector)
-
-    def write(self, producer: TransactionalProducer, connector: str, count: int) -> int:
-        """Write a connector's count in a transaction of its own; return the record's offset, or UNKNOWN_OFFSET.
-
-        `producer` is initialized under `leader_transactional_id`, which keeps all others from writing. Raises
-        ProducerFencedError if another one took that over, and what committing raises.
-        """
-        ends = write_in_transaction(producer, self.topic, [encode_task_count(connector, count)])
-        return ends[_CONFIG_TOPIC_PARTITION] - 1 if ends else UNKNOWN_OFFSET
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self._reader.close()

@@ -20,13 +20,8 @@ from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.runtime.client_properties import admin_config, client_properties
-from fencepost.storage.task_count import (
-    UNKNOWN_OFFSET,
-    TaskCounts,
-    fencing_plan,
-    leader_transactional_id,
-    task_transactional_id,
-)
+from fencepost.storage.task_count import fencing_plan, leader_transactional_id, task_transactional_id
+from fencepost.storage.task_count_store import UNKNOWN_OFFSET, TaskCounts
 from fencepost.worker.errors import OvertakenError
 
 _log: Final = logging.getLogger(__name__)

@@ -18,7 +18,8 @@ from cryptography.x509.oid import NameOID
 from fencepost.api.errors import ConfigError
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.compression import Compression
-from fencepost.kafka.oauth import OAuthConfig, TokenProvider
+from fencepost.kafka.oauth import OAuthConfig
+from fencepost.kafka.token_provider import TokenProvider
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

@@ -8,12 +8,15 @@ import json
 import logging
 import socket
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from aiohttp import ClientError, web
+from aiohttp import ClientError, ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.rest_config import RestConfig
@@ -232,3 +235,46 @@ def test_an_https_listener_without_a_certificate_is_refused():
     config = RestConfig.from_properties({"listeners": ANY_HTTPS_PORT}, where="w")
     with pytest.raises(ConfigError, match=r"ssl\.keystore\.location"):
         RestServer(config)
+
+
+async def _status(session: ClientSession, url: str) -> tuple[int, object]:
+    async with session.get(url) as answer:
+        return answer.status, await answer.json()
+
+
+def test_a_worker_without_a_herder_says_that_it_is_starting_and_then_answers():
+    async def scenario() -> None:
+        server = RestServer(RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties"))
+        url, address = server.advertised_url, urlsplit(server.advertised_url)
+        async with ClientSession() as session:
+            await server.announce()
+            status, body = await _status(session, f"{url}/health")
+            assert (status, body) == (503, {"status": "starting", "message": "The worker is starting"})
+            status, body = await _status(session, f"{url}/connectors")
+            assert (status, body) == (503, {"error_code": 503, "message": "The worker is starting: ask again soon"})
+            await server.start(ModelHerder(), CollectorRegistry())
+            assert await _status(session, f"{url}/connectors") == (200, [])
+        await server.stop()
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection((address.hostname, address.port))
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_never_got_a_herder_gives_its_port_back():
+    async def scenario() -> None:
+        server = RestServer(RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties"))
+        address = urlsplit(server.advertised_url)
+        await server.announce()
+        await server.stop()
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection((address.hostname, address.port))
+
+    asyncio.run(scenario())
+
+
+def test_answering_needs_neither_spark_nor_arrow_nor_a_kafka_client():
+    program = "import sys, fencepost.rest.server; print(*{name.partition('.')[0] for name in sys.modules})"
+    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+    assert "aiohttp" in imported.split()
+    assert not {"pyspark", "pyarrow", "numpy", "kafka"} & set(imported.split())
