@@ -17,7 +17,6 @@ from typing import Any, Final, Self
 
 import kafka.errors as client_errors
 import numpy as np
-import pyarrow as pa
 from kafka.protocol.producer import ProduceRequest
 
 from fencepost.kafka.client_config import ProducerConfig
@@ -27,12 +26,9 @@ from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, R
 from fencepost.kafka.partitioner import partition_for_keys
 from fencepost.kafka.produce_request import HIGHEST_VERSION
 from fencepost.kafka.record_batch import OversizeRecordError, encode, split_by_bytes
-from fencepost.kafka.records import Records
+from fencepost.kafka.records import Records, Row
 from fencepost.kafka.topic_metadata import topic_leaders
 from fencepost.kafka.transaction import NO_PRODUCER_ID, TransactionVersion
-
-Row = tuple[bytes, bytes | None]
-"""Key and value of a record; the value None is a tombstone."""
 
 _NO_EPOCH: Final = -1
 _NO_SEQUENCE: Final = -1
@@ -87,9 +83,8 @@ class PlainProducer:
         return ends
 
     def _batches(self, topic: str, rows: Sequence[Row], partitions: int) -> dict[int, deque[Records]]:
-        keys = pa.array([key for key, _ in rows], pa.binary())
-        every = Records(value=pa.array([value for _, value in rows], pa.binary()), key=keys)
-        targets = partition_for_keys(keys, partitions)
+        every = Records.of_rows(rows)
+        targets = partition_for_keys(every.key, partitions)
         limit = self._config.max_request_size
         try:
             return {

@@ -21,7 +21,7 @@ from fencepost.storage.compact_json import Json, compact
 from fencepost.storage.task_count import decode_task_count, encode_task_count
 
 if TYPE_CHECKING:
-    from fencepost.kafka.plain_producer import Row
+    from fencepost.kafka.records import Row
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -12,14 +12,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-import pyarrow as pa
-
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.errors import RecordTooLargeError
-from fencepost.kafka.plain_producer import PlainProducer, Row
+from fencepost.kafka.plain_producer import PlainProducer
 from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.records import Records
+from fencepost.kafka.records import Records, Row
 from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
 
 _LOG: Final = logging.getLogger(__name__)
@@ -141,12 +139,10 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
     `producer` is initialized under the id of the group's leader, which keeps all others from writing. Raises
     ProducerFencedError if another one took that over, and what writing and committing raise.
     """
-    keys = pa.array([key for key, _ in rows], pa.binary())
-    values = pa.array([value for _, value in rows], pa.binary())
     producer.begin_transaction()
     writer = producer.writer()
     try:
-        writer.write(topic, _PARTITION, Records(value=values, key=keys))
+        writer.write(topic, _PARTITION, Records.of_rows(rows))
         acks = writer.flush()
         producer.acknowledge(acks)
     except FencepostError as error:

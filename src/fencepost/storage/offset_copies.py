@@ -22,7 +22,8 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.deadline import Backoff
 from fencepost.kafka.errors import RecordTooLargeError
-from fencepost.kafka.plain_producer import PlainProducer, Row
+from fencepost.kafka.plain_producer import PlainProducer
+from fencepost.kafka.records import Row
 from fencepost.storage.errors import OffsetsNotCopiedError
 from fencepost.storage.offset_table import OffsetTable
 from fencepost.storage.offsets import encode_value, identity_of

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceOffset, SourcePartition
@@ -68,11 +67,13 @@ class OffsetRecords:
 
         Raises DataError, naming the connector, for a partition or offset that cannot be stored.
         """
-        latest = self._latest.values()
-        keys = pa.array([self._table.key(self._connector, partition) for partition, _ in latest], pa.binary())
-        values = pa.array([encode_value(self._connector, offset) for _, offset in latest], pa.binary())
-        every = Records(value=values, key=keys)
-        targets = partition_for_keys(keys, partitions)
+        every = Records.of_rows(
+            [
+                (self._table.key(self._connector, partition), encode_value(self._connector, offset))
+                for partition, offset in self._latest.values()
+            ]
+        )
+        targets = partition_for_keys(every.key, partitions)
         return [(int(target), every.take(np.flatnonzero(targets == target))) for target in np.unique(targets)]
 
     def written(self) -> None:

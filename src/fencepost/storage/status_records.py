@@ -14,7 +14,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.compact_json import Json, compact
 
 if TYPE_CHECKING:
-    from fencepost.kafka.plain_producer import Row
+    from fencepost.kafka.records import Row
 
 _CONNECTOR: Final = "status-connector-"
 _TASK: Final = "status-task-"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.storage.compact_json import compact
 
 if TYPE_CHECKING:
-    from fencepost.kafka.plain_producer import Row
+    from fencepost.kafka.records import Row
 
 _LOG: Final = logging.getLogger(__name__)
 

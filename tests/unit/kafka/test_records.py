@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -36,6 +40,31 @@ def test_records_are_sliced_taken_and_joined_by_row(one: Table, other: Table, da
     assert _rows(joined) == rows
     assert _rows(joined.take(indices)) == [rows[index] for index in indices]
     assert _rows(joined.slice(offset, len(rows) - offset)) == rows[offset:]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=20), st.none() | st.binary(max_size=20))))
+def test_rows_of_keys_and_values_are_records(rows: list[tuple[bytes, bytes | None]]):
+    records = Records.of_rows(rows)
+
+    records.value.validate(full=True)
+    assert list(zip(records.key.to_pylist(), records.value.to_pylist(), strict=True)) == rows
+    backwards = np.arange(len(rows))[::-1]
+    assert records.take(backwards).value.to_pylist() == [value for _, value in reversed(rows)]
+
+
+def test_rows_become_records_without_pandas():
+    program = """
+import sys
+import numpy as np
+from fencepost.kafka.record_batch import split_by_bytes
+from fencepost.kafka.records import Records
+from fencepost.kafka.partitioner import partition_for_keys
+records = Records.of_rows([(b"key", b"value"), (b"another", b"")])
+partition_for_keys(records.key, 3)
+list(split_by_bytes(records.take(np.array([1, 0])), 1000))
+sys.exit("pandas" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_timestamps_are_rounded_down_to_milliseconds():
