@@ -84,6 +84,8 @@ class GroupParts:
         """
         if self._next_read is None:
             self._next_read = asyncio.ensure_future(self._read_after(self._reading))
+            # Whoever asked may have given up waiting by the time that it fails.
+            self._next_read.add_done_callback(lambda read: read.cancelled() or read.exception())
         await asyncio.shield(self._next_read)
 
     async def _read_after(self, former: asyncio.Future[None] | None) -> None:
