@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from confluent_kafka import Consumer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
@@ -15,6 +14,9 @@ from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_con
 from fencepost.cli.row_check import CsvRows, compare_rows
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.transaction_markers import read_transaction_markers
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
 
 NULL: Final = "NA"
 
@@ -80,7 +82,7 @@ class TopicCounter:
 
     @staticmethod
     def _end(consumer: Consumer, partition: TopicPartition) -> int:
-        return int(consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), timeout=10)[1])
+        return int(consumer.get_watermark_offsets(partition, timeout=10)[1])
 
     def __enter__(self) -> Self:
         return self

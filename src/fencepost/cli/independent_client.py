@@ -1,4 +1,7 @@
-"""Reads topics with confluent-kafka: what fencepost wrote is judged by a client that shares no code with it."""
+"""Reads topics with confluent-kafka: what fencepost wrote is judged by a client that shares no code with it.
+
+Importing this raises ConfigError where that package is not installed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _WAIT_SECONDS: Final = 0.1
 
 
 def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED) -> Consumer:
-    """Return a consumer that belongs to no group and commits nothing. Raises ConfigError for a kind of login."""
+    """Return a consumer that commits nothing, to be assigned partitions. Raises ConfigError for OAUTHBEARER."""
     return Consumer(
         {
             **_settings(config),
@@ -55,11 +58,9 @@ def partitions_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
     """Return the partitions of a topic at their beginnings; none if there is no such topic."""
     # Asked for by name, it might be created.
     known = consumer.list_topics(timeout=_ANSWER_SECONDS).topics
-    return (
-        [TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(known[topic].partitions)]
-        if (topic in known)
-        else []
-    )
+    if topic not in known:
+        return []
+    return [TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(known[topic].partitions)]
 
 
 def read(config: ClientConfig, topic: str, ends: dict[int, int], isolation: str = READ_COMMITTED) -> Iterator[Message]:

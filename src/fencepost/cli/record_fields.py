@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Self
-
-from confluent_kafka import Message
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from fencepost.cli.row_check import json_value
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 _PLACES: Final = ("key", "value", "header")
 

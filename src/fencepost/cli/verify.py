@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from confluent_kafka import Message
 
 from fencepost.cli.cluster_options import asks_cluster
 from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_transactions, place_of, read
@@ -18,6 +17,9 @@ from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_
 from fencepost.cli.verify_report import Report, print_report
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.storage.offsets import decode_key, decode_value
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 _EXIT_CODES: Final = """\b
 FIELD is one of:
@@ -78,8 +80,10 @@ def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> 
 @click.option(
     "--first", metavar="NUMBER", type=int, help="First number of each source partition; else the lowest found."
 )
-@click.option("--connector", metavar="NAME", help="Compare the last numbers with the offsets that this connector ...")
-@click.option("--offsets-topic", metavar="TOPIC", help="... has committed to this topic. Stop the connector before.")
+@click.option(
+    "--connector", metavar="NAME", help="Compare the last numbers with the committed offsets of this connector."
+)
+@click.option("--offsets-topic", metavar="TOPIC", help="Where these offsets are; stop the connector before.")
 @click.option(
     "--source",
     metavar="FILE",

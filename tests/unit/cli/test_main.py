@@ -83,3 +83,15 @@ def test_a_data_folder_that_is_a_file_is_told_in_one_line(tmp_path: Path, capsys
     told = capsys.readouterr().err
     assert told.startswith("fencepost: cannot write to the broker's data folder")
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["demo"], ["verify", "topic", "--expect-count", "1"]])
+def test_a_command_names_the_package_that_it_lacks(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("demo", "demo_check", "independent_client", "verify"):
+        monkeypatch.delitem(sys.modules, f"fencepost.cli.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+
+    assert main.run(command) == 1
+    assert "confluent-kafka, which is not installed: pip install 'fencepost[demo]'" in capsys.readouterr().err
