@@ -71,6 +71,9 @@ from fencepost.worker.validation import validate_connector_config
 
 _log: Final = logging.getLogger(__name__)
 
+# A JVM that starts takes most of a core for some seconds: what the group gives to this worker first comes before it.
+_SPARK_AFTER_SECONDS: Final = 3.0
+
 
 class DistributedHerder(Herder):
     """A worker of a group. It is made, started, asked and stopped on one event loop.
@@ -121,6 +124,7 @@ class DistributedHerder(Herder):
         self._loggers = LoggerRegistry()
         self._cluster_id: asyncio.Future[str] = loop.create_future()
         self._started = False
+        self._warming_up: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Reach the brokers, read the internal topics, and join the group.
@@ -138,11 +142,13 @@ class DistributedHerder(Herder):
         self._cluster_id.set_result(cluster_id)
         self._started = True
         self._member.start()
-        parts.worker.engine.warm_up()
+        self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
 
     async def stop(self) -> None:
         """Stop everything, leave the group, and let go of what is open."""
         parts = self._parts
+        if self._warming_up is not None:
+            self._warming_up.cancel()
         self._task_configs.close()
         await self._work.close()
         self._leadership.lost()
