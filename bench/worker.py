@@ -39,7 +39,7 @@ FOLDER = Path(__file__).parent
 TASKS_OF_THREE = 12
 LOOK_SECONDS = 0.01
 LIMIT_SECONDS = 600
-IDLE_SECONDS = 15
+IDLE_SECONDS = 30
 STATUS_REQUESTS = 20
 
 # Of the tree of processes: in a second, a worker that has nothing more to do takes less of a core.
