@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -72,6 +73,15 @@ def test_a_question_is_asked_again_where_the_connection_breaks(
 
         assert ask(admin, topic) == answer
         assert trap.sprung
+
+
+def test_a_broker_that_says_nothing_does_not_keep_the_others_from_being_asked(bootstrap_servers: str):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = (f"127.0.0.1:{silent.getsockname()[1]}", bootstrap_servers)
+        config = ClientConfig(servers, request_timeout_ms=20_000, socket_connection_setup_timeout_ms=100)
+        for _ in range(8):  # which of them is asked first is chance
+            with Admin(config) as admin:
+                assert admin.cluster_id()
 
 
 def test_a_topic_is_described_with_the_settings_in_force(admin: Admin, topics: Topics):

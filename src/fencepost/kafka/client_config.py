@@ -77,6 +77,7 @@ class ClientConfig:
             "retry_backoff_ms": self.retry_backoff_ms,
             "metadata_max_age_ms": self.metadata_max_age_ms,
             "connections_max_idle_ms": self.connections_max_idle_ms,
+            "socket_connection_setup_timeout_ms": self.socket_connection_setup_timeout_ms,
         }
         if self.tls is not None:
             settings |= {"ssl_context": self.tls.context(), "ssl_check_hostname": self.tls.check_hostname}

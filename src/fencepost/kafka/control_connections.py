@@ -72,6 +72,9 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
         """Return the connection to a node. Raises what lasts: refused credentials, failed TLS handshakes."""
         if node_id in self._lasting_failures:
             raise self._lasting_failures[node_id]
+        if options.get("timeout_ms") is not None:
+            # Bootstrapping would give all of its time to the first broker, which may accept connections and say nothing.
+            options["timeout_ms"] = min(options["timeout_ms"], self.socket_connection_setup_timeout_ms(node_id))
         known = node_id in self._conns
         connection = super().get_connection(node_id, **options)
         if not known:

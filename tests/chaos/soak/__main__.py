@@ -55,6 +55,8 @@ def _show(outcome: Outcome) -> None:
     for report in outcome.reports.values():
         if not report.sound:
             print_report(report, as_json=False)
+    for error in outcome.logged:
+        _say(f"Logged: {error}")
     for fault in outcome.faults:
         _say(f"Fault: {fault}")
 

@@ -62,6 +62,10 @@ class Slot:
         """What the process that was started last has logged."""
         return self.worker.process.output[self._log_start :]
 
+    def errors(self) -> list[str]:
+        """The errors that all its processes have logged."""
+        return [line for line in self.worker.process.output.splitlines() if " ERROR " in line]
+
     def revive(self) -> str:
         """Start a worker in place of one that ended by itself, as what looks after services does.
 
@@ -73,10 +77,11 @@ class Slot:
         self.start()
         return f"worker {self.number} ended with {code}:\n{output[-4000:]}" if _JOINED in output or code != 1 else ""
 
-    def wait_until_healthy(self) -> None:
-        """Wait until the worker is in its group."""
+    def wait_until_healthy(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Wait until the worker is in its group, and do something again and again."""
 
         def healthy() -> bool:
+            meanwhile()
             wrong = self.revive()
             assert not wrong, wrong
             return self.worker.healthy()
@@ -93,15 +98,21 @@ class Slot:
         self.worker.process.signal(signal.SIGSTOP)
         return lambda: self.worker.process.signal(signal.SIGCONT)
 
-    def roll(self, protocol: str) -> None:
+    def roll(self, protocol: str, meanwhile: Callable[[], None]) -> None:
         """Stop the worker in good order and start it with another protocol; wait until it is in the group."""
-        self.wait_until_healthy()
+
+        def stopped() -> bool:
+            meanwhile()
+            return not self.worker.process.running
+
+        self.wait_until_healthy(meanwhile)
         self.worker.process.signal(signal.SIGTERM)
+        wait_for(stopped, what=f"worker {self.number} stops at SIGTERM")
         code = self.worker.process.wait()
         assert code == 0, f"worker {self.number} ended with {code} at SIGTERM:\n{self.output[-4000:]}"
         self.protocol = protocol
         self.start()
-        self.wait_until_healthy()
+        self.wait_until_healthy(meanwhile)
 
     def cut(self, how: str) -> Undo:
         """Do something to the links, see CUTS; undone by healing them."""
@@ -191,6 +202,7 @@ def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: floa
             scheduled_rebalance_max_delay_ms="1000",
             # A request that is not answered is given up and sent again, rather sooner than later.
             request_timeout_ms="5000",
+            socket_connection_setup_timeout_ms="1500",
         )
         slots = [Slot(group, number, row) for number, row in enumerate(proxies)]
         for slot in slots:

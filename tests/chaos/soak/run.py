@@ -23,11 +23,15 @@ _PARTITIONS = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many actions were done, the report of each connector's topic, and what else is wrong."""
+    """How many actions were done, the report of each connector's topic, and what else is wrong.
+
+    `logged` are the errors in the workers' logs, among them tasks that were FAILED for a while: to be read by a human.
+    """
 
     actions: int
     reports: dict[str, Report]
     faults: list[str]
+    logged: list[str]
 
     @property
     def sound(self) -> bool:
@@ -54,7 +58,8 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
         tell("All is well again; waiting until the connectors are at work")
         faults = [*storm.ended, *settle(cluster, configs, tell)]
         reports = judge(cluster, configs, lines)
-    return Outcome(storm.done, reports, faults)
+        logged = [error for slot in cluster.slots for error in slot.errors()]
+    return Outcome(storm.done, reports, faults, logged)
 
 
 def _create(cluster: Cluster, configs: dict[str, dict[str, str]]) -> None:

@@ -66,12 +66,15 @@ class Storm:
 
     def _go_on(self) -> None:
         """Let a moment pass, and end what has lasted long enough."""
-        for target, (due, _) in list(self._undo.items()):
-            if time.monotonic() >= due:
-                self._end(target)
+        self._end_what_is_over()
         self._look_after_workers()
         self._tick()
         time.sleep(_TICK_SECONDS)
+
+    def _end_what_is_over(self) -> None:
+        for target, (due, _) in list(self._undo.items()):
+            if time.monotonic() >= due:
+                self._end(target)
 
     def _look_after_workers(self) -> None:
         for slot in self._cluster.slots:
@@ -98,7 +101,7 @@ class Storm:
             case Kind.ROLL:
                 for slot in cluster.slots:
                     self._end(self._worker(slot))
-                    slot.roll(action.detail)
+                    slot.roll(action.detail, self._end_what_is_over)
             case _:
                 self._ask(action, self._names[action.target])
 
@@ -138,10 +141,11 @@ class Storm:
 
     def _request(self, method: str, path: str, body: Any = None) -> None:
         slots = self._cluster.slots
-        slot = next((one for one in slots if self._worker(one) not in self._undo), slots[0])
-        self._requests.append(self._pool.submit(self._answer, slot, method, path, body))
+        well = [slot for slot in slots if self._worker(slot) not in self._undo]
+        self._requests.append(self._pool.submit(self._answer, well or slots, method, path, body))
 
-    def _answer(self, slot: Slot, method: str, path: str, body: Any) -> None:
+    def _answer(self, slots: list[Slot], method: str, path: str, body: Any) -> None:
+        slot = next((slot for slot in slots if slot.worker.healthy()), slots[0])
         try:
             answer = slot.worker.request(method, path, body)
             outcome = str(answer.status)
