@@ -118,7 +118,7 @@ class SimEngine:
         """A write ends by itself, when its producer is abandoned."""
 
     def session(self) -> Any:
-        raise NotImplementedError
+        raise AssertionError("no task of the simulation asks for a Spark session")
 
     def write(
         self,

@@ -6,95 +6,114 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from tests.sim.kernel import Fiber, Kernel, Process
 
 
+class SimThread:
+    """As threading.Thread: a fiber of the process that starts it."""
+
+    def __init__(
+        self, kernel: Kernel, target: Callable[..., Any], name: str = "", daemon: bool = True, args: Any = ()
+    ) -> None:
+        del name, daemon
+        self._kernel = kernel
+        self._target = lambda: target(*args)
+        self._fiber: Fiber | None = None
+
+    @property
+    def ident(self) -> int | None:
+        return None if self._fiber is None else 1
+
+    def start(self) -> None:
+        assert self._kernel.process is not None
+        self._fiber = self._kernel.process.spawn(self._target, self._kernel.random.random() * 0.01)
+
+    def is_alive(self) -> bool:
+        return self._fiber is not None and not self._fiber.done
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._fiber is not None and not self._fiber.done:
+            fiber = self._kernel.fiber
+            ticket = fiber.ticket()
+            process = fiber.process
+            self._fiber.on_finish(lambda: self._kernel.later(0.0, lambda: fiber.wake(ticket, None), process))
+            fiber.park(timeout)
+
+
+class SimCondition:
+    """As threading.Condition. Its lock is nothing: a fiber runs alone until it waits."""
+
+    def __init__(self, kernel: Kernel, lock: Any = None) -> None:
+        del lock
+        self._kernel = kernel
+        self._waiting: list[tuple[Fiber, int]] = []
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def wait_for(self, true: Callable[[], bool], timeout: float | None = None) -> bool:
+        kernel = self._kernel
+        ends = None if timeout is None else kernel.now + timeout
+        while not true() and (ends is None or kernel.now < ends):
+            fiber = kernel.fiber
+            self._waiting.append((fiber, fiber.ticket()))
+            fiber.park(None if ends is None else ends - kernel.now)
+        return true()
+
+    def notify_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for fiber, ticket in waiting:
+            self._kernel.later(0.0, lambda f=fiber, t=ticket: f.wake(t, None), fiber.process)
+
+
+class SimEvent:
+    """As threading.Event."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._set = False
+        self._changed = SimCondition(kernel)
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+        self._changed.notify_all()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._changed.wait_for(self.is_set, timeout)
+
+
+class SimLock:
+    """As threading.Lock, for those who use it with `with`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._held = False
+        self._freed = SimCondition(kernel)
+
+    def __enter__(self) -> None:
+        self._freed.wait_for(lambda: not self._held)
+        self._held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._held = False
+        self._freed.notify_all()
+
+
 class SimThreading:
     """What the worker uses of `threading`, for the process that runs."""
 
-    def __init__(self, kernel: Kernel) -> None:  # noqa: C901 - a namespace of classes
-        kernel_ = kernel
-
-        class Thread:
-            def __init__(self, target: Callable[..., Any], name: str = "", daemon: bool = True, args: Any = ()) -> None:
-                del name, daemon
-                self._target = lambda: target(*args)
-                self._fiber: Fiber | None = None
-
-            @property
-            def ident(self) -> int | None:
-                return None if self._fiber is None else 1
-
-            def start(self) -> None:
-                assert kernel_.process is not None
-                self._fiber = kernel_.process.spawn(self._target, kernel_.random.random() * 0.01)
-
-            def is_alive(self) -> bool:
-                return self._fiber is not None and not self._fiber.done
-
-            def join(self, timeout: float | None = None) -> None:
-                if self._fiber is not None and not self._fiber.done:
-                    fiber = kernel_.fiber
-                    ticket = fiber.ticket()
-                    process = fiber.process
-                    self._fiber.on_finish(lambda: kernel_.later(0.0, lambda: fiber.wake(ticket, None), process))
-                    fiber.park(timeout)
-
-        class Condition:
-            def __init__(self, lock: Any = None) -> None:
-                del lock
-                self._waiting: list[tuple[Fiber, int]] = []
-
-            def __enter__(self) -> None:
-                return None
-
-            def __exit__(self, *_: object) -> None:
-                return None
-
-            def wait_for(self, true: Callable[[], bool], timeout: float | None = None) -> bool:
-                ends = None if timeout is None else kernel_.now + timeout
-                while not true() and (ends is None or kernel_.now < ends):
-                    fiber = kernel_.fiber
-                    self._waiting.append((fiber, fiber.ticket()))
-                    fiber.park(None if ends is None else ends - kernel_.now)
-                return true()
-
-            def notify_all(self) -> None:
-                waiting, self._waiting = self._waiting, []
-                for fiber, ticket in waiting:
-                    kernel_.later(0.0, lambda f=fiber, t=ticket: f.wake(t, None), fiber.process)
-
-        class Event:
-            def __init__(self) -> None:
-                self._set = False
-                self._changed = Condition()
-
-            def is_set(self) -> bool:
-                return self._set
-
-            def set(self) -> None:
-                self._set = True
-                self._changed.notify_all()
-
-            def wait(self, timeout: float | None = None) -> bool:
-                return self._changed.wait_for(self.is_set, timeout)
-
-        class Lock:
-            def __init__(self) -> None:
-                self._held = False
-                self._freed = Condition()
-
-            def __enter__(self) -> None:
-                self._freed.wait_for(lambda: not self._held)
-                self._held = True
-
-            def __exit__(self, *_: object) -> None:
-                self._held = False
-                self._freed.notify_all()
-
-        self.Thread, self.Condition, self.Event, self.Lock = Thread, Condition, Event, Lock
+    def __init__(self, kernel: Kernel) -> None:
+        self.Thread = partial(SimThread, kernel)
+        self.Condition = partial(SimCondition, kernel)
+        self.Event = partial(SimEvent, kernel)
+        self.Lock = partial(SimLock, kernel)
         self.RLock = threading.RLock
 
 
