@@ -201,7 +201,7 @@ class ModelHerder(Herder):
         self.offsets.pop(name, None)
         return f"The offsets of {name} were reset successfully"
 
-    async def connector_transactions(self, name: str) -> Sequence[TaskTransaction]:
+    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransaction]:  # noqa: ARG002 - the model has no other workers
         commit = TaskCommit(1_700_000_000_000, 3, [{"partition": {"p": "a"}, "offset": {"o": 3}}])
         return [
             TaskTransaction(
@@ -241,7 +241,7 @@ class ModelHerder(Herder):
 
     async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransaction]:
         request.verify(self.session_key)
-        return await self.connector_transactions(name)
+        return await self.connector_transactions(name, None)
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
         self._check_here()

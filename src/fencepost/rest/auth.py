@@ -1,6 +1,8 @@
 """Basic authentication of the public part of the API.
 
-Requests between workers are signed instead, and the health of a worker is open to whoever watches over it.
+Those requests between workers that change something are signed instead, as in Kafka Connect, and the health of a
+worker is open to whoever watches over it. What only shows something is for users, whoever signed it: a worker that asks
+another on behalf of a user passes on what the user showed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ _OPEN: Final = (
     ("HEAD", re.compile(r"/health/?")),
     ("PUT", re.compile(r"/connectors/[^/]+/fence/?")),
     ("POST", re.compile(r"/connectors/[^/]+/tasks/?")),
-    ("GET", re.compile(r"/connectors/[^/]+/transactions/local/?")),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from fencepost.rest.connectors import CONNECTOR, name_of
 from fencepost.rest.internal import signed
@@ -30,7 +30,7 @@ class TransactionsResource:
 
     async def _everywhere(self, request: web.Request) -> web.Response:
         name = name_of(request)
-        found = await self._herder.connector_transactions(name)
+        found = await self._herder.connector_transactions(name, request.headers.get(hdrs.AUTHORIZATION))
         return json_response({"name": name, "tasks": [transaction.as_json() for transaction in found]})
 
     async def _here(self, request: web.Request) -> web.Response:

@@ -122,7 +122,7 @@ class DistributedHerder(Herder):
         self._transactions = TransactionRequests(self._parts, self._leadership, self._work, self._snapshots)
         self._plugins = PluginCatalogue(self._parts.all_configs)
         self._loggers = LoggerRegistry()
-        self._cluster_id: asyncio.Future[str] = loop.create_future()
+        self._cluster_id = ""
         self._started = False
         self._warming_up: asyncio.TimerHandle | None = None
 
@@ -133,13 +133,12 @@ class DistributedHerder(Herder):
         """
         parts = self._parts
         administration = admin_config(parts.config, None)
-        cluster_id = await parts.run(_cluster_id, administration)
+        self._cluster_id = await parts.run(_cluster_id, administration)
         await parts.run(parts.worker.start)
         await asyncio.gather(
             asyncio.wrap_future(parts.configs.start(administration)),
             asyncio.wrap_future(parts.statuses.start(administration)),
         )
-        self._cluster_id.set_result(cluster_id)
         self._started = True
         self._member.start()
         self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
@@ -172,7 +171,8 @@ class DistributedHerder(Herder):
                 f"{self._member.coordinator_unknown_for:.0f} s: check the brokers",
             )
         if self._leadership.membership is None:
-            return WorkerHealth(HealthStatus.STARTING, "The worker is joining its group")
+            reason = "is joining its group" if self._started else "has yet to reach the brokers and to read its topics"
+            return WorkerHealth(HealthStatus.STARTING, f"The worker {reason}")
         return WorkerHealth(HealthStatus.HEALTHY, "The worker is in its group and takes requests")
 
     def mixed_group(self) -> MixedGroup:
@@ -181,7 +181,8 @@ class DistributedHerder(Herder):
 
     async def kafka_cluster_id(self) -> str:
         """Return the id of the Kafka cluster."""
-        return await asyncio.shield(self._cluster_id)
+        self._require_started()
+        return self._cluster_id
 
     # -- connectors and tasks ------------------------------------------------------------------------------------
 
@@ -279,10 +280,10 @@ class DistributedHerder(Herder):
         """Remove all offsets of a stopped connector."""
         return await self._offsets.reset(name)
 
-    async def connector_transactions(self, name: str) -> Sequence[TaskTransaction]:
+    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransaction]:
         """Return what each task of a connector has open."""
         self._require_started()
-        return await self._transactions.everywhere(name)
+        return await self._transactions.everywhere(name, authorization)
 
     # -- plugins and loggers -------------------------------------------------------------------------------------
 
@@ -357,7 +358,9 @@ class DistributedHerder(Herder):
 
     def _require_started(self) -> None:
         if not self._started:
-            raise ServiceUnavailableError("The worker is starting and has not read the group's topics yet: ask again")
+            raise ServiceUnavailableError(
+                "The worker is starting: it has yet to reach the brokers and to read its topics. Ask again soon"
+            )
 
     def _config_store(self, config: WorkerConfig, loop: asyncio.AbstractEventLoop) -> ConfigBackingStore:
         return ConfigBackingStore(

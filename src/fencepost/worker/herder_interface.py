@@ -190,7 +190,7 @@ class Herder(ABC):
 
     @abstractmethod
     async def kafka_cluster_id(self) -> str:
-        """Return the id of the Kafka cluster that holds the group's topics."""
+        """Return the id of the Kafka cluster that holds the group's topics. Never waits for the brokers."""
 
     # Connectors
 
@@ -304,8 +304,11 @@ class Herder(ABC):
     # Transactions
 
     @abstractmethod
-    async def connector_transactions(self, name: str) -> Sequence[TaskTransaction]:
-        """Return what each task of a connector has open, and what it last committed, by their numbers."""
+    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransaction]:
+        """Return what each task of a connector has open, and what it last committed, by their numbers.
+
+        `authorization` is what the user showed (the HTTP header), for the workers that have to be asked.
+        """
 
     # Plugins
 

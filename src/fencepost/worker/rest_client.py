@@ -119,9 +119,15 @@ class RestClient:
         body = json.dumps([dict(config) for config in configs], ensure_ascii=False).encode()
         await self._internal("POST", f"{_connector_url(leader_url, connector)}/tasks", body, signer)
 
-    async def task_transactions(self, url: str, connector: str, signer: Signer | None) -> list[Any]:
-        """Ask a worker what the tasks of a connector have open that it runs. Raises the error that it answered."""
-        answer = await self._internal("GET", f"{_connector_url(url, connector)}/transactions/local", b"", signer)
+    async def task_transactions(
+        self, url: str, connector: str, signer: Signer | None, authorization: str | None
+    ) -> list[Any]:
+        """Ask a worker what the tasks of a connector have open that it runs. Raises the error that it answered.
+
+        `authorization` is what the user showed who wants to know.
+        """
+        address = f"{_connector_url(url, connector)}/transactions/local"
+        answer = await self._internal("GET", address, b"", signer, authorization)
         try:
             bodies = json.loads(answer.body)
         except ValueError as error:
@@ -133,8 +139,12 @@ class RestClient:
         if self._session is not None:
             await self._session.close()
 
-    async def _internal(self, method: str, url: str, body: bytes, signer: Signer | None) -> WorkerResponse:
+    async def _internal(
+        self, method: str, url: str, body: bytes, signer: Signer | None, authorization: str | None = None
+    ) -> WorkerResponse:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if authorization is not None:
+            headers["Authorization"] = authorization
         if signer is not None:
             headers |= signature_headers(body, signer.key, signer.algorithm)
         response = await self.request(method, url, headers=headers, body=body or None)

@@ -41,8 +41,11 @@ class TransactionRequests:
         found = self._work.transactions(connector)
         return [self._shown(task, status) for task, status in sorted(found.items())]
 
-    async def everywhere(self, connector: str) -> list[TaskTransaction]:
-        """Return those of all tasks of a connector, by number. Raises NotFoundError if there is no such connector."""
+    async def everywhere(self, connector: str, authorization: str | None) -> list[TaskTransaction]:
+        """Return those of all tasks of a connector, by number. Raises NotFoundError if there is no such connector.
+
+        `authorization` is what the user showed, which other workers ask for as well.
+        """
         self._snapshots.config(connector)
         tasks = self._parts.state.tasks(connector)
         reported = self._parts.statuses.table.tasks(connector)
@@ -52,7 +55,10 @@ class TransactionRequests:
         # Workers are known by host and port; those of a group listen alike.
         scheme = urlsplit(self._parts.url).scheme
         answers = await asyncio.gather(
-            *(ask(client, f"{scheme}://{worker}", connector, signer, seconds=_ASKING_SECONDS) for worker in workers)
+            *(
+                ask(client, f"{scheme}://{worker}", connector, signer, authorization, seconds=_ASKING_SECONDS)
+                for worker in workers
+            )
         )
         known = {self._parts.worker_id: self.here(connector), **dict(zip(workers, answers, strict=True))}
         return merge(owners, known, self._transactional_id)
@@ -78,12 +84,12 @@ class TransactionRequests:
 
 
 async def ask(
-    client: RestClient, url: str, connector: str, signer: Signer | None, *, seconds: float
+    client: RestClient, url: str, connector: str, signer: Signer | None, authorization: str | None, *, seconds: float
 ) -> list[TaskTransaction] | str:
     """Return what a worker has of a connector's tasks, or why that is not known."""
     try:
         async with asyncio.timeout(seconds):
-            bodies = await client.task_transactions(url, connector, signer)
+            bodies = await client.task_transactions(url, connector, signer, authorization)
         return [TaskTransaction.from_json(body) for body in bodies]
     except TimeoutError:
         return f"The worker at {url} did not answer within {seconds:g} s"

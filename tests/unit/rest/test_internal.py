@@ -92,7 +92,7 @@ def test_workers_tell_each_other_what_their_tasks_have_open(apis: RestApis, api:
     async def scenario() -> list[TaskTransaction]:
         client = RestClient()
         try:
-            found = await client.task_transactions(api.url, "a/b", Signer(SESSION_KEY))
+            found = await client.task_transactions(api.url, "a/b", Signer(SESSION_KEY), None)
             return [TaskTransaction.from_json(body) for body in found]
         finally:
             await client.close()

@@ -199,6 +199,15 @@ def test_admin_is_found_at_its_own_listener_alone(apis: RestApis):
     assert apis.request("GET", f"http://127.0.0.1:{port}/connectors").status == 404
 
 
+def test_what_shows_something_needs_a_user_however_it_is_signed(apis: RestApis, tmp_path: Path):
+    users = tmp_path / "users.properties"
+    users.write_text("ann=secret\n")
+    api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)})
+    signed = signature_headers(b"", SESSION_KEY)
+    assert api.get("/connectors/c/transactions/local", headers=signed).status == 401
+    assert api.get("/connectors/c/transactions", headers=signed).status == 401
+
+
 def test_an_internal_request_needs_no_user_but_a_signature(apis: RestApis, tmp_path: Path):
     users = tmp_path / "users.properties"
     users.write_text("ann=secret\n")

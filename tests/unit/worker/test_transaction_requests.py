@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import encode_basic_auth
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.worker.rest_client import RestClient, Signer
@@ -40,10 +42,12 @@ def test_a_task_that_has_moved_since_its_last_status_is_found_where_it_is():
     assert [found.state for found in merge(owners, answers, transactional_id)] == [None, None, "READY"]
 
 
-async def _asked(url: str, key: bytes = SESSION_KEY, seconds: float = 60) -> list[TaskTransaction] | str:
+async def _asked(
+    url: str, key: bytes | None = SESSION_KEY, authorization: str | None = None, seconds: float = 60
+) -> list[TaskTransaction] | str:
     client = RestClient()
     try:
-        return await ask(client, url, "c", Signer(key), seconds=seconds)
+        return await ask(client, url, "c", None if key is None else Signer(key), authorization, seconds=seconds)
     finally:
         await client.close()
 
@@ -54,6 +58,17 @@ def test_why_a_worker_cannot_be_asked_is_told():
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
         assert "did not answer within 0.1 s" in apis.call(_asked(url, seconds=0.1))
         assert "signature is wrong" in apis.call(_asked(apis.serve(ModelHerder()).url, key=b"another"))
+
+
+def test_another_worker_is_shown_what_the_user_showed_and_the_signature(tmp_path: Path):
+    users = tmp_path / "users.properties"
+    users.write_text("ann=secret\n")
+    ann = encode_basic_auth("ann", "secret")
+    with RestApis() as apis:
+        url = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)}).url
+        assert "There is no connector c" in apis.call(_asked(url, authorization=ann))
+        assert "status 401" in apis.call(_asked(url))
+        assert "status 400" in apis.call(_asked(url, key=None, authorization=ann))
 
 
 def test_what_another_version_tells_is_not_understood():

@@ -1,0 +1,31 @@
+"""A worker of a group that has not reached its brokers yet."""
+
+from __future__ import annotations
+
+import socket
+
+from fencepost.config.group_config import GroupConfig
+from fencepost.runtime.worker import Worker
+from fencepost.worker.herder import DistributedHerder
+from fencepost.worker.rest_client import RestClient
+from tests.support.model_herder import model_worker_config
+from tests.support.rest import RestApis
+
+
+def test_a_worker_whose_brokers_do_not_answer_says_so_at_once():
+    """Tools ask for the root first: they must not wait for brokers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, RestApis() as apis:
+        brokers = f"127.0.0.1:{silent.getsockname()[1]}"
+        config = model_worker_config(bootstrap_servers=brokers)
+
+        async def make() -> DistributedHerder:
+            group = GroupConfig.from_properties(config.properties, where="a test")
+            return DistributedHerder(Worker(config), group, "http://127.0.0.1:1", RestClient())
+
+        herder = apis.call(make())
+        api = apis.serve(herder)
+        for path in ("/", "/connectors", "/health"):
+            answer = api.get(path)
+            assert answer.status == 503
+            assert "has yet to reach the brokers" in answer.body["message"]
+        apis.call(herder.stop())
