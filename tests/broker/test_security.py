@@ -20,6 +20,7 @@ from fencepost.kafka.errors import AuthenticationError, AuthorizationError, Brok
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.token_provider import _unsigned
 from tests.support.checker import read_topic, values
+from tests.support.hanging import hang
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker
 from tests.support.topics import Topics, unique
@@ -255,3 +256,32 @@ def test_a_topic_is_verified_with_the_settings_of_a_file(
     capsys.readouterr()
     assert verify("connector") == 1
     assert topic in capsys.readouterr().err
+
+
+def test_a_hanging_transaction_is_aborted_once_the_rights_that_were_named_are_there(
+    secured: SecuredBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
+    hang(config(secured.properties("admin")), topic, b"hangs", settings=secured.rdkafka())
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in secured.properties("nobody").items()))
+    where = ["--topic", topic, "--partition", "0", "--start-offset", "0"]
+
+    def abort() -> int:
+        capsys.readouterr()
+        return run(["transactions", "abort", *where, "--command-config", str(file)])
+
+    for operation, kind, name, missing in (
+        (AclOperation.DESCRIBE, ResourceType.TOPIC, topic, f"DESCRIBE on topic {topic}"),
+        (AclOperation.READ, ResourceType.TOPIC, topic, f"READ on topic {topic}"),
+        (
+            AclOperation.ALTER,
+            ResourceType.BROKER,
+            "kafka-cluster",
+            "ALTER (CLUSTER_ACTION before KIP-1037) on the cluster",
+        ),
+    ):
+        assert abort() == 1
+        assert f"Not authorized: the principal lacks {missing}" in capsys.readouterr().err
+        secured.allow("nobody", operation, kind, name)
+    assert abort() == 0

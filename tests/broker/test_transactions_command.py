@@ -11,8 +11,11 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from fencepost.cli import main
+from fencepost.kafka.topic_reader import TopicReadTimeoutError, read_to_end
 from tests.support.checker import read_topic, values
+from tests.support.hanging import hang
 from tests.support.topics import unique
+from tests.support.writing import open_producer, producer_config, write_in_transaction
 
 _SECONDS = 60
 
@@ -96,6 +99,57 @@ def test_an_aborted_transaction_is_gone_and_its_producer_fenced(
     code, _, err = run("abort", name)
     assert code == 1
     assert f"The transactional id {name} has no open transaction" in err
+
+
+def test_a_transaction_that_no_coordinator_knows_of_is_aborted_in_its_partition(
+    run: Run, bootstrap_servers: str, topic: str
+) -> None:
+    config = producer_config(bootstrap_servers)
+    producer_id = hang(config, topic, b"hangs")
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"waits"])
+        producer.commit_transaction()
+
+    with pytest.raises(TopicReadTimeoutError) as waiting:
+        list(read_to_end(config.client, topic, timeout_ms=500))
+    assert f"(producer id {producer_id}) that began at offset 0 is still open" in str(waiting.value)
+    where = ("--topic", topic, "--partition", "0", "--start-offset")
+    assert " ".join(where) in str(waiting.value)
+
+    code, out, _ = run("abort", *where, "0", "-o", "json")
+
+    assert code == 0
+    aborted = {"topic": topic, "partition": 0, "start_offset": 0, "producer_id": producer_id, "producer_epoch": 0}
+    assert json.loads(out) == aborted
+    assert values(read_topic(bootstrap_servers, topic)) == [b"waits"]
+    code, _, err = run("abort", *where, "0")
+    assert code == 1
+    assert f"No transaction is open in {topic}-0 that began at offset 0: none is open there at all" in err
+
+
+@pytest.mark.usefixtures("lingering")
+def test_a_transaction_with_a_coordinator_is_not_aborted_behind_its_back(run: Run, group: str, topic: str) -> None:
+    where = ("--topic", topic, "--start-offset")
+
+    code, _, err = run("abort", *where, "0", "--partition", "0")
+    assert code == 1
+    assert f"To abort it at once: fencepost transactions abort {group}-orders-0" in err
+    code, _, err = run("abort", *where, "7", "--partition", "0")
+    assert code == 1
+    assert f"No transaction is open in {topic}-0 that began at offset 7: those that are open began at 0" in err
+    code, _, err = run("abort", *where, "0", "--partition", "1")
+    assert code == 1
+    assert f"Topic {topic} has no partition 1" in err
+    assert len(_listed(run, "--group", group)) == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("--topic", "t"), ("orders-0", "--topic", "t")])
+def test_what_to_abort_is_named_by_an_id_or_by_where_it_is(run: Run, arguments: tuple[str, ...]) -> None:
+    code, _, err = run("abort", *arguments)
+
+    assert code == 2
+    assert "Give a TRANSACTIONAL_ID, or --topic, --partition and --start-offset" in err
 
 
 def test_the_brokers_may_be_named_in_a_file_of_client_settings(

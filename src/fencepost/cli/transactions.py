@@ -13,6 +13,7 @@ from fencepost.cli.tables import print_json, print_table, shown_time
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.open_transactions import OpenTransaction
+from fencepost.kafka.transaction import ProducerIdentity
 from fencepost.storage.task_count import leader_transactional_id
 
 _EXIT_CODES: Final = """\b
@@ -48,18 +49,51 @@ def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float 
 
 
 @transactions.command()
-@click.argument("transactional_id")
+@click.argument("transactional_id", required=False)
+@click.option("--topic", metavar="TOPIC", help="For one that hangs: a topic in which it is open.")
+@click.option("--partition", metavar="NUMBER", type=click.IntRange(min=0), help="The partition of that topic.")
+@click.option("--start-offset", metavar="OFFSET", type=click.IntRange(min=0), help="Where it begins in the partition.")
 @asks_cluster
-def abort(config: ClientConfig, *, as_json: bool, transactional_id: str) -> None:
-    """Abort an open transaction. Its producer is fenced: whoever holds it can write nothing more."""
+def abort(
+    config: ClientConfig,
+    *,
+    as_json: bool,
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+) -> None:
+    """Abort an open transaction. Its producer is fenced: whoever holds it can write nothing more.
+
+    A transaction that hangs has no coordinator that knows of it: it is aborted in each partition by itself, with
+    --topic, --partition and --start-offset in place of the transactional id.
+    """
+    hangs = (topic, partition, start_offset)
+    if transactional_id is not None and hangs == (None, None, None):
+        _abort_known(config, transactional_id, as_json=as_json)
+    elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
+        _abort_hanging(config, topic, partition, start_offset, as_json=as_json)
+    else:
+        raise click.UsageError("Give a TRANSACTIONAL_ID, or --topic, --partition and --start-offset of one that hangs")
+
+
+def _abort_known(config: ClientConfig, transactional_id: str, *, as_json: bool) -> None:
     with Admin(config) as admin:
         aborted = admin.abort_transaction(transactional_id)
     if as_json:
         print_json(_as_json(aborted))
     else:
+        click.echo(f"Aborted the transaction of {transactional_id} ({_shown(aborted.identity)}).")
+
+
+def _abort_hanging(config: ClientConfig, topic: str, partition: int, start_offset: int, *, as_json: bool) -> None:
+    with Admin(config) as admin:
+        identity = admin.abort_hanging_transaction(topic, partition, start_offset)
+    if as_json:
+        print_json({"topic": topic, "partition": partition, "start_offset": start_offset, **_producer(identity)})
+    else:
         click.echo(
-            f"Aborted the transaction of {transactional_id} (producer id {aborted.identity.producer_id}, epoch "
-            f"{aborted.identity.epoch})."
+            f"Aborted the transaction in {topic}-{partition} from offset {start_offset} on ({_shown(identity)})."
         )
 
 
@@ -67,11 +101,18 @@ def _is_of_group(transactional_id: str, group: str) -> bool:
     return transactional_id.startswith(f"{group}-") or transactional_id == leader_transactional_id(group)
 
 
+def _shown(identity: ProducerIdentity) -> str:
+    return f"producer id {identity.producer_id}, epoch {identity.epoch}"
+
+
+def _producer(identity: ProducerIdentity) -> dict[str, int]:
+    return {"producer_id": identity.producer_id, "producer_epoch": identity.epoch}
+
+
 def _as_json(transaction: OpenTransaction) -> dict[str, Any]:
     return {
         "transactional_id": transaction.transactional_id,
-        "producer_id": transaction.identity.producer_id,
-        "producer_epoch": transaction.identity.epoch,
+        **_producer(transaction.identity),
         "state": transaction.state,
         "coordinator": transaction.coordinator,
         "timeout_ms": transaction.timeout_ms,

@@ -19,6 +19,7 @@ from fencepost.kafka.control_client import TRANSIENT, ControlClient, refusal, re
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
 from fencepost.kafka.fencing import FenceProducersResult
+from fencepost.kafka.hanging_transactions import abort_hanging
 from fencepost.kafka.open_transactions import (
     ONGOING,
     NoOpenTransactionError,
@@ -26,6 +27,7 @@ from fencepost.kafka.open_transactions import (
     list_open_transactions,
 )
 from fencepost.kafka.topic_metadata import metadata_error, topic_leaders, topic_row
+from fencepost.kafka.transaction import ProducerIdentity
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
@@ -182,6 +184,16 @@ class Admin:
             )
         self.fence_producers([transactional_id]).all()
         return transaction
+
+    def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
+        """Abort in one partition a transaction that no coordinator knows of, whose first record is at an offset.
+
+        Returns whose it was. Raises NoOpenTransactionError if there is none or a coordinator knows of it,
+        TopicNotFoundError, AuthorizationError without READ on the topic and ALTER on the cluster, and
+        UnsupportedBrokerError before Kafka 3.0.
+        """
+        doing = f"aborting a transaction in {topic}-{partition}"
+        return self._client.run(abort_hanging, self._client, topic, partition, start_offset, doing=doing)
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -45,6 +45,18 @@ class OpenTransaction:
     partitions: tuple[TopicPartition, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenProducer:
+    """A producer with a transaction that is open in one partition, where its first record is at `start_offset`.
+
+    `coordinator_epoch` is that of the last marker of the producer in the partition, -1 if there is none.
+    """
+
+    identity: ProducerIdentity
+    coordinator_epoch: int
+    start_offset: int
+
+
 async def list_open_transactions(client: ControlClient) -> list[OpenTransaction]:
     """Return the open transactions of a cluster, the oldest first.
 
@@ -95,28 +107,36 @@ async def find_open_transactions(client: ControlClient, topic: str, partition: i
     """
     described: list[str] = []
     with suppress(client_errors.KafkaError):
-        producers = await _open_producers(client, topic, partition, leader, before)
+        open_now = await open_producers(client, topic, partition, leader)
+        producers = [producer for producer in open_now if producer.start_offset < before]
         names: dict[int, str] = {}
         with suppress(client_errors.KafkaError):
-            names = await _transactional_ids(client, list(producers))
-        for producer_id, start in producers.items():
-            name = f"transactional id {names[producer_id]}" if producer_id in names else "a transactional id"
-            described.append(f"the transaction of {name} (producer id {producer_id}) that began at offset {start}")
+            names = await _transactional_ids(client, [producer.identity.producer_id for producer in producers])
+        for producer in producers:
+            number = producer.identity.producer_id
+            name = f"transactional id {names[number]}" if number in names else "a transactional id"
+            described.append(
+                f"the transaction of {name} (producer id {number}) that began at offset {producer.start_offset}"
+            )
     return " and ".join(described)
 
 
-async def _open_producers(
-    client: ControlClient, topic: str, partition: int, leader: int, before: int
-) -> dict[int, int]:
-    """The first offset of each transaction that is open in the partition, by producer id."""
+async def open_producers(client: ControlClient, topic: str, partition: int, leader: int) -> list[OpenProducer]:
+    """Return who has a transaction open in a partition, as its leader holds it. Needs READ on the topic."""
     asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
     response = await client.send(DescribeProducersRequest(topics=[asked]), leader)
     row = response.topics[0].partitions[0]
-    return {
-        producer.producer_id: producer.current_txn_start_offset
+    if row.error_code:
+        raise client_errors.for_code(row.error_code)
+    return [
+        OpenProducer(
+            identity=ProducerIdentity(producer.producer_id, producer.producer_epoch),
+            coordinator_epoch=producer.coordinator_epoch,
+            start_offset=producer.current_txn_start_offset,
+        )
         for producer in row.active_producers
-        if _NO_TRANSACTION < producer.current_txn_start_offset < before
-    }
+        if producer.current_txn_start_offset != _NO_TRANSACTION
+    ]
 
 
 async def _transactional_ids(client: ControlClient, producer_ids: list[int]) -> dict[int, str]:

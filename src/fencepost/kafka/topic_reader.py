@@ -285,7 +285,8 @@ class TopicReader:
         if found:
             cause = (
                 f"{found} is still open. It ends by itself after its producer's transaction.timeout.ms; to end it at "
-                "once, stop its producer and run `fencepost transactions abort` with that id (or kafka-transactions.sh)"
+                "once, stop its producer and run `fencepost transactions abort` with that id, or if it has none, with "
+                f"--topic {self.topic} --partition {partition} --start-offset and that offset"
             )
         else:
             cause = "the broker hands out nothing more. Check the health of the partition's leader and replicas"

@@ -1,0 +1,77 @@
+"""Transactions that hang: records for which a partition waits, although no coordinator knows of their transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from kafka.protocol.producer import ProduceRequest
+
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.compression import Compression
+from fencepost.kafka.control_client import ControlClient
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.idempotent_producer import IdempotentProducer
+from fencepost.kafka.record_batch import encode
+from fencepost.kafka.topic_metadata import topic_leaders
+from tests.support.topics import unique
+from tests.support.writing import records
+
+_TIMEOUT_SECONDS = 60
+_TIMEOUT_MS = 60_000
+_VERIFICATION = "transaction.partition.verification.enable"
+# With later versions the broker itself adds the partition to the transaction.
+_PRODUCE_VERSION = 11
+
+
+def hang(config: ProducerConfig, topic: str, value: bytes, *, settings: Mapping[str, Any] | None = None) -> int:
+    """Write a record to partition 0 in a transaction that no coordinator knows of, and return its producer id.
+
+    `settings` are librdkafka's, of a principal that may change those of the brokers.
+    """
+    client = config.client
+    producer_id = IdempotentProducer(config).transaction.producer_id
+    batch = encode(
+        records([value]),
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+        compression=Compression.NONE,
+        now_ms=0,
+    )
+    data = ProduceRequest.TopicProduceData
+    row = data.PartitionProduceData(index=0, records=b"".join(batch))
+    request = ProduceRequest(
+        transactional_id=unique("hanging"),
+        acks=-1,
+        timeout_ms=_TIMEOUT_MS,
+        topic_data=[data(name=topic, partition_data=[row])],
+        max_version=_PRODUCE_VERSION,
+    )
+    admin = AdminClient({"bootstrap.servers": ",".join(client.bootstrap_servers), **(settings or {})})
+    with ControlClient(client) as control, _unverified(admin):
+        leaders = control.run(topic_leaders, control, topic, Deadline.after(_TIMEOUT_MS), doing="finding the leader")
+        answer = control.run(control.send, request, leaders[0], doing="producing")
+    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+    return producer_id
+
+
+@contextmanager
+def _unverified(admin: AdminClient) -> Iterator[None]:
+    """Brokers that take records without asking whether their transaction has begun, as before KIP-890."""
+    _set_verification(admin, "false")
+    try:
+        yield
+    finally:
+        _set_verification(admin, "true")
+
+
+def _set_verification(admin: AdminClient, value: str) -> None:
+    brokers = admin.list_topics(timeout=_TIMEOUT_SECONDS).brokers
+    for broker in brokers:
+        entry = ConfigEntry(_VERIFICATION, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_SECONDS)
