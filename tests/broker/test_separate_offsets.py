@@ -197,6 +197,13 @@ def test_f8_altered_and_removed_offsets_are_in_both_topics(
     for store in (own, runner.offsets_topic):
         left = read_offsets(bootstrap_servers, store, name)
         assert sorted(left, key=str) == [(partition, None), ({"x": 1}, None)]
+    # As of a worker that was slow to copy what was committed before.
+    runner.worker.offsets(config).copy([({"x": 1}, {"n": 1})])
+    wait_for(
+        lambda: ({"x": 1}, {"n": 1}) in read_offsets(bootstrap_servers, runner.offsets_topic, name), what="the copy"
+    )
+    reset_offsets(runner.worker, config)
+    assert ({"x": 1}, None) in read_offsets(bootstrap_servers, runner.offsets_topic, name)
 
 
 def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_own(

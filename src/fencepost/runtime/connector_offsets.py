@@ -47,8 +47,9 @@ def alter_offsets(
 
 
 def reset_offsets(worker: Worker, config: ConnectorConfig) -> bool:
-    """Remove all offsets of a connector. Returns and raises as `alter_offsets`."""
-    return alter_offsets(worker, config, [(partition, None) for partition, _ in committed_offsets(worker, config)])
+    """Remove all offsets of a connector, from the worker's topic as well. Returns and raises as `alter_offsets`."""
+    partitions = worker.offsets(config).partitions(timeout_ms=READING_MS)
+    return alter_offsets(worker, config, [(partition, None) for partition in partitions])
 
 
 def _write(producer: TransactionalProducer, topic: str, records: OffsetRecords) -> None:

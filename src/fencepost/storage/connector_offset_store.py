@@ -52,6 +52,11 @@ class ConnectorOffsetStore:
         self.refresh(timeout_ms)
         return self._view.offsets()
 
+    def partitions(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[dict[str, Any]]:
+        """Return the source partitions of `offsets`, and those that the own topic's removals hide in the worker's."""
+        self.refresh(timeout_ms)
+        return self._view.partitions()
+
     def reader(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConnectorOffsetReader:
         """Return what the connector reads its offsets with."""
         return ConnectorOffsetReader(self, timeout_ms)

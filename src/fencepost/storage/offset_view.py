@@ -34,6 +34,12 @@ class OffsetView:
         decoded = ((stored.partition, _offset(stored)) for stored in merged.values())
         return [(dict(partition), offset) for partition, offset in decoded if offset is not None]
 
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return the source partitions of which either topic has an offset, though a removal in `own` may hide it."""
+        stored = [self._shared.stored_of(self._connector), self._own.stored_of(self._connector)]
+        found = {identity: one.partition for table in stored for identity, one in table.items() if one.value}
+        return [dict(partition) for partition in found.values()]
+
     def uncopied(self, partitions: Iterable[SourcePartition]) -> list[tuple[SourcePartition, SourceOffset | None]]:
         """Return what `own` has for these source partitions and `shared` has otherwise; None for removed offsets.
 

@@ -45,6 +45,12 @@ def test_a_removal_in_the_own_topic_hides_what_the_workers_says():
     assert view.offsets() == []
 
 
+def test_f8_a_reset_concerns_what_a_removal_in_the_own_topic_hides_as_well():
+    """Once compaction drops the note of the removal, what it hid would be in force again."""
+    view = OffsetView("c", _table("removed", "removed", 2), _table(1, "removed", 1))
+    assert view.partitions() == [_A, _C]
+
+
 def test_a_removal_in_the_workers_topic_leaves_the_own_offset():
     assert OffsetView("c", _table(1), _table("removed")).offset(_A) == {"n": 1}
 
