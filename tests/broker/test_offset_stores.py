@@ -8,20 +8,29 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.runtime.offset_stores import OffsetStores
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
+from tests.support.processes import wait_for
 from tests.support.sequence_source import properties
 from tests.support.topics import unique
+
+
+def _stores(bootstrap_servers: str) -> OffsetStores:
+    worker = {"bootstrap.servers": bootstrap_servers, "group.id": unique("group")}
+    worker |= dict.fromkeys(["key.converter", "value.converter"], "org.apache.kafka.connect.storage.StringConverter")
+    worker |= {"offset.storage.topic": unique("offsets"), "offset.storage.partitions": "1"}
+    return OffsetStores(WorkerConfig.from_properties(worker, where="test worker"))
+
+
+def _elsewhere(address: str) -> ConnectorConfig:
+    overrides = {"producer.override.bootstrap.servers": address, "offsets.storage.topic": unique("own")}
+    return ConnectorConfig.from_properties(properties(unique("elsewhere"), unique("topic"), overrides))
 
 
 def test_a_cluster_that_is_slow_does_not_hold_up_connectors_of_others(
     bootstrap_servers: str, fault_proxy: FaultProxy
 ) -> None:
     """D2."""
-    worker = {"bootstrap.servers": bootstrap_servers, "group.id": unique("group")}
-    worker |= dict.fromkeys(["key.converter", "value.converter"], "org.apache.kafka.connect.storage.StringConverter")
-    worker |= {"offset.storage.topic": unique("offsets"), "offset.storage.partitions": "1"}
-    stores = OffsetStores(WorkerConfig.from_properties(worker, where="test worker"))
-    elsewhere = {"producer.override.bootstrap.servers": fault_proxy.address, "offsets.storage.topic": unique("own")}
-    slow = ConnectorConfig.from_properties(properties(unique("slow"), unique("topic"), elsewhere))
+    stores = _stores(bootstrap_servers)
+    slow = _elsewhere(fault_proxy.address)
     quick = ConnectorConfig.from_properties(properties(unique("quick"), unique("topic")))
     trap = fault_proxy.on_request(ApiKey.METADATA, Act.HOLD)
     with ThreadPoolExecutor(2) as threads:
@@ -31,4 +40,20 @@ def test_a_cluster_that_is_slow_does_not_hold_up_connectors_of_others(
         assert not opening.done()
         trap.release()
         assert opening.result().topic == opening_too.result().topic == stores.topic(slow)
+    stores.close()
+
+
+def test_an_offsets_topic_is_let_go_of_with_the_last_of_its_readers(
+    bootstrap_servers: str, fault_proxy: FaultProxy
+) -> None:
+    """D2: a connector that changes its client properties again and again leaves nothing behind."""
+    stores = _stores(bootstrap_servers)
+    connector = _elsewhere(fault_proxy.address)
+    first, second = stores.open(connector), stores.open(connector)
+    second.refresh()
+    del first
+    assert second.offsets() == []
+    assert fault_proxy.connections == 1
+    del second
+    wait_for(lambda: fault_proxy.connections == 0, what="the connection is closed")
     stores.close()

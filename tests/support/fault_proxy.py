@@ -141,6 +141,11 @@ class FaultProxy:
         return f"{HOST}:{self.port}"
 
     @property
+    def connections(self) -> int:
+        """How many connections stand."""
+        return len(self._connections)
+
+    @property
     def to_broker(self) -> Link:
         """What becomes of requests."""
         return self._links[True]
@@ -197,11 +202,6 @@ class FaultProxy:
         self.delay_seconds = 0.0
         self.requests.clear()
         self._run(self._listen())
-
-    @property
-    def connections(self) -> int:
-        """How many connections stand."""
-        return len(self._connections)
 
     def _add_trap(self, trap: Trap, *, requests: bool) -> Trap:
         assert self._framed, "traps need Kafka's frames, which TLS hides"

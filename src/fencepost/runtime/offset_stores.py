@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import ClientKind
@@ -30,13 +31,19 @@ from fencepost.storage.offset_store import OffsetStore
 
 
 class OffsetStores:
-    """Opens each offsets topic once, for all that read it with the same client properties. Safe for several threads."""
+    """Opens each offsets topic once, for all that read it with the same client properties. Safe for several threads.
+
+    A store is open for as long as somebody holds what `open` returned: the worker's own until `close`, that of a
+    connector until the last of its tasks and requests is done with it. A connector may change its client properties
+    any number of times.
+    """
 
     def __init__(self, worker: WorkerConfig) -> None:
         self._worker = worker
         self._lock = threading.Lock()
-        self._open: dict[tuple[str, ClientConfig], OffsetStore] = {}
-        self._opening: dict[tuple[str, ClientConfig], threading.Lock] = {}
+        self._global: OffsetStore | None = None
+        self._open: WeakValueDictionary[tuple[str, ClientConfig], OffsetStore] = WeakValueDictionary()
+        self._opening: WeakValueDictionary[tuple[str, ClientConfig], threading.Lock] = WeakValueDictionary()
         self._cluster_ids: dict[tuple[str, ...], str] = {}
         self._copies: OffsetCopies | None = None
 
@@ -49,7 +56,10 @@ class OffsetStores:
 
         Raises what creating a topic raises.
         """
-        return self._opened(self._worker.offset_storage.name, self._global_config, None)
+        store = self._opened(self._worker.offset_storage.name, self._global_config, None)
+        with self._lock:
+            self._global = store
+        return store
 
     def open(self, connector: ConnectorConfig) -> ConnectorOffsetStore:
         """Return the store of a connector's offsets; its topic is created if it is missing.
@@ -80,9 +90,10 @@ class OffsetStores:
         if copies is not None:
             copies.close()
         with self._lock:
-            for store in self._open.values():
+            for store in list(self._open.values()):
                 store.close()
             self._open.clear()
+            self._global = None
 
     def _opened(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
         with self._lock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, partial
 from typing import Final
 
 from fencepost.api.errors import ConfigError
@@ -203,7 +204,8 @@ class Worker:
             config=dict(self._transformer.transform(task_config).required(where=f"Task {task_id}")),
             new_task=task_class,
             new_delivery=new_delivery,
-            open_offsets=lambda: self._offsets.open(connector),
+            # Once: a task that starts again must know what it read of a topic that somebody deleted.
+            open_offsets=cache(partial(self._offsets.open, connector)),
             new_boundaries=new_boundaries,
             write_path=WritePath(
                 engine=self.engine,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from types import TracebackType
 from typing import Final, Self
 
@@ -24,7 +25,8 @@ _LOG: Final = logging.getLogger(__name__)
 class OffsetStore:
     """The offsets of all connectors in one offsets topic. Threads may share it.
 
-    `consumer` reads the topic, `admin` creates it.
+    `consumer` reads the topic, `admin` creates it. Its connections are closed with the last reference to it, if nobody
+    did so before.
     """
 
     def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, admin: ClientConfig) -> None:
@@ -34,6 +36,8 @@ class OffsetStore:
         self._admin = admin
         self._reader = TopicReader(consumer, topic.name)
         self._reading = threading.Lock()
+        self._close = weakref.finalize(self, self._reader.close)
+        self._close.atexit = False
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +80,7 @@ class OffsetStore:
 
     def close(self) -> None:
         """Let go of the connections. A read on another thread ends with an IllegalStateError."""
-        self._reader.close()
+        self._close()
 
     def _read(self, timeout_ms: float) -> None:
         for record in self._reader.read_to_end(timeout_ms):
