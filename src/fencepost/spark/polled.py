@@ -162,6 +162,19 @@ class _Fitting:
         self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
     ) -> None:
         """Add a column made of one attribute of the records; those that it refuses are left out."""
+        arrays = self._passing(name, stage, plugin, column)
+        if len({array.type for array in arrays}) > 1:
+            # Arrow found another type for each part, such as decimals of several precisions.
+            arrays = self._passing(name, stage, plugin, _with_those_before(column))[-1:]
+        if arrays:
+            self.columns[name] = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        else:
+            self.columns[name] = column([])
+
+    def _passing(
+        self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
+    ) -> list[pa.Array]:
+        """Return what the parts became that pass, and leave out the records of all others."""
         rows = self.rows
         given = StageRows(stage, type(plugin).__name__, self._topic, len(rows), row=lambda position: rows[position])
         passed, kept = self._errors.apply(
@@ -170,12 +183,19 @@ class _Fitting:
         if kept is not None:
             self.rows = [rows[position] for position in kept]
             self.columns = {done: array.take(pa.array(kept)) for done, array in self.columns.items()}
-        parts = [part.result for part in passed]
-        if len({part.type for part in parts}) == 1:
-            self.columns[name] = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-        else:
-            # Arrow found another type for each part, such as decimals of several precisions, or there is none left.
-            self.columns[name] = column([getattr(self._records[row], name) for row in self.rows])
+        return [part.result for part in passed]
+
+
+def _with_those_before(column: Callable[[list[Any]], pa.Array]) -> Callable[[list[Any]], pa.Array]:
+    """Make one column of each part and those before it that passed, which refuses what has no type in common."""
+    passed: list[Any] = []
+
+    def joined(values: list[Any]) -> pa.Array:
+        array = column(passed + values)
+        passed.extend(values)
+        return array
+
+    return joined
 
 
 def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:

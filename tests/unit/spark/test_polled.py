@@ -18,6 +18,7 @@ from fencepost.kafka.records import Records
 from fencepost.kafka.writer import Ack
 from fencepost.spark.conversion import ROW, Converted
 from fencepost.spark.error_handler import ErrorHandler
+from fencepost.spark.errors import RecordRefusedError
 from fencepost.spark.polled import RecordGroup, group_records, json_text, signature
 from fencepost.spark.worker_write import PolledMetadata, in_record_order
 from tests.support.engine import SKIP, pipeline
@@ -113,6 +114,17 @@ def test_decimals_of_several_precisions_stay_together_when_one_does_not_fit():
 def test_fractions_are_not_cut_off_in_silence(schema: str, value: object):
     with pytest.raises(DataError, match="round it"):
         grouped([record(value, value_schema=schema)])
+
+
+def test_decimals_that_have_no_type_in_common_are_refused_like_any_other_misfit():
+    values = [decimal.Decimal(text) for text in ("1e70", "2e60", "1e-70", "3e60")]
+    records = [record(value, key=str(row)) for row, value in enumerate(values)]
+    (group,) = grouped(records, SKIP)
+    assert group.columns["value"].to_pylist() == [values[0], values[1], values[3]]
+    assert group.columns["key"].to_pylist() == ["0", "1", "3"]
+    assert group.columns[ROW].to_pylist() == [0, 1, 3]
+    with pytest.raises(RecordRefusedError, match=r"value_schema.* It is number 2 of its batch"):
+        grouped(records)
 
 
 def test_a_schema_that_cannot_be_read_is_shown():
