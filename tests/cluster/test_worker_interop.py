@@ -1,15 +1,16 @@
-"""A Java worker of Kafka Connect and a fencepost worker in one group, each as its leader once."""
+"""Java workers of Kafka Connect and fencepost workers in one group: side by side, and one after the other."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.support.checker import read_topic, values
-from tests.support.java_worker import java_worker
+from tests.support.checker import read_offsets, read_topic, values
+from tests.support.java_worker import BEFORE_KIP_618, java_worker
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 from tests.support.workers import Group, Worker
@@ -24,11 +25,12 @@ WORKERS: dict[str, tuple[Start, Start]] = {
 }
 
 
-def create(worker: Worker, name: str, topic: str, file: Path) -> None:
+def create(worker: Worker, name: str, topic: str, file: Path, **extra: str) -> None:
     config = {
         "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
         "file": str(file),
         "topic": topic,
+        **{key.replace("_", "."): value for key, value in extra.items()},
     }
 
     def created() -> bool:
@@ -99,3 +101,30 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
         for topic in connectors.values():
             wait_for(lambda topic=topic: len(read_topic(bootstrap_servers, topic)) > len(LINES))
             assert values(read_topic(bootstrap_servers, topic)) == [*LINES, b"the end"]
+
+
+@pytest.mark.timeout(900)
+def test_a_group_is_handed_to_java_workers_from_before_exactly_once(
+    tmp_path: Path, bootstrap_servers: str, topic: str
+) -> None:
+    """C7, D7: a hard downgrade goes on where the connector was, although its own offsets topic is unknown over there."""
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"\n".join(LINES) + b"\n")
+    group = Group(tmp_path, bootstrap_servers)
+    name = unique("connector")
+
+    def copied() -> list[int]:
+        offsets = read_offsets(bootstrap_servers, f"{group.id}-offsets", name)
+        return [offset["position"] for _, offset in offsets if offset]
+
+    with group.worker() as worker:
+        create(worker, name, topic, file, offsets_storage_topic=unique("offsets"))
+        wait_for(lambda: copied() == [file.stat().st_size], what="the worker's topic has the offset of the last line")
+        worker.process.signal(signal.SIGTERM)
+        assert worker.process.wait() == 0
+
+    with file.open("ab") as more, java_worker(group, BEFORE_KIP_618):
+        more.write(b"the end\n")
+        more.flush()
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) > len(LINES), 240, what="the end is delivered")
+        assert values(read_topic(bootstrap_servers, topic)) == [*LINES, b"the end"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fencepost.embedded.jars import LOGGING_BACKEND, JarSet, class_path
 from fencepost.embedded.java import find_java
@@ -13,23 +14,42 @@ from fencepost.embedded.properties import LOGGING
 from tests.support.processes import Process
 from tests.support.workers import Group, Worker
 
-_VERSION = "4.1.1"
-_CONNECT = JarSet(
-    folder=f"connect-{_VERSION}",
-    title=f"Kafka Connect {_VERSION}",
-    artifacts=(
-        ("org.apache.kafka", "connect-runtime", _VERSION),
-        ("org.apache.kafka", "connect-file", _VERSION),
-        LOGGING_BACKEND,
-    ),
+
+@dataclass(frozen=True)
+class Release:
+    """A version of Kafka Connect, what its log goes through, and where that is configured."""
+
+    version: str
+    backend: tuple[tuple[str, str, str], ...]
+    logging: str
+    logging_property: str
+
+    @property
+    def jars(self) -> JarSet:
+        """Its jars, and those of its connector for files."""
+        parts = (("org.apache.kafka", artifact, self.version) for artifact in ("connect-runtime", "connect-file"))
+        return JarSet(f"connect-{self.version}", f"Kafka Connect {self.version}", (*parts, *self.backend))
+
+
+CURRENT = Release("4.1.1", (LOGGING_BACKEND,), LOGGING, "log4j2.configurationFile")
+
+# Brings its logging with it.
+BEFORE_KIP_618 = Release(
+    "3.2.3",
+    (),
+    "log4j.rootLogger=INFO, stdout\n"
+    "log4j.appender.stdout=org.apache.log4j.ConsoleAppender\n"
+    "log4j.appender.stdout.layout=org.apache.log4j.SimpleLayout\n",
+    "log4j.configuration",
 )
+"""The last version that knows nothing of exactly-once delivery, nor of offsets topics of connectors."""
 
 
 @contextlib.contextmanager
-def java_worker(group: Group) -> Iterator[Worker]:
+def java_worker(group: Group, release: Release = CURRENT) -> Iterator[Worker]:
     """A Java worker of a group that has just been started. Raises JarsUnavailableError if its jars cannot be had."""
     java = find_java()
-    jars = os.pathsep.join(str(jar) for jar in class_path(java, _CONNECT))
+    jars = os.pathsep.join(str(jar) for jar in class_path(java, release.jars))
     (port,) = free_ports(1)
     settings = {
         **group.settings,
@@ -40,12 +60,12 @@ def java_worker(group: Group) -> Iterator[Worker]:
     }
     file = group.folder / f"java-{port}.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    logging = group.folder / "java-log4j2.properties"
-    logging.write_text(LOGGING)
+    logging = group.folder / "java-logging.properties"
+    logging.write_text(release.logging)
     command = [
         str(java.executable),
         *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-        f"-Dlog4j2.configurationFile={logging}",
+        f"-D{release.logging_property}={logging.as_uri()}",
         *("-cp", jars, "org.apache.kafka.connect.cli.ConnectDistributed", str(file)),
     ]
     with Process(command, group.folder / f"java-{port}.log") as process:

@@ -115,6 +115,7 @@ def test_an_invalid_request_lists_the_values_and_the_connector_is_not_asked(valu
         (None, "taken for UNSUPPORTED"),
         (ConnectorTransactionBoundaries.UNSUPPORTED, "cannot define"),
         (RuntimeError("no database"), "no database"),
+        (RuntimeError(), "worker's log"),
     ],
 )
 @pytest.mark.parametrize("support", ExactlyOnceSourceSupport)
