@@ -39,6 +39,7 @@ from fencepost.worker.errors import (
 )
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.leadership import Leadership
+from fencepost.worker.outliving import outcome_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ class FencingRounds:
             task = running[work] = asyncio.ensure_future(self._logged(connector, start))
             task.add_done_callback(lambda _: running.pop(work, None))
         # One that waits may be cancelled without the others.
-        await asyncio.shield(task)
+        await outcome_of(task)
 
     @staticmethod
     async def _logged(connector: str, start: Callable[[str], Coroutine[Any, Any, None]]) -> None:

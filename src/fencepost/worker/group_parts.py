@@ -22,6 +22,7 @@ from fencepost.storage.status_records import Status
 from fencepost.storage.status_topic import StatusBackingStore
 from fencepost.worker.group_metrics import GroupMetrics
 from fencepost.worker.mixed_group import MixedGroup
+from fencepost.worker.outliving import outcome_of
 from fencepost.worker.rest_client import RestClient
 
 P = ParamSpec("P")
@@ -84,9 +85,7 @@ class GroupParts:
         """
         if self._next_read is None:
             self._next_read = asyncio.ensure_future(self._read_after(self._reading))
-            # Whoever asked may have given up waiting by the time that it fails.
-            self._next_read.add_done_callback(lambda read: read.cancelled() or read.exception())
-        await asyncio.shield(self._next_read)
+        await outcome_of(self._next_read)
 
     async def _read_after(self, former: asyncio.Future[None] | None) -> None:
         if former is not None:

@@ -32,6 +32,7 @@ from fencepost.storage.config_records import SessionKey
 from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
 from fencepost.worker.errors import BadRequestError, NotLeaderError, RequestFailedError, ServiceUnavailableError
 from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.outliving import outcome_of
 from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.rest_client import Signer
 
@@ -136,7 +137,7 @@ class Leadership:
         """
         await self.require()
         # Whoever asked may give up waiting; the next write waits all the same.
-        return await asyncio.shield(self._write_in_turn(write, check))
+        return await outcome_of(asyncio.ensure_future(self._write_in_turn(write, check)))
 
     async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
         try:
