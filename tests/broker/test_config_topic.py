@@ -129,15 +129,14 @@ def test_a_topic_of_two_partitions_is_refused_with_the_reason(cluster: Cluster, 
 
 
 def test_records_and_transactions_of_a_connectors_life_are_those_of_connect(cluster: Cluster):
-    """The order in the topic, markers included, as a worker of Apache's writes it."""
+    """The order in the topic as a worker of Apache's writes it, markers included, but for one: a stop is at once."""
     store = cluster.worker().lead()
     done(store.put_session_key(SessionKey(bytes(range(32)), "HmacSHA256", 1795255647511)))
     done(store.put_connector("c1", _CONFIG))
     done(store.put_task_configs("c1", [_task(0), _task(1)]))
     done(store.put_task_count("c1", 2))
     done(store.put_target_state("c1", TargetState.PAUSED))
-    done(store.put_task_configs("c1", []))
-    done(store.put_target_state("c1", TargetState.STOPPED))
+    done(store.stop_connector("c1"))
     done(store.put_target_state("c1", TargetState.STARTED))
     done(store.put_restart_request(RestartRequest("c1", include_tasks=True, only_failed=False)))
     done(store.put_logger_level("org.apache", "INFO"))
@@ -154,7 +153,7 @@ def test_records_and_transactions_of_a_connectors_life_are_those_of_connect(clus
         (9, b"tasks-fencing-c1", b'{"task-count":2}'),
         (11, b"target-state-c1", b'{"state":"PAUSED","state.v2":"PAUSED"}'),
         (12, b"commit-c1", b'{"tasks":0}'),
-        (14, b"target-state-c1", b'{"state":"PAUSED","state.v2":"STOPPED"}'),
+        (13, b"target-state-c1", b'{"state":"PAUSED","state.v2":"STOPPED"}'),
         (15, b"target-state-c1", b'{"state":"STARTED","state.v2":"STARTED"}'),
         (16, b"restart-connector-c1", b'{"include-tasks":true,"only-failed":false}'),
         (18, b"logger-cluster-org.apache", b'{"level":"INFO"}'),
@@ -188,13 +187,30 @@ def test_a_write_is_done_once_it_is_read_back_and_told_of(cluster: Cluster):
     assert [state.offset for _, state in worker.events] == [1, 2, 6, 10]
 
 
-def test_the_target_state_of_a_new_connector_stands_before_its_configuration(cluster: Cluster):
-    """Row L10."""
-    done(cluster.worker().lead().put_connector("c1", _CONFIG, TargetState.STOPPED))
-    assert [(record.offset, record.key) for record in cluster.records()] == [
-        (0, b"target-state-c1"),
-        (1, b"connector-c1"),
+def test_what_belongs_together_is_written_in_one_transaction(cluster: Cluster):
+    """Row L10, but at once: a leader that dies leaves nothing half done."""
+    store = cluster.worker().lead()
+    done(store.put_connector("c1", _CONFIG, TargetState.PAUSED))
+    done(store.stop_connector("c1"))
+    done(store.remove_connector("c1"))
+    pairs = [
+        (b"target-state-c1", b"connector-c1"),
+        (b"commit-c1", b"target-state-c1"),
+        (b"connector-c1", b"target-state-c1"),
     ]
+    assert [(record.offset, record.key) for record in cluster.records()] == [
+        (3 * number + at, key) for number, pair in enumerate(pairs) for at, key in enumerate(pair)
+    ]
+
+
+def test_a_new_connector_is_started_whatever_is_left_of_one_of_its_name(cluster: Cluster):
+    store = cluster.worker().lead()
+    done(store.put_target_state("c1", TargetState.PAUSED))
+    done(store.put_connector("c1", _CONFIG))
+    assert store.state.target_state("c1") is TargetState.STARTED
+    done(store.put_target_state("c1", TargetState.PAUSED))
+    done(store.put_connector("c1", _CONFIG))
+    assert store.state.target_state("c1") is TargetState.PAUSED
 
 
 def test_other_workers_hear_of_it(cluster: Cluster):
@@ -241,7 +257,8 @@ def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster:
     assert cluster.records() == []
     done(old.store.put_target_state("c1", TargetState.PAUSED))
     done(new.store.put_connector("c1", _CONFIG))
-    assert [key for key, _ in cluster.rows()] == [b"target-state-c1", b"connector-c1"]
+    # What the old one left says nothing of a connector that is made anew.
+    assert [key for key, _ in cluster.rows()] == [b"target-state-c1", b"target-state-c1", b"connector-c1"]
 
 
 @pytest.mark.parametrize("transactional", [True, False])

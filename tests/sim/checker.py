@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.storage.cluster_config_state import ClusterConfigState, apply
-from fencepost.storage.config_records import CommitRecord, TaskCountRecord, decode
+from fencepost.storage.config_records import CommitRecord, TargetState, TaskCountRecord, decode
 from fencepost.storage.offsets import decode_key, decode_value
 from fencepost.storage.task_count import fencing_plan
 from tests.sim.broker import Batch, Broker
@@ -35,6 +35,7 @@ class Checker:
         self._kernel = kernel
         self._on_commit = on_commit
         self.state = ClusterConfigState()
+        self.looks_at_stops = True
         self._position = 0
         self._generations: dict[str, _Generations] = defaultdict(_Generations)
 
@@ -70,6 +71,8 @@ class Checker:
             record = decode(key, value)
             before = self.state
             self.state, _ = apply(before, offset, record)
+            if self.looks_at_stops:
+                self._check_stopped(before)
             if isinstance(record, CommitRecord):
                 known = self._generations[record.connector]
                 known.commits += 1
@@ -84,6 +87,14 @@ class Checker:
                 # One task that follows one fences it by its transactional id, when it starts.
                 if fencing_plan(former, record.tasks) is not None:
                     known.fenced_before = known.commits
+
+    # -- what belongs together in the config topic is there together ------------------------------------------
+
+    def _check_stopped(self, before: ClusterConfigState) -> None:
+        """See that no record leaves a connector stopped and with tasks."""
+        for name, entry in self.state.entries.items():
+            if entry.target_state is TargetState.STOPPED and entry.tasks and entry is not before.entry(name):
+                self._kernel.fault(f"connector {name} is STOPPED and has {len(entry.tasks)} task(s)")
 
     def stored(self) -> dict[tuple[str, int], int]:
         """The offsets as readers see them."""

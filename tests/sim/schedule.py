@@ -337,9 +337,6 @@ class World:
                 statuses = [table.connector(name), *table.tasks(name).values()]
                 if any(status is not None and status.state == State.FAILED for status in statuses):
                     self._restart(name, only_failed=True)
-                elif config is TargetState.STARTED and not self.checker.state.tasks(name):
-                    # A leader that dies in the midst of a stop leaves a connector without tasks that is not stopped.
-                    self._restart(name)
             self.kernel.sleep(20.0)
 
     def _checked_state(self, name: str) -> TargetState | None:

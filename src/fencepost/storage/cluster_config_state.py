@@ -59,6 +59,19 @@ class ConnectorState:
     task_count: int | None = None
     waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
 
+    @property
+    def half_stopped(self) -> bool:
+        """Whether it is stopped and has tasks, or is started and has none: perhaps half of a stop is missing."""
+        match self.target_state:
+            case _ if self.config is None:
+                return False
+            case TargetState.STOPPED:
+                return bool(self.tasks)
+            case TargetState.PAUSED:
+                return False
+            case _:
+                return not self.tasks
+
 
 _UNKNOWN: Final = ConnectorState()
 

@@ -120,12 +120,20 @@ class ConfigBackingStore:
     # -- privileged writes: futures hold ConfigWriteError, or those of LeaderWriter.write ------------
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
-        """Write a connector's configuration, and before it, outside its transaction, a target state if one is given."""
+        """Write a connector's configuration, and at once with it the target state.
+
+        A new connector is STARTED if none is given, whatever is left of a former one of its name.
+        """
         return self._run(self._leading, self._put_connector, connector, config, target_state)
 
     def put_task_configs(self, connector: str, configs: Sequence[Config]) -> Future[None]:
         """Write the configurations of all tasks of a connector, perhaps none, then that they are complete."""
         return self._run(self._leading, self._put_task_configs, connector, tuple(configs))
+
+    def stop_connector(self, connector: str) -> Future[None]:
+        """Write that a connector has no tasks and is STOPPED, at once: nobody finds one without the other."""
+        stopped = TargetStateRecord(connector, TargetState.STOPPED)
+        return self._lead(f"The stop of connector {connector}", CommitRecord(connector, 0), stopped)
 
     def remove_connector(self, connector: str) -> Future[None]:
         """Delete a connector and its target state, at once."""
@@ -212,9 +220,12 @@ class ConfigBackingStore:
         return self._run(self._leading, self._write_as_leader, what, *records)
 
     def _put_connector(self, connector: str, config: Config, target_state: TargetState | None) -> None:
+        if target_state is None and not self._state.contains(connector) and self._state.entry(connector).target_state:
+            target_state = TargetState.STARTED
+        records: list[ConfigRecord] = [ConnectorRecord(connector, config)]
         if target_state is not None:
-            self._write(*_target_state(connector, target_state))
-        self._write_as_leader(f"The configuration of connector {connector}", ConnectorRecord(connector, config))
+            records.insert(0, TargetStateRecord(connector, target_state))
+        self._write_as_leader(f"The configuration of connector {connector}", *records)
 
     def _put_task_configs(self, connector: str, configs: Sequence[Config]) -> None:
         what = f"The task configurations of connector {connector}"

@@ -93,9 +93,8 @@ class ConnectorRequests:
         await self._leadership.require()
         self._check_exists(name)
         await self._leadership.write(
-            lambda: self._parts.configs.put_task_configs(name, []), check=lambda: self._check_exists(name)
+            lambda: self._parts.configs.stop_connector(name), check=lambda: self._check_exists(name)
         )
-        await self.set_target_state(name, TargetState.STOPPED)
 
     async def restart(self, unit: Unit) -> None:
         """Restart a connector or a task of this worker.

@@ -66,6 +66,10 @@ class ConnectorWork(Converging[ConnectorPlan]):
         """Report a failure that does not end the connector itself."""
         self._report(State.FAILED, error)
 
+    def forget_failures(self) -> None:
+        """Let it have all its automatic restarts again."""
+        self._restarts = RestartPolicy()
+
     async def _step(self, before: ConnectorPlan | None, wanted: ConnectorPlan | None) -> ConnectorPlan | None:
         if wanted is None:
             await self._halt()
@@ -77,7 +81,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
                 self._report(State.UNASSIGNED)
             if before.version != wanted.version:
                 # How often another configuration failed says nothing of this one.
-                self._restarts = RestartPolicy()
+                self.forget_failures()
             self._announce_restart()
             return None
         await self._move_to(wanted.target)

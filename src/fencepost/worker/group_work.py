@@ -67,6 +67,7 @@ class GroupWork:
         self._failed = failed
         self._assigned: Work = frozenset()
         self._held = False
+        self._leader = ""
         self._connectors: dict[str, ConnectorWork] = {}
         self._tasks: dict[ConnectorTaskId, TaskWork] = {}
         self._versions: Counter[str] = Counter()
@@ -104,21 +105,27 @@ class GroupWork:
         return ConfiguredWork(state.offset, self._shared_out)
 
     def restart(self, unit: Unit, *, announce: bool) -> None:
-        """Start a connector or task of this worker again; `announce` shows it as RESTARTING."""
-        self._restarts[unit] += 1
-        work = self._tasks.get(unit) if isinstance(unit, ConnectorTaskId) else self._connectors.get(unit)
+        """Start a connector or task of this worker again; `announce` shows it as RESTARTING.
+
+        It has all its automatic restarts before it again: whoever asks for it has mended something, perhaps.
+        """
+        work = self._find_work(unit)
         if work is not None:
             work.announce_restart = announce
-        self._plan(unit)
+        if isinstance(work, ConnectorWork):
+            work.forget_failures()
+        self._start_again(unit)
 
-    def _restart_quietly(self, connector: str) -> None:
-        self.restart(connector, announce=False)
+    def _start_again(self, unit: Unit) -> None:
+        self._restarts[unit] += 1
+        self._plan(unit)
 
     async def stop(self) -> None:
         """Stop everything, and return once it stands still."""
         if self._catching_up is not None:
             self._catching_up.cancel()
-        await self._give_up(self._assigned)
+        # What was taken away before may still be coming to a stand.
+        await self._give_up(self._assigned.union(self._connectors, self._tasks))
 
     async def close(self) -> None:
         """Stop everything for good: what the group shares out meanwhile is not begun."""
@@ -202,6 +209,10 @@ class GroupWork:
         for work in self._tasks.values():
             if work.fenced and self.has(work.id):
                 self.restart(work.id, announce=True)
+        if assignment.leader != self._leader:
+            # The former one may have died in the midst of something.
+            self._leader = assignment.leader
+            self._finish_stop(*self._parts.state.connectors())
         self._share_out_again()
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
@@ -242,12 +253,21 @@ class GroupWork:
             case TaskConfigUpdate(name, tasks):
                 self._plan_all(name, {*tasks, *self._tasks_of(name)}, connector=False)
                 self._forget_statuses(name, tasks)
+                if tasks:
+                    self._finish_stop(name)
             case TargetStateChange(name):
                 # A task that this worker was given while the connector was stopped is not among its own yet.
                 self._plan_all(name, {*self._parts.state.tasks(name), *self._tasks_of(name)})
+                # A connector that was resumed before it was seen to be stopped goes on, and has lost its tasks.
+                self._finish_stop(name)
             case RestartRequest():
                 self._restart_as_asked(event)
         self._share_out_again()
+
+    def _finish_stop(self, *connectors: str) -> None:
+        for name in connectors:
+            if self._parts.state.entry(name).half_stopped:
+                self._configure_tasks(name)
 
     def _restart_as_asked(self, request: RestartRequest) -> None:
         plan = restart_plan(request, self._parts.state, self._parts.statuses.table)
@@ -290,7 +310,7 @@ class GroupWork:
         else:
             wanted = self._connector_plan(unit)
             if unit not in self._connectors and wanted is not None:
-                self._connectors[unit] = ConnectorWork(unit, self._parts, self._configure_tasks, self._restart_quietly)
+                self._connectors[unit] = ConnectorWork(unit, self._parts, self._configure_tasks, self._start_again)
             if unit in self._connectors:
                 self._connectors[unit].want(wanted)
         self._forget(unit)

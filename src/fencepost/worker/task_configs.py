@@ -1,17 +1,24 @@
-"""Brings the task configurations that connectors make into the config topic, by way of the leader."""
+"""Brings the task configurations that connectors make into the config topic, by way of the leader.
+
+A stopped connector has none. Leaders of other software write a stop as two records, and one may die in between or
+write task configurations behind it: what is stopped and has tasks loses them again, what is started and has none is
+asked for them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.log_context import log_context
 from fencepost.kafka.deadline import Backoff
+from fencepost.storage.config_records import TargetState
 from fencepost.worker.connector_work import ConnectorWork
-from fencepost.worker.errors import RequestTargetError
+from fencepost.worker.errors import NotLeaderError, RequestTargetError
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.leadership import Leadership
 
@@ -33,22 +40,29 @@ class TaskConfigs:
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def request(self, connector: str) -> None:
-        """Ask a connector soon; once for all requests that come before that."""
+        """See soon that a connector has the tasks that it is to have; once for all requests that come before that.
+
+        One that is stopped loses its tasks, if this worker leads; another is asked for them, if it runs here.
+        """
         self._asked.add(connector)
         if connector not in self._busy:
             task = self._busy[connector] = asyncio.ensure_future(self._follow(connector))
             task.add_done_callback(lambda _: self._busy.pop(connector, None))
 
     async def store(self, connector: str, configs: Sequence[Mapping[str, str]]) -> None:
-        """Write task configurations as the leader, unless they are stored already.
+        """Write task configurations as the leader, unless they are stored already, or not wanted any more.
 
         Raises NotLeaderError, ServiceUnavailableError or RequestFailedError.
         """
         await self._leadership.require()
-        state = self._parts.state
-        if self._is_stored(connector, configs) or not state.contains(connector):
-            return
-        await self._leadership.write(lambda: self._parts.configs.put_task_configs(connector, configs))
+
+        def check() -> None:
+            # A stop may have been written since the connector was asked.
+            if not self._is_wanted(connector, configs):
+                raise _NotWantedError
+
+        with suppress(_NotWantedError):
+            await self._leadership.write(lambda: self._parts.configs.put_task_configs(connector, configs), check=check)
 
     def close(self) -> None:
         """Stop asking."""
@@ -76,6 +90,10 @@ class TaskConfigs:
                 await asyncio.sleep(pause)
 
     async def _configure(self, connector: str) -> None:
+        if self._parts.state.target_state(connector) is TargetState.STOPPED:
+            with suppress(NotLeaderError):
+                await self.store(connector, [])
+            return
         work = self._find(connector)
         running = None if work is None else work.running
         if running is None:
@@ -92,9 +110,19 @@ class TaskConfigs:
                 elsewhere.forward_url, connector, configs, self._leadership.signer
             )
 
-    def _is_stored(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
+    def _is_wanted(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
         state = self._parts.state
-        stored = [dict(config) for config in state.task_configs(connector)]
-        entry = state.entry(connector)
-        # Converters and transforms are the connector's: tasks of another configuration must be started anew as well.
-        return bool(stored) and entry.applied_config == entry.config and stored == [dict(config) for config in configs]
+        if state.target_state(connector) is TargetState.STOPPED:
+            return not configs and bool(state.tasks(connector))
+        return state.contains(connector) and not self._is_stored(connector, configs)
+
+    def _is_stored(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
+        entry = self._parts.state.entry(connector)
+        if entry.inconsistent or entry.applied_config != entry.config:
+            # Converters and transforms are the connector's: tasks of another configuration must be started anew.
+            return False
+        return [dict(config) for config in entry.tasks] == [dict(config) for config in configs]
+
+
+class _NotWantedError(FencepostError):
+    """Task configurations are not to be stored: they are, or the connector is stopped or gone."""

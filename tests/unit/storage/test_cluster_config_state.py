@@ -53,6 +53,7 @@ def _replayed(*records: ConfigRecord) -> tuple[ClusterConfigState, list[ConfigEv
 
 _CREATED = ConnectorRecord("c", _CONFIG)
 _DELETED = ConnectorRecord("c", None)
+_STOPPED = TargetStateRecord("c", TargetState.STOPPED)
 
 
 def test_task_configs_count_once_they_are_committed():
@@ -139,6 +140,25 @@ def test_a_connector_without_target_state_is_started():
     assert state.target_state("c") is TargetState.STARTED
     assert events[-1] is None
     assert ClusterConfigState().target_state("c") is None
+
+
+@pytest.mark.parametrize(
+    ("records", "half"),
+    [
+        ([_CREATED], True),
+        ([_CREATED, _task(0), CommitRecord("c", 1)], False),
+        ([_CREATED, _task(0), CommitRecord("c", 1), CommitRecord("c", 0)], True),
+        ([_CREATED, _task(0), CommitRecord("c", 1), CommitRecord("c", 0), _STOPPED], False),
+        ([_CREATED, _STOPPED, _task(0), CommitRecord("c", 1)], True),
+        ([TargetStateRecord("c", TargetState.PAUSED), _CREATED], False),
+        ([_CREATED, _task(0), CommitRecord("c", 1), _DELETED], False),
+    ],
+)
+def test_a_connector_that_runs_without_tasks_or_is_stopped_with_some_is_half_stopped(
+    records: list[ConfigRecord], *, half: bool
+):
+    state, _ = _replayed(*records)
+    assert state.entry("c").half_stopped is half
 
 
 def test_a_target_state_may_stand_before_its_connector():
