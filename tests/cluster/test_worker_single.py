@@ -59,15 +59,6 @@ def create(worker: Worker, name: str, topic: str, tasks: int = 1, **extra: Any) 
     return config
 
 
-def config_records(bootstrap_servers: str, group: Group, name: str) -> list[tuple[str, Any]]:
-    """The keys and values of the records about a connector, in order; of tasks without their configurations."""
-    records = read_topic(bootstrap_servers, f"{group.id}-configs")
-    ours = [(record.key or b"").decode().replace(name, "c") for record in records]
-    decoded = [json.loads(record.value) if record.value else None for record in records]
-    about = [(key, value) for key, value in zip(ours, decoded, strict=True) if key.endswith(("-c", "-c-0", "-c-1"))]
-    return [(key, None if value is None or "properties" in value else value) for key, value in about]
-
-
 def test_a_connector_that_is_posted_runs_and_delivers_exactly_once(
     worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
@@ -78,7 +69,7 @@ def test_a_connector_that_is_posted_runs_and_delivers_exactly_once(
     for task in (0, 1):
         assert_exactly_once(seqs(found, name, task), range(1, 51))
     assert len(read_offsets(bootstrap_servers, f"{group.id}-offsets", name)) == 2
-    assert config_records(bootstrap_servers, group, name) == [
+    assert group.connector_records(name) == [
         ("connector-c", None),
         ("task-c-0", None),
         ("task-c-1", None),
@@ -100,7 +91,7 @@ def test_fewer_tasks_fence_the_former_ones_and_go_on_where_they_were(
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 120, what="the first task went on")
     worker.wait_for_states(name, "RUNNING", "RUNNING")
     assert_exactly_once(seqs(values(read_topic(bootstrap_servers, topic)), name, 0), range(1, 71))
-    assert config_records(bootstrap_servers, group, name)[-4:] == [
+    assert group.connector_records(name)[-4:] == [
         ("connector-c", None),
         ("task-c-0", None),
         ("commit-c", {"tasks": 1}),
@@ -109,10 +100,10 @@ def test_fewer_tasks_fence_the_former_ones_and_go_on_where_they_were(
 
 
 def test_the_same_configuration_again_leaves_the_tasks_alone(
-    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+    worker: Worker, group: Group, name: str, topic: str
 ) -> None:
     config = create(worker, name, topic)
-    before = config_records(bootstrap_servers, group, name)
+    before = group.connector_records(name)
 
     assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
 
@@ -120,7 +111,7 @@ def test_the_same_configuration_again_leaves_the_tasks_alone(
     assert worker.request("PUT", f"/connectors/{name}/pause").status == 202
     worker.wait_for_states(name, "PAUSED", "PAUSED")
     expected = [*before, ("connector-c", None), ("target-state-c", {"state": "PAUSED", "state.v2": "PAUSED"})]
-    assert config_records(bootstrap_servers, group, name) == expected
+    assert group.connector_records(name) == expected
 
 
 def test_a_worker_serves_every_documented_metric_and_no_other(
@@ -203,11 +194,15 @@ def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
 
     assert answer.status == 200, answer
     assert worker.get(f"/connectors/{name}/offsets") == offsets
-    assert config_records(bootstrap_servers, group, name)[-3:] == [
+    assert group.connector_records(name)[-3:] == [
         ("commit-c", {"tasks": 0}),
         ("target-state-c", {"state": "PAUSED", "state.v2": "STOPPED"}),
         ("tasks-fencing-c", {"task-count": 0}),
     ]
+    # A restart leaves it as it is.
+    assert worker.request("POST", f"/connectors/{name}/restart").status == 204
+    answer = worker.request("POST", f"/connectors/{name}/restart?includeTasks=true")
+    assert (answer.status, answer.body["connector"]["state"], answer.body["tasks"]) == (202, "STOPPED", [])
     assert worker.request("PUT", f"/connectors/{name}/resume").status == 202
     worker.wait_for_states(name, "RUNNING", "RUNNING")
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 60, what="ten records are written again")
@@ -285,7 +280,7 @@ def test_f8_offsets_in_another_cluster_are_changed_once_zombies_there_are_fenced
 
 
 def test_a_failed_task_shows_its_trace_and_is_restarted_by_hand(
-    worker: Worker, group: Group, name: str, bootstrap_servers: str, topics: Topics
+    worker: Worker, group: Group, name: str, topics: Topics
 ) -> None:
     own = topics.create(config={"cleanup.policy": "compact"})
     config = properties(name, own, {"limit": 1, "offsets.storage.topic": own})
@@ -296,10 +291,9 @@ def test_a_failed_task_shows_its_trace_and_is_restarted_by_hand(
 
     answer = worker.request("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
 
-    assert answer.status == 202
+    assert (answer.status, answer.body["connector"]["state"]) == (202, "RUNNING")
     assert [task["state"] for task in answer.body["tasks"]] == ["RESTARTING"]
-    assert answer.body["connector"]["state"] == "RUNNING"
-    restarts = [key for key, _ in config_records(bootstrap_servers, group, name) if key == "restart-connector-c"]
+    restarts = [key for key, _ in group.connector_records(name) if key == "restart-connector-c"]
     assert len(restarts) == 1
     worker.wait_for_states(name, "RUNNING", "FAILED")
 
@@ -328,15 +322,10 @@ def test_a_deleted_connector_leaves_nothing_but_its_offsets(
     assert worker.request("DELETE", f"/connectors/{name}").status == 204
 
     assert worker.request("GET", f"/connectors/{name}/status").status == 404
-    assert config_records(bootstrap_servers, group, name)[-2:] == [("connector-c", None), ("target-state-c", None)]
-    wait_for(lambda: statuses_of(bootstrap_servers, group, name) == set(), what="all statuses are removed")
+    assert group.connector_records(name)[-2:] == [("connector-c", None), ("target-state-c", None)]
+    wait_for(lambda: group.status_keys(name) == set(), what="all statuses are removed")
     ((_, offset),) = read_offsets(bootstrap_servers, f"{group.id}-offsets", name)
     assert offset == {"saved": 50}
-
-
-def statuses_of(bootstrap_servers: str, group: Group, name: str) -> set[bytes]:
-    latest = {record.key or b"": record.value for record in read_topic(bootstrap_servers, f"{group.id}-status")}
-    return {key for key, value in latest.items() if value and name.encode() in key}
 
 
 def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
@@ -348,9 +337,9 @@ def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
     config = properties(name, topic, {"limit": 50, "fail.while.exists": str(gone), **often})
     assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
 
-    def waits_to_start() -> bool:
+    def waits_to_start(reason: str = "the source is away") -> bool:
         connector = (worker.get(f"/connectors/{name}/status") or {"connector": {"state": None}})["connector"]
-        return connector["state"] == "RESTARTING" and "the source is away" in connector["trace"]
+        return connector["state"] == "RESTARTING" and reason in connector["trace"]
 
     wait_for(waits_to_start, what="the connector waits to be started again, and says why")
 
@@ -364,6 +353,11 @@ def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
         config |= {"task.restart.max": "1", "task.restart.backoff.ms": backoff_ms}
         assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
         worker.wait_for_states(name, state, "RUNNING")
+
+    # So has one that is restarted by hand, at once.
+    gone.write_text(", still")
+    assert worker.request("POST", f"/connectors/{name}/restart").status == 204
+    wait_for(lambda: waits_to_start("away, still"), what="the restarted connector waits to be started again")
 
 
 def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker: Worker, name: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,9 @@ class SequenceConnector(SourceConnector):
 
     def start(self, config: Mapping[str, str]) -> None:
         self._config = config
-        if Path(config.get("fail.while.exists", "/no/such/file")).exists():
-            raise RetriableError("the source is away")
+        with suppress(FileNotFoundError):
+            reason = Path(config.get("fail.while.exists", "/no/such/file")).read_text()
+            raise RetriableError(f"the source is away{reason}")
 
     def task_class(self) -> type[SourceTask]:
         return SequenceTask

@@ -136,6 +136,25 @@ class Group:
         records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-configs")
         return [((record.key or b"").decode(), record.value) for record in records if record.value is not None]
 
+    def connector_records(self, name: str) -> list[tuple[str, Any]]:
+        """The keys and values of the records about a connector `c` and its first two tasks, in order.
+
+        A configuration is None, as is what was deleted.
+        """
+        records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-configs")
+        decoded = [
+            ((record.key or b"").decode().replace(name, "c"), json.loads(record.value) if record.value else None)
+            for record in records
+        ]
+        about = [(key, value) for key, value in decoded if key.endswith(("-c", "-c-0", "-c-1"))]
+        return [(key, None if value is None or "properties" in value else value) for key, value in about]
+
+    def status_keys(self, name: str) -> set[bytes]:
+        """The keys of the statuses that are stored about a connector and its tasks."""
+        records = read_topic(self.settings["bootstrap.servers"], f"{self.id}-status")
+        latest = {record.key or b"": record.value for record in records}
+        return {key for key, value in latest.items() if value and name.encode() in key}
+
     def internal(self, worker: WorkerApi, method: str, path: str, body: Any = None) -> Answer:
         """Send a request as workers of the group send them to each other: signed with the session key."""
         key = next(json.loads(value)["key"] for name, value in reversed(self.config_records()) if name == "session-key")
