@@ -259,17 +259,23 @@ def test_d3_a_task_goes_on_where_the_last_commit_was(runner: TaskRunner, bootstr
 
 
 def test_a4_metrics_show_what_a_task_committed(runner: TaskRunner, topic: str, name: str):
-    """A4, T27."""
+    """A4, N5, T27."""
     task, _ = runner.started(name, topic, {"limit": 250}, stop_at_end=True)
     assert task.join(120)
     registry = runner.worker.metrics.registry
 
-    def value(metric: str) -> float | None:
-        return registry.get_sample_value(f"kafka_connect_source_task_{metric}", {"connector": name, "task": "0"})
+    def value(metric: str) -> float:
+        found = registry.get_sample_value(metric, {"connector": name, "task": "0"})
+        assert found is not None, metric
+        return found
 
-    assert value("source_record_poll_total") == value("source_record_write_total") == 250
-    assert [value(f"transaction_size_{which}") for which in ("min", "max")] == [50, 100]
-    assert value("source_record_active_count") == 0
+    source, commits = "kafka_connect_source_task", "kafka_connect_connector_task_offset_commit"
+    assert value(f"{source}_source_record_poll_total") == value(f"{source}_source_record_write_total") == 250
+    assert [value(f"{source}_transaction_size_{which}") for which in ("min", "max")] == [50, 100]
+    assert value(f"{source}_source_record_active_count") == 0
+    assert value("fencepost_task_commit_latency_seconds_count") == 3
+    assert 0 < value(f"{commits}_avg_time_ms") <= value(f"{commits}_max_time_ms")
+    assert [value(f"{commits}_{outcome}_percentage") for outcome in ("success", "failure")] == [1, 0]
 
 
 def test_topics_are_created_as_the_connector_says(

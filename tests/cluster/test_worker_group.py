@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from fencepost.kafka.admin import Admin
 from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.transaction import ProducerIdentity
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.running_tasks import RunningTasks, running
@@ -101,6 +103,10 @@ def test_any_worker_shows_what_the_tasks_of_all_have_open_and_last_committed(
     assert {task["worker_id"] for task in shown} == {leader.id, follower.id}
     assert [task["transactional_id"] for task in shown] == [f"{group.id}-{name}-{n}" for n in (0, 1)]
     assert all(task["open_since"] > 0 and task["bytes"] > 0 and task["last_commit"] is None for task in shown)
+    with Admin(producer_config(group.settings["bootstrap.servers"]).client) as admin:
+        listed = {transaction.transactional_id: transaction.identity for transaction in admin.open_transactions()}
+    for task in shown:
+        assert listed[task["transactional_id"]] == ProducerIdentity(task["producer_id"], task["producer_epoch"])
 
     assert follower.request("PUT", f"/connectors/{name}/pause").status == 202
     leader.wait_for_states(name, "PAUSED", "PAUSED", "PAUSED")
@@ -108,6 +114,7 @@ def test_any_worker_shows_what_the_tasks_of_all_have_open_and_last_committed(
         assert (task["state"], task["open_since"], task["records"]) == ("READY", None, 0)
         offset = {"partition": {"task.id": f"{name}-{number}"}, "offset": {"saved": 30}}
         assert (task["last_commit"]["records"], task["last_commit"]["offsets"]) == (30, [offset])
+        assert task["last_commit"]["at"] >= shown[number]["open_since"]
     assert leader.request("GET", "/connectors/no-such/transactions").status == 404
 
 
