@@ -242,7 +242,9 @@ def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster:
     old, new = cluster.worker(), cluster.worker()
     old.lead()
     new.lead()
-    with pytest.raises(ConfigWriteError, match="can be retried") as failure:
+    with pytest.raises(
+        ConfigWriteError, match=r"taken over the right to write as the leader\. This can be retried"
+    ) as failure:
         done(old.store.put_connector("c1", _CONFIG))
     assert failure.value.privilege_lost
     assert isinstance(failure.value.__cause__, ProducerFencedError)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from fencepost import DataError, RetriableError, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.errors import ProducerFencedError, TransactionExpiredError
+from fencepost.runtime.restart_policy import ReplacedError
 from fencepost.runtime.task_state import State
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
@@ -203,21 +204,29 @@ class _Checks:
 
 
 @pytest.mark.parametrize(
-    ("checks", "calls"),
+    ("checks", "calls", "logged"),
     [
-        (_Checks(before=DataError("fencing failed")), ["before 0"]),
-        (_Checks(after=DataError("newer task configs exist")), ["before 0", "after 0"]),
+        (_Checks(before=DataError("fencing failed")), ["before 0"], "ERROR"),
+        (_Checks(after=ReplacedError("newer task configs exist")), ["before 0", "after 0"], "WARNING"),
     ],
     ids=["before", "after"],
 )
 def test_t1_to_t4_a_check_that_fails_keeps_the_task_from_starting(
-    runner: TaskRunner, topic: str, name: str, checks: _Checks, calls: list[str]
+    runner: TaskRunner,
+    topic: str,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    checks: _Checks,
+    calls: list[str],
+    logged: str,
 ):
-    """T1, T2, T3, T4."""
+    """T1, T2, T3, T4. That a newer task takes over is no error."""
     task, seen = runner.started(name, topic, checks=checks)
     wait_for_state(task, State.FAILED)
     assert checks.calls == calls
     assert seen.starts == 0
+    assert [record.levelname for record in caplog.records if str(task.error) in record.getMessage()] == [logged]
 
 
 def test_a_second_instance_of_a_task_fences_the_first_which_says_so(bootstrap_servers: str, topic: str, name: str):

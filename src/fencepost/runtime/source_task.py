@@ -14,7 +14,7 @@ from fencepost.api.errors import describe_error
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.kafka.transaction import ProducerIdentity, TransactionState
-from fencepost.runtime.restart_policy import RestartPolicy
+from fencepost.runtime.restart_policy import ReplacedError, RestartPolicy
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_run import TaskParts, TaskRun
@@ -173,7 +173,10 @@ class WorkerSourceTask:
     def _wait_to_restart(self, error: Exception) -> bool:
         delay = self._restarts.failed(error)
         if delay is None:
-            _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
+            if isinstance(error, ReplacedError):
+                _log.warning("%s", describe_error(error))
+            else:
+                _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
             return False
         _log.warning("Task %s failed and starts again in %.1f s: %s", self.id, delay, describe_error(error))
         self._set_state(State.RESTARTING, error)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.client_config import ProducerConfig
-from fencepost.kafka.errors import RecordTooLargeError
+from fencepost.kafka.errors import ProducerFencedError, RecordTooLargeError
 from fencepost.kafka.plain_producer import PlainProducer
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.records import Records, Row
@@ -110,9 +110,12 @@ class TransactionalLeaderWriter:
             raise self._lost(what, error) from error
 
     def _lost(self, what: str, error: FencepostError) -> ConfigWriteError:
-        _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, error)
+        # What a producer says of being fenced is about tasks.
+        fenced = isinstance(error, ProducerFencedError)
+        reason = "another worker has taken over the right to write as the leader" if fenced else str(error).rstrip(".")
+        _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, reason)
         self._drop()
-        return ConfigWriteError(what, self._topic, str(error).rstrip("."), privilege_lost=True)
+        return ConfigWriteError(what, self._topic, reason, privilege_lost=True)
 
     def _drop(self) -> None:
         if self._producer is not None:
