@@ -16,7 +16,7 @@ from fencepost.config.validators import not_blank, one_of
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
 _LISTENERS: Final = "listeners"
-_ADMIN_LISTENERS: Final = "admin.listeners"
+ADMIN_LISTENERS: Final = "admin.listeners"
 _CREDENTIALS: Final = "rest.basic.auth.credentials.file"
 _EXTENSIONS: Final = "rest.extension.classes"
 _JAVA_BASIC_AUTH: Final = "BasicAuthSecurityRestExtension"
@@ -38,7 +38,7 @@ def rest_config_def() -> ConfigDef:
             "all interfaces; port 0 is any that is free. TLS is set up by listeners.https.ssl.*, else by ssl.*.",
         )
         .define(
-            _ADMIN_LISTENERS, _T.LIST, None, _I.LOW,
+            ADMIN_LISTENERS, _T.LIST, None, _I.LOW,
             "Addresses for /admin alone. Unset: it is found at those of `listeners`; empty: nowhere.",
         )
         .define(
@@ -106,10 +106,10 @@ class RestConfig:
         try:
             values = rest_config_def().parse(properties)
             listeners = _listeners(values[_LISTENERS])
-            admin = values[_ADMIN_LISTENERS]
+            admin = values[ADMIN_LISTENERS]
             return cls(
                 listeners=listeners,
-                admin_listeners=None if admin is None else [_listener(_ADMIN_LISTENERS, text) for text in admin],
+                admin_listeners=None if admin is None else [_listener(ADMIN_LISTENERS, text) for text in admin],
                 advertised_host=values["rest.advertised.host.name"],
                 advertised_port=values["rest.advertised.port"],
                 advertised_scheme=_advertised(values["rest.advertised.listener"], listeners),

@@ -258,7 +258,13 @@ class WorkerConfig:
     def client_properties(self, kind: ClientKind) -> dict[str, str]:
         """Return the properties of the worker's clients of a kind: the common ones, and over them the prefixed ones."""
         common = {name: value for name, value in self.properties.items() if is_client_property(name)}
-        prefixed = overrides(self.properties, f"{kind}.", kind, where=self.where)
+        # admin.listeners is where the REST API listens, and none of the admin clients' properties.
+        of_clients = {
+            name: value
+            for name, value in self.properties.items()
+            if name != rest_config.ADMIN_LISTENERS and not name.startswith(rest_config.PREFIXES)
+        }
+        prefixed = overrides(of_clients, f"{kind}.", kind, where=self.where)
         return {"bootstrap.servers": self.bootstrap_servers} | common | prefixed
 
     def spark_settings(self) -> dict[str, str]:
