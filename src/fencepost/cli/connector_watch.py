@@ -67,6 +67,15 @@ def reached(status: Json, wanted: str) -> bool:
     )
 
 
+def first_line(trace: str) -> str:
+    """Return what a trace says happened: Java's begins with it, Python's has it behind the last of its frames."""
+    lines = trace.strip().splitlines() or [""]
+    if not lines[0].startswith("Traceback"):
+        return lines[0]
+    frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
+    return lines[-1] if not frames or frames[-1] + 1 == len(lines) else lines[frames[-1] + 1]
+
+
 def _statuses(client: ConnectClient, names: Sequence[str]) -> dict[str, Json]:
     expanded = client.ask("GET", "/connectors", query={"expand": "status"})
     for name in names:
@@ -85,6 +94,6 @@ def _tell(part: str, state: Json, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(told, ensure_ascii=False))
     else:
-        reason = state.get("trace", "").strip().partition("\n")[0]
+        reason = first_line(state.get("trace", ""))
         line = f"{datetime.now().astimezone():%H:%M:%S} {part} {told['state']} {told['worker_id']} {reason}"
         click.echo(line.rstrip())

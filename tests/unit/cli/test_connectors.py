@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.cli import main
-from fencepost.cli.connector_watch import changes
+from fencepost.cli.connector_watch import changes, first_line
 from fencepost.storage.config_records import TargetState
 from fencepost.worker.errors import RebalanceNeededError
 from fencepost.worker.herder_interface import ConnectorInfo
@@ -265,6 +265,19 @@ def test_changes_are_new_states_new_workers_and_what_is_gone() -> None:
     assert dict(changes(before, {"same": running, "moved": moved, "paused": paused, "new": running})) == {
         "moved": moved, "paused": paused, "new": running, "gone": {"state": "DELETED", "worker_id": "one"},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trace", "told"),
+    [
+        ("Traceback (most recent call last):\n  File x\n    f()\nOSError: it\nbroke\n", "OSError: it"),
+        ("java.io.IOException: it\n\tat x.f(x.java:1)\n", "java.io.IOException: it"),
+        ("Traceback (most recent call last):", "Traceback (most recent call last):"),
+        ("", ""),
+    ],
+)
+def test_of_a_trace_one_line_says_what_happened(trace: str, told: str) -> None:
+    assert first_line(trace) == told
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8083", "http://", "ftp://127.0.0.1", "http://[::1"])
