@@ -274,16 +274,10 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         del config, loop
         return SimMember(here(), settings, **parts)
 
-    clock, threads = SimTime(kernel), SimThreading(kernel)
     modules = {module.__name__.removeprefix("fencepost."): module for module in _modules()}
-    replaced: list[tuple[Any, str, Any]] = []
-    for name, module in modules.items():
-        if getattr(module, "time", None) is time:
-            replaced.append((module, "time", clock))
-        if getattr(module, "threading", None) is threading and name.startswith(_THREADED):
-            replaced.append((module, "threading", threads))
     at = modules.__getitem__
-    replaced += [
+    return [
+        *_clocks_and_threads(kernel, modules),
         (at("kafka.producer"), "Cluster", SimpleNamespace(of=lambda _: here())),
         (at("kafka.producer"), "TransactionCoordinator", SimTransactionCoordinator),
         (at("kafka.producer"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
@@ -301,18 +295,27 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("storage.offset_store"), "TopicReader", lambda _, topic: SimTopicReader(here(), topic)),
         (at("worker.fencing_round"), "Admin", lambda _: SimAdmin(here())),
         (at("worker.fencing_round"), "admin_config", lambda *_: None),
-        (at("worker.herder"), "Admin", lambda _: SimAdmin(here())),
-        (at("worker.herder"), "GroupMember", _member),
-        (at("worker.herder"), "_status_store", lambda _: here().statuses),
-        (at("worker.herder"), "_client_config", lambda *_: None),
-        (at("worker.herder"), "_producer_config", lambda *_: _PRODUCER),
+        (at("worker.group_clients"), "Admin", lambda _: SimAdmin(here())),
+        (at("worker.group_clients"), "GroupMember", _member),
+        (at("worker.group_clients"), "_client_config", lambda *_: None),
+        (at("worker.group_clients"), "_producer_config", lambda *_: _PRODUCER),
+        (at("worker.group_clients"), "admin_config", lambda *_: None),
+        (at("worker.herder"), "status_store", lambda _: here().statuses),
         (at("worker.herder"), "admin_config", lambda *_: None),
         (at("worker.connector_requests"), "validate_connector_config", lambda *_: SimpleNamespace(error_count=0)),
         (at("worker.group_work"), "TaskWork", _TaskWork),
         (GroupChecks, "_on_loop", _on_loop),
         (NumbersTask, "kernel", kernel),
     ]
-    return replaced
+
+
+def _clocks_and_threads(kernel: Kernel, modules: Mapping[str, ModuleType]) -> Iterator[tuple[Any, str, Any]]:
+    clock, threads = SimTime(kernel), SimThreading(kernel)
+    for name, module in modules.items():
+        if getattr(module, "time", None) is time:
+            yield module, "time", clock
+        if getattr(module, "threading", None) is threading and name.startswith(_THREADED):
+            yield module, "threading", threads
 
 
 @contextmanager

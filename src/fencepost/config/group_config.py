@@ -20,27 +20,9 @@ _ALGORITHMS: Final = ("HmacSHA1", "HmacSHA256", "HmacSHA384", "HmacSHA512")
 
 def group_config_def() -> ConfigDef:
     """Return the definitions of the properties of a group of workers."""
-    definitions = ConfigDef()
-    for name, default, what in (
-        ("session.timeout.ms", 10_000, "After how long without a heartbeat a worker's work goes to others."),
-        (
-            "heartbeat.interval.ms",
-            500,
-            "How often a worker tells the group that it is there, and hears of rebalances (Kafka Connect: 3 s).",
-        ),
-        ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
-        ("scheduled.rebalance.max.delay.ms", 10_000, "How long the work of a worker that left is held back for it."),
-        ("inter.worker.key.ttl.ms", 3_600_000, "How long a session key signs requests between workers."),
-        (
-            "worker.sync.timeout.ms",
-            10_000,
-            "How long the restart of a task may wait for the latest task configurations (Kafka Connect: 3 s).",
-        ),
-    ):
-        least = 0 if name.startswith("scheduled.") else 1
-        definitions.define(name, _T.INT, default, _I.MEDIUM, f"{what} In milliseconds.", validator=at_least(least))
     return (
-        definitions.define(
+        _times()
+        .define(
             "connect.protocol", _T.STRING, "sessioned", _I.LOW,
             "How work is shared: eager (all stops for it), compatible (what moves stops), or sessioned (requests "
             "between workers are signed as well).",
@@ -62,6 +44,29 @@ def group_config_def() -> ConfigDef:
             "The algorithms of signatures that this worker accepts, comma-separated.", validator=_algorithms,
         )
     )  # fmt: skip
+
+
+def _times() -> ConfigDef:
+    definitions = ConfigDef()
+    for name, default, what in (
+        ("session.timeout.ms", 10_000, "After how long without a heartbeat a worker's work goes to others."),
+        (
+            "heartbeat.interval.ms",
+            500,
+            "How often a worker tells the group that it is there, and hears of rebalances (Kafka Connect: 3 s).",
+        ),
+        ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
+        ("scheduled.rebalance.max.delay.ms", 10_000, "How long the work of a worker that left is held back for it."),
+        ("inter.worker.key.ttl.ms", 3_600_000, "How long a session key signs requests between workers."),
+        (
+            "worker.sync.timeout.ms",
+            10_000,
+            "How long the restart of a task may wait for the latest task configurations (Kafka Connect: 3 s).",
+        ),
+    ):
+        least = 0 if name.startswith("scheduled.") else 1
+        definitions.define(name, _T.INT, default, _I.MEDIUM, f"{what} In milliseconds.", validator=at_least(least))
+    return definitions
 
 
 def _check(values: Mapping[str, Any]) -> None:

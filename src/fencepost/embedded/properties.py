@@ -45,8 +45,6 @@ def server_properties(
     advertised = [f"{INTERNAL}://{HOST}:{place.ports[INTERNAL]}"] + [
         f"{listener.name}://{HOST}:{_advertised_port(listener, place)}" for listener in listeners
     ]
-    replicas = str(min(3, len(places)))
-    in_sync = str(min(2, len(places)))
     return {
         "process.roles": "broker,controller",
         "node.id": str(place.node_id),
@@ -57,13 +55,7 @@ def server_properties(
         "advertised.listeners": ",".join(advertised),
         "listener.security.protocol.map": ",".join(f"{each.name}:{each.protocol}" for each in (*listeners, *internal)),
         "log.dirs": str(place.folder / "data"),
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "share.coordinator.state.topic.min.isr": in_sync,
+        **_replication(len(places)),
         # The defaults (50 each) are for large clusters; creating them takes most of the first transaction's time.
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.num.partitions": "5",
@@ -78,6 +70,19 @@ def server_properties(
             for name, value in listener.properties.items()
         },
         **extra,
+    }
+
+
+def _replication(nodes: int) -> dict[str, str]:
+    replicas, in_sync = str(min(3, nodes)), str(min(2, nodes))
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
     }
 
 

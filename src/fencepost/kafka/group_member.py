@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import kafka.errors as client_errors
-from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 from kafka.net.wakeup_notifier import WakeupNotifier
 
@@ -30,6 +29,7 @@ from fencepost.kafka.control_connections import BAD_CREDENTIALS, ConnectionManag
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group_coordinator import ConnectCoordinator
+from fencepost.kafka.group_listener_loop import ListenerLoop
 from fencepost.kafka.group_membership import (
     TRANSITIONS,
     GroupListener,
@@ -92,10 +92,10 @@ class GroupMember:
         self._assign = assign
         self._listener = listener
         self._observer = observer
-        self._loop = loop
         self._net = NetworkSelector(**config.kafka_python())
         self._manager = ConnectionManager(self._net, **config.kafka_python())
         self._wakeup = WakeupNotifier(self._net)
+        self._told = ListenerLoop(loop, self._net, self._manager)
         self._coordinator: ConnectCoordinator | None = None
         self._thread = threading.Thread(target=self._run, name=f"fencepost-group-{settings.group_id}", daemon=True)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -296,7 +296,7 @@ class GroupMember:
         _log.error("This worker cannot be a member of group %s", self._settings.group_id, exc_info=error)
         await self._lose(str(error))
         self._become(MemberState.FAILED)
-        self._call(self._listener.on_failed, error)
+        self._told.call(self._listener.on_failed, error)
 
     # -- what a rebalance asks for (group_coordinator.Rebalancing) ----------------------------------------------
 
@@ -343,7 +343,7 @@ class GroupMember:
         if given.revokes:
             self._ask_to_join()
         membership = Membership(generation=generation, member_id=member_id, protocol=self._protocol, assignment=whole)
-        self._call(self._listener.on_assigned, membership)
+        self._told.call(self._listener.on_assigned, membership)
 
     def expelled(self) -> None:
         """Remember to stop everything before the next join."""
@@ -364,36 +364,21 @@ class GroupMember:
         with suppress(RuntimeError):  # closed
             self._wakeup.notify()
 
-    def _call(self, told: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed: there is nobody to tell
-            self._loop.call_soon_threadsafe(told, *arguments)
-
     async def _tell(self, stopping: Coroutine[Any, Any, None]) -> None:
-        """Run a listener's coroutine on its loop and wait for it, while heartbeats go on.
+        """Have the listener stop work, while heartbeats go on.
 
         Waits no longer than the group would, and not while the member is closed or cut off.
         """
-        finished = Future()
-        try:
-            running = asyncio.run_coroutine_threadsafe(stopping, self._loop)
-        except RuntimeError:  # the loop is closed: nothing runs on it
-            stopping.close()
-            return
-        running.add_done_callback(lambda _: self._on_net(lambda: finished.success(None)))
         deadline = Deadline.after(self._settings.rebalance_timeout_ms)
-        while not (running.done() or self._closing or self._is_silent() or deadline.passed):
+
+        def goes_on() -> bool:
+            if self._closing or self._is_silent() or deadline.passed:
+                return False
             if self._coordinator is not None:
                 self._coordinator.still_alive()
-            with suppress(client_errors.KafkaTimeoutError):
-                await self._manager.wait_for(finished, _TICK_MS)
-        if not running.done():
-            _log.warning("Work was not stopped in time; going on without waiting for it")
-        elif not running.cancelled() and running.exception() is not None:
-            _log.error("Work could not be stopped", exc_info=running.exception())
+            return True
 
-    def _on_net(self, step: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # closed meanwhile
-            self._net.call_soon_threadsafe(step)
+        await self._told.tell(stopping, goes_on, look_every_ms=_TICK_MS)
 
     def _become(self, state: MemberState) -> None:
         if state not in TRANSITIONS[self._state]:

@@ -17,28 +17,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from fencepost.config.client_overrides import ClientKind
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.group_member import GroupMember
-from fencepost.kafka.group_membership import GroupSettings
-from fencepost.kafka.group_protocol import ConnectProtocol
-from fencepost.runtime.client_properties import admin_config, client_properties
+from fencepost.runtime.client_properties import admin_config
 from fencepost.runtime.worker import Worker
 from fencepost.storage.cluster_config_state import ClusterConfigState, ConfigEvent
 from fencepost.storage.config_records import LoggerLevel as LoggerLevelRecord
 from fencepost.storage.config_records import TargetState
-from fencepost.storage.config_topic import ConfigBackingStore
-from fencepost.storage.status_topic import StatusBackingStore
 from fencepost.worker.active_topics import ActiveTopics
 from fencepost.worker.assignor_leader import LeaderAssignor
 from fencepost.worker.connector_requests import ConnectorRequests
 from fencepost.worker.connector_work import ConnectorWork
 from fencepost.worker.errors import BadRequestError, ServiceUnavailableError
 from fencepost.worker.fencing_round import FencingRounds
+from fencepost.worker.group_clients import cluster_id, config_store, group_member, status_store
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.group_work import GroupWork
 from fencepost.worker.herder_interface import (
@@ -91,7 +83,14 @@ class DistributedHerder(Herder):
         config = worker.config
         self.failed: asyncio.Future[Exception] = loop.create_future()
         self._parts = GroupParts(
-            config, group, url, worker, self._config_store(config, loop), _status_store(config), client, loop
+            config,
+            group,
+            url,
+            worker,
+            config_store(config, self._on_config, loop),
+            status_store(config),
+            client,
+            loop,
         )
         worker.metrics.registry.register(self._parts.metrics)
         self._leadership = Leadership(self._parts, self._rejoin)
@@ -106,15 +105,7 @@ class DistributedHerder(Herder):
             failed=self._fail,
         )
         assignor = LeaderAssignor(self._work.configured, max_delay_ms=group.scheduled_rebalance_max_delay_ms)
-        self._member = GroupMember(
-            _client_config(config),
-            _settings(config, group, url),
-            config_offset=lambda: self._parts.state.offset,
-            assign=assignor,
-            listener=self._work,
-            observer=self._parts.metrics,
-            loop=loop,
-        )
+        self._member = group_member(self._parts, assignor, self._work)
         self._snapshots = Snapshots(self._parts)
         self._topics = ActiveTopics(config, self._parts.statuses)
         self._requests = ConnectorRequests(self._parts, self._leadership, self._work, assignor, self._snapshots)
@@ -133,7 +124,7 @@ class DistributedHerder(Herder):
         """
         parts = self._parts
         administration = admin_config(parts.config, None)
-        self._cluster_id = await parts.run(_cluster_id, administration)
+        self._cluster_id = await parts.run(cluster_id, parts.config)
         await parts.run(parts.worker.start)
         await asyncio.gather(
             asyncio.wrap_future(parts.configs.start(administration)),
@@ -361,45 +352,3 @@ class DistributedHerder(Herder):
             raise ServiceUnavailableError(
                 "The worker is starting: it has yet to reach the brokers and to read its topics. Ask again soon"
             )
-
-    def _config_store(self, config: WorkerConfig, loop: asyncio.AbstractEventLoop) -> ConfigBackingStore:
-        return ConfigBackingStore(
-            config.config_storage,
-            config.group_id,
-            transactional=config.exactly_once_source_support is not ExactlyOnceSourceSupport.DISABLED,
-            consumer=_client_config(config, ClientKind.CONSUMER),
-            producer=_producer_config(config),
-            listener=self._on_config,
-            post=loop.call_soon_threadsafe,
-        )
-
-
-def _status_store(config: WorkerConfig) -> StatusBackingStore:
-    return StatusBackingStore(
-        config.status_storage, consumer=_client_config(config, ClientKind.CONSUMER), producer=_producer_config(config)
-    )
-
-
-def _client_config(config: WorkerConfig, kind: ClientKind = ClientKind.CONSUMER) -> ClientConfig:
-    return ClientConfig.from_properties(client_properties(config, None, kind), where=config.where)
-
-
-def _producer_config(config: WorkerConfig) -> ProducerConfig:
-    return ProducerConfig.from_properties(client_properties(config, None, ClientKind.PRODUCER), where=config.where)
-
-
-def _settings(config: WorkerConfig, group: GroupConfig, url: str) -> GroupSettings:
-    return GroupSettings(
-        group_id=config.group_id,
-        url=f"{url.rstrip('/')}/",
-        support=str(config.exactly_once_source_support),
-        protocol=ConnectProtocol.of_setting(group.connect_protocol),
-        session_timeout_ms=group.session_timeout_ms,
-        heartbeat_interval_ms=group.heartbeat_interval_ms,
-        rebalance_timeout_ms=group.rebalance_timeout_ms,
-    )
-
-
-def _cluster_id(config: ClientConfig) -> str:
-    with Admin(config) as admin:
-        return admin.cluster_id()
