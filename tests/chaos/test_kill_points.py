@@ -59,7 +59,7 @@ class KilledWorker:
         )
         arguments = ("standalone", "--once", str(self._folder / "worker.properties"), str(connector))
         log_file = self._folder / f"run-{run}.log"
-        with Process.fencepost(*arguments, log_file=log_file, environment=environment) as process:
+        with Process.forked(*arguments, log_file=log_file, environment=environment) as process:
             return process.wait(), process.output
 
 

@@ -39,7 +39,7 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
 
 @pytest.fixture(scope="module")
 def worker(group: Group) -> Iterator[Worker]:
-    with group.worker() as worker:
+    with group.worker(forked=False) as worker:
         yield worker
 
 

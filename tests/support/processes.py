@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from fencepost.embedded.process import launch
+from tests.support.forked import ForkedProcess
 
 _TIMEOUT_SECONDS = 120.0
 _POLL_SECONDS = 0.02
@@ -39,12 +40,20 @@ class Process:
     def __init__(self, command: Sequence[str], log_file: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self.log_file = log_file
         changed = [f"{name}={value}" for name, value in (environment or {}).items()]
-        self._process = launch(["/usr/bin/env", *changed, *command], log_file)
+        self._process: subprocess.Popen[bytes] | ForkedProcess = launch(["/usr/bin/env", *changed, *command], log_file)
 
     @classmethod
     def fencepost(cls, *arguments: str, log_file: Path, environment: Mapping[str, str] | None = None) -> Self:
-        """The command `fencepost` in a process of its own."""
+        """The command `fencepost` in a process of its own, started as its users start it."""
         return cls([sys.executable, "-m", "fencepost", *arguments], log_file, environment=environment)
+
+    @classmethod
+    def forked(cls, *arguments: str, log_file: Path, environment: Mapping[str, str] | None = None) -> Self:
+        """The same in a tenth of the time: forked from a process that has imported it."""
+        process = cls.__new__(cls)
+        process.log_file = log_file
+        process._process = ForkedProcess(arguments, log_file, environment or {})
+        return process
 
     @property
     def pid(self) -> int:
@@ -88,4 +97,5 @@ class Process:
         # `launch` made it the leader of a session, so its group holds its children too, even once it is gone.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
         self._process.wait()

@@ -168,9 +168,9 @@ class Group:
         assert answer.status == 204, answer
 
     @contextlib.contextmanager
-    def worker(self, port: int | None = None, **settings: str) -> Iterator[Worker]:
+    def worker(self, port: int | None = None, *, forked: bool = True, **settings: str) -> Iterator[Worker]:
         """A worker that is in the group, at a port of its own unless one is given."""
-        with self.starting(port, **settings) as worker:
+        with self.starting(port, forked=forked, **settings) as worker:
             worker.wait_until_healthy()
             yield worker
 
@@ -185,13 +185,14 @@ class Group:
             yield sorted(workers, key=lambda worker: not worker.leads())
 
     @contextlib.contextmanager
-    def starting(self, port: int | None = None, **settings: str) -> Iterator[Worker]:
-        """A worker that has just been started, at a port of its own unless one is given."""
+    def starting(self, port: int | None = None, *, forked: bool = True, **settings: str) -> Iterator[Worker]:
+        """A worker that has just been started, at a port of its own unless one is given; unless `forked`, by exec."""
         port = port or free_ports(1)[0]
         own = {"listeners": f"http://127.0.0.1:{port}"}
         own |= {name.replace("_", "."): value for name, value in settings.items()}
         file = self.folder / f"worker-{port}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in (self.settings | own).items()))
         log_file = self.folder / f"worker-{port}.log"
-        with Process.fencepost("worker", str(file), log_file=log_file, environment=NO_JAVA) as process:
+        start = Process.forked if forked else Process.fencepost
+        with start("worker", str(file), log_file=log_file, environment=NO_JAVA) as process:
             yield Worker(process, port)
