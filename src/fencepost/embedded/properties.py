@@ -62,6 +62,8 @@ def server_properties(
         # The default (128 MB) would take half of the heap.
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
         "group.initial.rebalance.delay.ms": "0",
+        # Twice a second by default the controller writes a record that says nothing, which keeps all nodes busy.
+        "metadata.max.idle.interval.ms": "0",
         "num.network.threads": "2",
         "num.io.threads": "4",
         **{
