@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
 from fencepost.kafka.pool import POOL
 from tests.support.fault_proxy import FaultProxy
+from tests.support.scheduling import FOLDERS, SharingScheduling, in_order
 from tests.support.security import SecuredBroker, secured_broker
 from tests.support.topics import Topics
 
@@ -21,34 +22,25 @@ from tests.support.topics import Topics
 settings.register_profile("fencepost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fencepost")
 
-_FOLDERS = ("unit", "broker", "cluster", "chaos")
+# JVMs of Spark that live for seconds: the better compiler and the collector of large heaps cost twice what they gain.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 # Expired transactions are looked for every 10 s by default; tests do not wait that long.
 FAST_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 
 
-# The tests of these files are long and share nothing: each may run on another xdist worker. All other files stay whole,
-# so that what their tests share, such as a Spark session, is started once.
-_SPREAD = ("test_kill_points.py", "test_mutations.py")
-
-
-class _Scheduling(LoadFileScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return nodeid if file.endswith(_SPREAD) else file
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
-    """Distribute tests by file (`--dist loadfile`), but for those of a few files one by one."""
-    return _Scheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharingScheduling:
+    """Distribute tests so that what they share is started seldom (`--dist loadfile`)."""
+    return SharingScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by the folder that it stands in."""
+    """Mark each test by the folder that it stands in, and put them in order."""
     for item in items:
-        for folder in _FOLDERS:
+        for folder in FOLDERS:
             if folder in item.path.relative_to(Path(__file__).parent).parts[:-1]:
                 item.add_marker(folder)
+    items[:] = in_order(items, Path(__file__).parent)
 
 
 @pytest.fixture(scope="session", autouse=True)

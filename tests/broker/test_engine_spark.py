@@ -26,6 +26,8 @@ COUNT = 20_000
 @pytest.fixture(scope="module")
 def engine() -> Iterator[SparkEngine]:
     engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
+    # No test's deadline has to hold for the start of Spark as well.
+    engine.session()
     yield engine
     engine.stop()
 

@@ -25,6 +25,8 @@ COUNT = 40_000
 @pytest.fixture(scope="module")
 def shared_engine() -> Iterator[SparkEngine]:
     engine = SparkEngine({})
+    # No test's deadline has to hold for the start of Spark as well.
+    engine.session()
     yield engine
     engine.stop()
 

@@ -30,6 +30,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 @pytest.fixture(scope="module")
 def engine(cluster: SparkCluster) -> Iterator[SparkEngine]:
     engine = SparkEngine(cluster.settings, import_path=[ROOT])
+    # No test's deadline has to hold for the start of Spark as well.
+    engine.session()
     yield engine
     engine.stop()
 

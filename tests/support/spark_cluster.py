@@ -35,6 +35,7 @@ class SparkCluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "480m",
+            "spark.executor.defaultJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
             "spark.default.parallelism": str(len(self.workers)),
             "spark.sql.shuffle.partitions": str(len(self.workers)),
         }
@@ -51,6 +52,7 @@ def spark_cluster(folder: Path, *, workers: int) -> Iterator[SparkCluster]:
     environment = {
         "JAVA_HOME": make_java_home(find_java(), folder / "java"),
         "SPARK_DAEMON_MEMORY": "128m",
+        "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"],
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_NO_DAEMONIZE": "1",
