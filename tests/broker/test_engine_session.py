@@ -10,7 +10,7 @@ import psutil
 
 from tests.support.processes import Process, wait_for
 
-PATIENCE = 200.0
+PATIENCE = 500.0
 """Seconds. Two JVMs one after the other take ten, but as many minutes on a machine that does other things as well."""
 
 PROGRAM = """

@@ -119,7 +119,7 @@ def test_refused_records_are_skipped_with_all_others_delivered(
     seen.on_poll = _spoiled(1, 6, 8)
     with caplog.at_level(logging.ERROR):
         task.start()
-        assert task.join(240)
+        assert task.join(480)
     assert task.state is State.STOPPED, task.error
     good = [seq for seq in range(1, 9) if seq not in (1, 6, 8)]
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == good
@@ -221,7 +221,7 @@ def test_refused_rows_of_a_batch_are_skipped_on_the_executors(
     task = runner.worker.new_task(checked, 0, task_config, runner.states, stop_at_end=True)
     with caplog.at_level(logging.ERROR):
         task.start()
-        assert task.join(240)
+        assert task.join(480)
     assert task.state is State.STOPPED, task.error
     found = read_topic(bootstrap_servers, topic)
     assert sorted(int(record.value or b"") for record in found) == [n for n in range(ROWS) if n not in REFUSED]

@@ -70,7 +70,7 @@ def test_t25_dropped_records_are_reported_without_metadata_and_their_offsets_are
     task, seen = runner.task(name, topic, config, stop_at_end=True)
     seen.on_poll = _emptied(16)
     task.start()
-    assert task.join(240)
+    assert task.join(480)
     assert task.state is State.STOPPED, task.error
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 16))
     assert seen.committed == list(range(1, 31))
@@ -87,7 +87,7 @@ def test_a_transaction_of_dropped_records_only_is_fine(
     task, seen = runner.task(name, topic, {"limit": 10} | DROP_TOMBSTONES, stop_at_end=True)
     seen.on_poll = _emptied(1)
     task.start()
-    assert task.join(240)
+    assert task.join(480)
     assert task.state is State.STOPPED, task.error
     assert seen.committed == list(range(1, 11))
     assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") == []
@@ -128,7 +128,7 @@ def test_a_topic_that_a_transform_names_is_created_as_the_connector_says(
     }
     before_the_transform = unique("topic")
     task, _ = runner.started(name, before_the_transform, config, stop_at_end=True)
-    assert task.join(240)
+    assert task.join(480)
     assert task.state is State.STOPPED, task.error
     assert sorted(seqs(values(read_topic(bootstrap_servers, routed)), name)) == list(range(1, 11))
     assert (topics.partitions(routed), topics.partitions(before_the_transform)) == (3, None)
@@ -201,7 +201,7 @@ def test_f2_a_task_whose_python_worker_is_killed_starts_again_and_delivers_exact
     (task_config,) = connector.task_configs()
     task = runner.worker.new_task(checked, 0, task_config, runner.states, stop_at_end=True)
     task.start()
-    assert task.join(240)
+    assert task.join(480)
     assert runner.states.of(task) == [State.RUNNING, State.RESTARTING, State.RUNNING, State.STOPPED]
     found = sorted(int(value or b"") for value in values(read_topic(bootstrap_servers, topic)))
     assert found == list(range(20_000))
@@ -271,7 +271,7 @@ def test_topics_that_only_the_rows_of_a_batch_name_are_created_as_the_connector_
         "topic.creation.default.replication.factor": "1",
     }
     task = started(runner, name, f"{one},{other}", size, config)
-    assert task.join(240)
+    assert task.join(480)
     assert task.state is State.STOPPED, task.error
     assert (topics.partitions(one), topics.partitions(other)) == (2, 5)
     for number, topic in enumerate((one, other)):

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "fencepost"
-_TIMEOUT_SECONDS = 240
+_TIMEOUT_SECONDS = 540
 
 
 @dataclass(frozen=True)
