@@ -86,6 +86,11 @@ class ConnectClient:
                 f"The worker at {self.shown_url} did not answer in time; it may still do what was asked: look before "
                 "asking again"
             ) from None
+        except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
+            raise WorkerUnreachableError(
+                f"The worker at {self.shown_url} is not trusted ({error}): if its certificate is of an authority of "
+                "your own, name the authority's PEM file in the environment variable SSL_CERT_FILE"
+            ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WorkerUnreachableError(
                 f"The worker at {self.shown_url} cannot be reached ({error}): start it, or name another with --url or "

@@ -17,6 +17,7 @@ from fencepost.worker.errors import RebalanceNeededError
 from fencepost.worker.herder_interface import ConnectorInfo
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import RestApis
+from tests.support.security import make_certificate
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -285,6 +286,16 @@ def test_what_is_no_address_is_told(run: Run, url: str) -> None:
     code, _, err = run("list", "--url", url)
     assert code == 1
     assert "is no address of a worker" in err
+
+
+def test_how_to_trust_a_worker_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, key_store = make_certificate(tmp_path)
+    properties = {"listeners": "https://127.0.0.1:0", "listeners.https.ssl.keystore.location": str(key_store)}
+    with RestApis() as apis:
+        url = apis.serve(ModelHerder(), properties).url
+        assert apis.call(asyncio.to_thread(main.run, ["connectors", "list", "--url", url])) == 1
+    assert "is not trusted" in (told := capsys.readouterr().err)
+    assert "SSL_CERT_FILE" in told
 
 
 def test_a_worker_that_is_not_there_is_told_without_the_password(run: Run) -> None:
