@@ -19,6 +19,7 @@ from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.connection import Connection
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
+    AuthenticationError,
     BrokerRefusedError,
     BrokerUnavailableError,
     TopicNotFoundError,
@@ -50,6 +51,14 @@ def address(broker: EmbeddedBroker) -> tuple[str, int]:
 def pool() -> Iterator[ConnectionPool]:
     with closing(ConnectionPool()) as pool:
         yield pool
+
+
+def test_sasl_on_a_port_without_it_is_told_with_the_remedy(address: tuple[str, int]) -> None:
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "bootstrap.servers": "b:1"}
+    properties["sasl.jaas.config"] = 'x.PlainLoginModule required username="u" password="p";'
+    config = ClientConfig.from_properties(properties, where="a test")
+    with pytest.raises(AuthenticationError, match=r"sasl\.mechanism=PLAIN: .*security\.protocol"):
+        Connection(address, config)
 
 
 def test_a_connection_that_is_given_back_is_used_again(

@@ -78,6 +78,16 @@ def test_any_worker_takes_requests_and_tasks_are_shared(
     assert leader.get(f"/connectors/{name}/offsets") == {"offsets": []}
 
 
+def test_a_level_of_a_log_is_set_on_all_workers_at_once(pair: tuple[Worker, Worker]) -> None:
+    leader, follower = pair
+    path = f"/admin/loggers/{unique('logger')}"
+    assert follower.request("PUT", f"{path}?scope=cluster", {"level": "WARN"}).status == 204
+    for worker in pair:
+        wait_for(lambda worker=worker: (worker.get(path) or {}).get("level") == "WARN", what="the level is set")
+    assert leader.request("PUT", path, {"level": "ERROR"}).status == 200
+    assert follower.get(path)["level"] == "WARN"
+
+
 def test_any_worker_shows_what_the_tasks_of_all_have_open_and_last_committed(
     pair: tuple[Worker, Worker], group: Group, name: str, topic: str
 ) -> None:

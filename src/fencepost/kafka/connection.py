@@ -279,9 +279,10 @@ class Connection:
     def _authenticate(self, mechanism_name: str) -> None:
         answer = self.call(SaslHandshakeRequest(mechanism=mechanism_name), at_most=1)
         if answer.error_code:
+            offered = ", ".join(answer.mechanisms)
+            remedy = f"set it to one of {offered}" if offered else "that port has no SASL, see security.protocol"
             raise AuthenticationError(
-                f"The broker {self.address[0]}:{self.address[1]} does not offer sasl.mechanism={mechanism_name}: "
-                f"set it to one of {', '.join(answer.mechanisms)}"
+                f"The broker {self.address[0]}:{self.address[1]} does not offer sasl.mechanism={mechanism_name}: {remedy}"
             )
         settings = self._config.sasl_settings() | {"security_protocol": self._config.security_protocol}
         mechanism = get_sasl_mechanism(mechanism_name)(host=self.address[0], **settings)
