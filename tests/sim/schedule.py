@@ -239,7 +239,7 @@ class World:
                 )[0](name)
         self._user_is_done = True
 
-    def _configure(self, name: str) -> None:
+    def _configure(self, name: str, url: str | None = None) -> None:
         step, self._steps[name] = self._steps[name], self._steps[name] + 1
         tasks = TASKS_MAX[step % len(TASKS_MAX)]
         config = {
@@ -254,6 +254,7 @@ class World:
         self._ask(
             f"configures {name} with tasks.max {tasks}",
             lambda herder: herder.put_connector_config(name, config, allow_replace=True),
+            url,
         )
 
     def _recreate(self, name: str) -> None:
@@ -302,9 +303,9 @@ class World:
     def _any_worker(self) -> tuple[Site, DistributedHerder]:
         return self._herders[self.kernel.random.choice(sorted(self._herders))]
 
-    def _ask(self, what: str, request: Callable[[DistributedHerder], Any]) -> bool:
-        """Ask any worker for something, and say whether it was done."""
-        url = self.kernel.random.choice(sorted(self._herders))
+    def _ask(self, what: str, request: Callable[[DistributedHerder], Any], url: str | None = None) -> bool:
+        """Ask a worker, any by default, for something, and say whether it was done."""
+        url = url or self.kernel.random.choice(sorted(self._herders))
         self.kernel.note(f"{what}, by {url}")
         try:
             done, _ = self.kernel.wait_for(self._rest.send(url, request), 30.0)

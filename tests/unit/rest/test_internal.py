@@ -6,7 +6,9 @@ import base64
 
 import pytest
 
+from fencepost.api.errors import FencepostError
 from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.fencing import FencingTimeoutError
 from fencepost.worker.errors import (
     BadRequestError,
     ForbiddenError,
@@ -14,6 +16,7 @@ from fencepost.worker.errors import (
     NotFoundError,
     NotLeaderError,
     RebalanceNeededError,
+    RequestFailedError,
 )
 from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER, SignedRequest, signature_headers
 from fencepost.worker.rest_client import RestClient, Signer
@@ -122,6 +125,23 @@ def test_errors_of_the_leader_are_raised(
             await client.close()
 
     apis.call(scenario())
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (FencingTimeoutError("g-c-0", 30_000, "no answer yet"), "Check the health of the brokers"),
+        (AuthorizationError("transactional id g-c-0", "WRITE and DESCRIBE"), "WRITE and DESCRIBE on transactional id"),
+        (RequestFailedError("The task count of connector c could not be written"), "could not be written"),
+    ],
+)
+def test_former_tasks_that_cannot_be_fenced_are_a_failure_with_its_reason(
+    api: Api, herder: ModelHerder, config: Config, refusal: FencepostError, said: str
+):
+    assert api.post("/connectors", {"name": "c", "config": config}).status == 201
+    herder.refusal = refusal
+    answer = api.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY))
+    assert (answer.status, said in answer.body["message"]) == (500, True)
 
 
 def test_a_right_that_the_leader_lacks_is_named_over_two_hops_as_well(

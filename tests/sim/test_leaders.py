@@ -1,0 +1,76 @@
+"""A leader that nobody believes in any more changes nothing, and one that cannot fence in time says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.kafka.fencing import FencingTimeoutError
+from fencepost.runtime.task_state import State
+from fencepost.storage.config_records import TargetState
+from fencepost.worker.errors import RequestFailedError
+from tests.sim.clients import SimAdmin
+from tests.sim.scripted import ScriptedWorld
+from tests.sim.site import GROUP_ID
+
+
+def test_a_zombie_leader_can_change_nothing_and_tells_who_asked_it_that_this_can_be_retried() -> None:
+    asked: list[asyncio.Task[None]] = []
+
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        (site, zombie), (_, successor) = world.workers()
+        process = site.process
+        world.freeze_at(process, f"EndTxn of connect-cluster-{GROUP_ID}")
+        stop = zombie.stop_connector("a")
+        world.kernel.later(0.0, lambda: asked.append(process.loop.create_task(stop)), process)
+        world.wait_for(lambda: process.stopped_until > 0)
+        world.wait_for(lambda: successor._leadership.leads)
+        world.change(successor._parts.url)
+        assert zombie._leadership.leads
+        process.resume()
+        world.wait_for(asked[0].done)
+        with pytest.raises(RequestFailedError, match=r"The stop of connector a could not be written .* can be retried"):
+            asked[0].result()
+        world.wait_for(lambda: not zombie._leadership.leads and zombie._leadership.membership is not None)
+        assert (world.tasks, world.checker.state.target_state("a")) == (5, TargetState.STARTED)
+
+    ScriptedWorld(script).play()
+
+
+def test_tasks_say_that_their_predecessors_could_not_be_fenced_in_time_until_they_are() -> None:
+    slow = [True]
+
+    def fence_producers(admin: SimAdmin, ids: Iterable[str]) -> Any:
+        if slow[0]:
+            raise FencingTimeoutError(next(iter(ids)), 30_000, "no answer yet")
+        return fence(admin, ids)
+
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        world.change()
+        statuses = world.here().statuses.table
+        tasks = [ConnectorTaskId("a", number) for number in range(5)]
+
+        def told(task: ConnectorTaskId) -> bool:
+            status = statuses.task(task)
+            if status is None or status.state != State.RESTARTING:
+                return False
+            said = (
+                "The former tasks of connector a are not fenced: The producer group-a-0 could not be fenced within "
+                "30000 ms; the last problem was: no answer yet. Check the health of the brokers"
+            )
+            return said in (status.trace or "")
+
+        # Some of them run at the leader, which others ask over REST.
+        for task in tasks:
+            world.wait_for(lambda task=task: told(task))
+        slow[0] = False
+        world.wait_for(lambda: all(statuses.task(task).state == State.RUNNING for task in tasks))
+
+    fence = SimAdmin.fence_producers
+    ScriptedWorld(script, [(SimAdmin, "fence_producers", fence_producers)]).play()
