@@ -14,6 +14,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -119,6 +120,13 @@ class Connection:
         """Close the socket. What is in flight is never answered."""
         self.closed = True
         self._socket.close()
+
+    def interrupt(self) -> None:
+        """Lose the connection, from any thread: whoever waits for an answer on it waits no longer."""
+        # Neither closed, for its number may be another socket's by the time that it is waited for again, nor ended in
+        # the way of TLS, which would be a second thread's use of that.
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     # -- requests -----------------------------------------------------------------------------------------------
 

@@ -68,8 +68,14 @@ class TransactionCoordinator:
         self._given_up = False
 
     def give_up(self) -> None:
-        """Let a call that is under way in another thread, and each that follows, try once more at most."""
+        """Let a call that is under way in another thread, and each that follows, try once more at most.
+
+        What waits for an answer waits no longer.
+        """
         self._given_up = True
+        connection = self._connection
+        if connection is not None:
+            connection.interrupt()
 
     def init_producer_id(
         self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline

@@ -66,6 +66,7 @@ class TransactionalProducer:
         self._sequences: dict[TopicPartition, int] = {}
         self._began_at = 0.0
         self._abandoned = False
+        self._writer: RecordWriter | None = None
 
     @property
     def transactional_id(self) -> str:
@@ -129,7 +130,8 @@ class TransactionalProducer:
 
     def writer(self) -> RecordWriter:
         """Return a writer into the open transaction, for this process."""
-        return RecordWriter(self._config, self.transaction)
+        self._writer = RecordWriter(self._config, self.transaction)
+        return self._writer
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
         """Take note of what writers wrote, so that later writers of this transaction go on from there."""
@@ -184,11 +186,13 @@ class TransactionalProducer:
         cannot be committed any more, and is aborted when this producer is closed or the next owner comes. A newer
         owner is left alone: EndTxn is refused to a stale epoch in every state, unlike InitProducerId, which with an
         open transaction ignores the epoch and fences the rightful owner. Never raises, and gives up if no coordinator
-        answers quickly.
+        answers quickly. What the one that hangs waits for from brokers ends with it.
         """
         # Before the abort: whoever adds a partition after it finds the mark when it comes to commit.
         self._abandoned = True
         self._coordinator.give_up()
+        if self._writer is not None:
+            self._writer.give_up()
         identity = self._identity
         coordinator = TransactionCoordinator(Cluster.of(self._config.client), self._transactional_id)
         with suppress(FencepostError):

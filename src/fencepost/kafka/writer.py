@@ -22,6 +22,7 @@ from typing import Final
 from kafka.protocol.producer import ProduceRequest
 
 from fencepost import failpoint
+from fencepost.api.errors import IllegalStateError
 from fencepost.failpoint import FailPoint
 from fencepost.kafka import produce_request
 from fencepost.kafka.client_config import ProducerConfig
@@ -60,6 +61,7 @@ class RecordWriter:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
         self._acks: list[Ack] = []
+        self._given_up = False
         self._gathered_bytes = 0
 
     def partitions(self, topic: str) -> int:
@@ -93,6 +95,17 @@ class RecordWriter:
             self._progress()
         acks, self._acks = self._acks, []
         return acks
+
+    def give_up(self) -> None:
+        """Write no more, for another thread than the one that writes: what that one waits for ends.
+
+        Unless it was just about to connect: then it waits for `request.timeout.ms` at most.
+        """
+        self._given_up = True
+        for connection in list(self._connections.values()):
+            connection.interrupt()
+        if self._coordinator is not None:
+            self._coordinator.give_up()
 
     def close(self) -> None:
         """Let the connections go: to the next writer of this process, unless something is in flight on them."""
@@ -199,6 +212,8 @@ class RecordWriter:
 
     def _progress(self) -> None:
         """Send what may be sent, or else wait until something is answered or may be tried again."""
+        if self._given_up:
+            raise IllegalStateError(f"The writer of {self._transaction.transactional_id} was given up")
         if self._send_queued():
             return
         waiting = [connection for connection in self._connections.values() if connection.in_flight]
