@@ -273,6 +273,11 @@ class Broker:
         found = self._transactions.get(name)
         return None if found is None else (ProducerIdentity(found.producer_id, found.epoch), str(found.phase))
 
+    def completion(self, name: str) -> Code:
+        """Say whether an ended transaction waits for its markers."""
+        found = self._transactions.get(name)
+        return Code.CONCURRENT_TRANSACTIONS if found is not None and found.phase in _PREPARING else Code.NONE
+
     def _expire(self, name: str, transaction: _Transaction, number: int) -> None:
         if transaction.phase is Phase.ONGOING and transaction.number == number:
             self._kernel.note(f"broker: the transaction of {name} expires")

@@ -108,6 +108,10 @@ class SimTransactionCoordinator:
         found = self._call("DescribeTransactions", lambda: self._site.broker.describe(self._id), deadline)
         return CoordinatorView(*found)
 
+    def await_completion(self, deadline: Deadline) -> None:
+        broker = self._site.broker
+        self._call("DescribeTransactions", lambda: (broker.completion(self._id), None), deadline)
+
     def close(self) -> None:
         """Nothing is left to free."""
 

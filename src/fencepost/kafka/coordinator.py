@@ -37,7 +37,13 @@ from fencepost.kafka.errors import (
 from fencepost.kafka.metadata import Cluster
 from fencepost.kafka.pool import POOL
 from fencepost.kafka.responses import COORDINATOR_MOVED, EPOCH_IS_DEAD, PASSING, Code, code_name, refused
-from fencepost.kafka.transaction import CoordinatorView, ProducerIdentity, TopicPartition, TransactionVersion
+from fencepost.kafka.transaction import (
+    BEING_COMPLETED,
+    CoordinatorView,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionVersion,
+)
 
 # The last versions of transaction version 1; later ones mean transaction version 2, or are for brokers only.
 _ADD_PARTITIONS_V1: Final = 3
@@ -49,8 +55,8 @@ _INIT_PRODUCER_ID: Final = 5
 # Since version 4 several keys are looked up at once.
 _FIND_COORDINATOR_BATCHED: Final = 4
 
-# A transaction that is being completed takes a few milliseconds (its markers are being written).
-_FIRST_PAUSE_MS: Final = 5
+# A transaction that is being completed takes a millisecond or a few (its markers are being written).
+_FIRST_PAUSE_MS: Final = 1
 
 
 class TransactionCoordinator:
@@ -155,11 +161,14 @@ class TransactionCoordinator:
 
     def describe(self, deadline: Deadline) -> CoordinatorView:
         """Return what the coordinator holds. Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0."""
-        request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
-        answer = self._call(request, deadline, at_most=None, code_of=lambda a: a.transaction_states[0].error_code)
-        (state,) = answer.transaction_states
-        self._raise_for(state.error_code, "DescribeTransactions")
-        return CoordinatorView(ProducerIdentity(state.producer_id, state.producer_epoch), state.transaction_state)
+        return self._describe(deadline, lambda answer: int(answer.transaction_states[0].error_code))
+
+    def await_completion(self, deadline: Deadline) -> None:
+        """Return once the markers of the transaction that ended last are written, at once if none is being completed.
+
+        Raises TransactionalIdExpiredError.
+        """
+        self._describe(deadline, _concurrent_while_completing)
 
     def close(self) -> None:
         """Give the connection back."""
@@ -168,6 +177,13 @@ class TransactionCoordinator:
             self._connection = None
 
     # ---------------------------------------------------------------------------------------------------------
+
+    def _describe(self, deadline: Deadline, code_of: Callable[[Any], int]) -> CoordinatorView:
+        request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+        answer = self._call(request, deadline, at_most=None, code_of=code_of)
+        (state,) = answer.transaction_states
+        self._raise_for(state.error_code, "DescribeTransactions")
+        return CoordinatorView(ProducerIdentity(state.producer_id, state.producer_epoch), state.transaction_state)
 
     def _end_request(self, identity: ProducerIdentity, *, committed: bool) -> EndTxnRequest:
         return EndTxnRequest(
@@ -281,6 +297,11 @@ def _reach_after_end_txn_sent() -> None:
 
 def _top_level(answer: Any) -> int:
     return int(answer.error_code)
+
+
+def _concurrent_while_completing(answer: Any) -> int:
+    (state,) = answer.transaction_states
+    return int(Code.CONCURRENT_TRANSACTIONS if state.transaction_state in BEING_COMPLETED else state.error_code)
 
 
 def _worst_of_partitions(answer: Any) -> int:

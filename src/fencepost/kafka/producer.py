@@ -62,7 +62,7 @@ class TransactionalProducer:
         self._coordinator = TransactionCoordinator(Cluster.of(config.client), transactional_id)
         self._identity = ProducerIdentity()
         self._version = TransactionVersion.V1
-        self._bump_before_begin = False
+        self._last_completes = False
         self._sequences: dict[TopicPartition, int] = {}
         self._began_at = 0.0
         self._abandoned = False
@@ -97,20 +97,19 @@ class TransactionalProducer:
             self._coordinator.close()
             self._move_to(TransactionState.FAILED)
             raise
-        self._bump_before_begin = False
+        self._last_completes = False
         self._sequences = {}
         self._move_to(TransactionState.READY)
 
     def begin_transaction(self) -> Transaction:
-        """Begin a transaction and return what writers need.
+        """Begin a transaction and return what writers need, once the last transaction's markers are written.
 
-        Under transaction version 1 this bumps the epoch, which waits until the last transaction's markers are
-        written. Raises ProducerFencedError, TransactionalIdExpiredError, or BrokerUnavailableError after
-        `max.block.ms`.
+        Under transaction version 1 this bumps the epoch. Raises ProducerFencedError, TransactionalIdExpiredError, or
+        BrokerUnavailableError after `max.block.ms`.
         """
         self._require(TransactionState.READY)
-        if self._bump_before_begin:
-            self._bump_epoch()
+        if self._last_completes:
+            self._await_last_transaction()
         self._sequences = {}
         self._began_at = time.monotonic()
         self._move_to(TransactionState.IN_TRANSACTION)
@@ -220,6 +219,19 @@ class TransactionalProducer:
             deadline=Deadline.after(self._config.max_block_ms),
         )
 
+    def _await_last_transaction(self) -> None:
+        if self._version is TransactionVersion.V1:
+            self._bump_epoch()
+        else:
+            # The broker that gets a batch before the markers are written tries again after
+            # add.partitions.to.txn.retry.backoff.ms (20), many times what the markers take.
+            try:
+                self._coordinator.await_completion(Deadline.after(self._config.max_block_ms))
+            except TransactionalIdExpiredError:
+                self._move_to(TransactionState.FAILED)
+                raise
+        self._last_completes = False
+
     def _bump_epoch(self) -> None:
         # InitProducerId looks at the epoch only where no transaction is open: a zombie's would abort the transaction
         # of its successor. So the epoch is checked first.
@@ -230,7 +242,6 @@ class TransactionalProducer:
             # No transaction is open that could have expired.
             self._began_at = time.monotonic()
             raise self.resolve(error) from error
-        self._bump_before_begin = False
 
     def _end(self, *, committed: bool) -> None:
         deadline = Deadline.after(self._config.max_block_ms)
@@ -250,7 +261,7 @@ class TransactionalProducer:
             if committed and isinstance(error, BrokerUnavailableError):
                 raise UnknownOutcomeError(self._transactional_id, str(error)) from error
             raise
-        self._bump_before_begin = self._version is TransactionVersion.V1
+        self._last_completes = True
 
     def _why_refused(self) -> ProducerFencedError | TransactionExpiredError | TransactionalIdExpiredError:
         open_ms = int((time.monotonic() - self._began_at) * 1000)

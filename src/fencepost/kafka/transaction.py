@@ -80,6 +80,9 @@ class Transaction:
         return ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
+BEING_COMPLETED: Final = frozenset({"PrepareCommit", "PrepareAbort"})
+"""The coordinator's states in which a transaction has ended and its markers are still to be written."""
+
 _ABORTED_BY_COORDINATOR: Final = frozenset({"PrepareAbort", "CompleteAbort"})
 
 
