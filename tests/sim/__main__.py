@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from tests.sim.mutations import MUTATIONS
-from tests.sim.schedule import Outcome, run_schedule, run_schedules
+from tests.sim.schedule import Outcome, first_bad, run_schedule, run_schedules
 
 _CHUNK = 100
 _TELL_EVERY = 5000
@@ -57,10 +57,9 @@ def _replay(seed: int, mutation: str | None) -> int:
 
 
 def _run_all(seeds: range, jobs: int, ends: float | None) -> int:
-    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
     done, records = 0, 0
     bad: list[Outcome] = []
-    for outcomes in _outcomes(chunks, jobs, ends):
+    for outcomes in _outcomes(_chunks(seeds), jobs, ends):
         records += sum(outcome.records for outcome in outcomes)
         bad += [outcome for outcome in outcomes if outcome.faults]
         if (done + len(outcomes)) // _TELL_EVERY > done // _TELL_EVERY:
@@ -72,6 +71,10 @@ def _run_all(seeds: range, jobs: int, ends: float | None) -> int:
         _show(outcome)
     _say(f"{done} schedules with {records} records: {len(bad)} in which something does not hold")
     return bool(bad)
+
+
+def _chunks(seeds: range) -> list[range]:
+    return [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
 
 
 def _outcomes(chunks: list[range], jobs: int, ends: float | None) -> Iterator[list[Outcome]]:
@@ -97,11 +100,10 @@ def _show(outcome: Outcome) -> None:
 def _mutate() -> int:
     missed = 0
     for name, guard in MUTATIONS.items():
-        for count in range(_MUTATED_SCHEDULES):
-            seed = (guard.first_seed + count) % _MUTATED_SCHEDULES
-            outcome = run_schedule(seed, mutations=guard.mutation, harsh=True)
-            if outcome.faults:
-                _say(f"Without {name}, seed {seed}: {outcome.faults[0]}")
+        for chunk in _chunks(range(guard.first_seed, guard.first_seed + _MUTATED_SCHEDULES)):
+            outcome = first_bad(chunk, guard.mutation)
+            if outcome is not None:
+                _say(f"Without {name}, seed {outcome.seed}: {outcome.faults[0]}")
                 break
         else:
             _say(f"Without {name}: nothing is noticed in {_MUTATED_SCHEDULES} schedules")

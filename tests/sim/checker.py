@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.storage.cluster_config_state import ClusterConfigState, apply
-from fencepost.storage.config_records import CommitRecord, TargetState, TaskCountRecord, decode
+from fencepost.storage.config_records import CommitRecord, TargetState, TaskCountRecord
 from fencepost.storage.offsets import decode_key, decode_value
 from fencepost.storage.task_count import fencing_plan
 from tests.sim.broker import Batch, Broker
 from tests.sim.kernel import Kernel
-from tests.sim.site import CONFIGS, OFFSETS
+from tests.sim.site import CONFIGS, OFFSETS, decoded
 from tests.sim.source import DATA
 
 
@@ -37,6 +37,8 @@ class Checker:
         self.state = ClusterConfigState()
         self.looks_at_stops = True
         self._position = 0
+        self._stored: dict[tuple[str, int], int] = {}
+        self._stored_position = 0
         self._generations: dict[str, _Generations] = defaultdict(_Generations)
 
     def follow(self, broker: Broker) -> None:
@@ -68,7 +70,7 @@ class Checker:
     def _read_configs(self) -> None:
         rows, self._position = self._broker.fetch(CONFIGS, self._position)
         for offset, (key, value), _ in rows:
-            record = decode(key, value)
+            record = decoded(key, value)
             before = self.state
             self.state, _ = apply(before, offset, record)
             if self.looks_at_stops:
@@ -96,15 +98,14 @@ class Checker:
             if entry.target_state is TargetState.STOPPED and entry.tasks and entry is not before.entry(name):
                 self._kernel.fault(f"connector {name} is STOPPED and has {len(entry.tasks)} task(s)")
 
-    def stored(self) -> dict[tuple[str, int], int]:
+    def stored(self) -> Mapping[tuple[str, int], int]:
         """The offsets as readers see them."""
-        offsets = {}
-        rows, _ = self._broker.fetch(OFFSETS, 0)
+        rows, self._stored_position = self._broker.fetch(OFFSETS, self._stored_position)
         for _, (key, value), _ in rows:
             named, offset = decode_key(key), decode_value(value)
             assert named is not None
-            offsets[named.connector, named.partition["partition"]] = 0 if offset is None else offset["next"]
-        return offsets
+            self._stored[named.connector, named.partition["partition"]] = 0 if offset is None else offset["next"]
+        return self._stored
 
     # -- nothing lost, nothing doubled, offsets as visible -----------------------------------------------------
 

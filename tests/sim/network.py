@@ -20,7 +20,7 @@ class Network:
         `slow` is how often a message takes seconds.
         """
         self._process = process
-        self._slow = slow
+        self.slow = slow
         self._kernel: Kernel = process.kernel
         self._chaos = chaos
 
@@ -70,4 +70,4 @@ class Network:
     def delay(self) -> float:
         """How long a message is under way: some milliseconds, now and then much longer."""
         draw = self._kernel.random.random
-        return 0.001 + draw() * 0.004 if draw() >= self._slow else draw() * 4.0
+        return 0.001 + draw() * 0.004 if draw() >= self.slow else draw() * 4.0

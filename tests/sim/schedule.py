@@ -8,8 +8,10 @@ start the workers, create the connectors
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -137,7 +139,7 @@ class World:
 
     def _new_site(self, name: str) -> Site:
         process = Process(self.kernel, name)
-        network = Network(process, self._trouble, self.plan.slow)
+        network = Network(process, self._trouble, 0.0 if self._peace else self.plan.slow)
         site = Site(process, network, self.broker, self._group, self.plan.version, self._statuses)
         self._sites[process] = site
         return site
@@ -175,7 +177,8 @@ class World:
             self._stop(process, 1.0 + draw() * 4.0)
             return False
         # What happens between the task configurations and the task count record is what matters most.
-        if draw() > (rate * 5 if self.checker.fencing_is_due else rate):
+        drawn = draw()
+        if drawn > rate * 5 or (drawn > rate and not self.checker.fencing_is_due):
             return False
         troubles = ("stop", "deaf") if self._harsh else ("lose", "stop", "stop", "deaf", "cut", "kill")
         match self.kernel.random.choice(troubles):
@@ -321,10 +324,11 @@ class World:
         kernel = self.kernel
         kernel.note("peace")
         self._peace = True
-        for process in self._sites:
+        for process, site in self._sites.items():
+            site.network.slow = 0.0
             process.cut_off_until = process.deaf_until = kernel.now
             process.resume()
-        self._user.process.spawn(self._mend, 15.0)
+        self._user.process.spawn(self._mend, 8.0)
 
     def _mend(self) -> None:
         while True:
@@ -338,7 +342,7 @@ class World:
                 statuses = [table.connector(name), *table.tasks(name).values()]
                 if any(status is not None and status.state == State.FAILED for status in statuses):
                     self._restart(name, only_failed=True)
-            self.kernel.sleep(20.0)
+            self.kernel.sleep(10.0)
 
     def _checked_state(self, name: str) -> TargetState | None:
         state = self.checker.state
@@ -389,8 +393,29 @@ def run_schedule(
 def run_schedules(seeds: Sequence[int], ends: float | None) -> list[Outcome]:
     """Run several; none is begun when a time of the clock, in seconds, is over."""
     outcomes = []
-    for seed in seeds:
-        if ends is not None and time.time() >= ends:
-            break
-        outcomes.append(run_schedule(seed))
+    with _collected_at_the_end():
+        for seed in seeds:
+            if ends is not None and time.time() >= ends:
+                break
+            outcomes.append(run_schedule(seed))
     return outcomes
+
+
+def first_bad(seeds: Sequence[int], mutations: Mutation) -> Outcome | None:
+    """Run harsh schedules with something broken until one of them notices."""
+    with _collected_at_the_end():
+        outcomes = (run_schedule(seed, mutations=mutations, harsh=True) for seed in seeds)
+        return next((outcome for outcome in outcomes if outcome.faults), None)
+
+
+@contextmanager
+def _collected_at_the_end() -> Iterator[None]:
+    """Keep the garbage: a schedule leaves little of it, and to look for it would be a fifth of the time."""
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.unfreeze()

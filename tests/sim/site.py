@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import logging
 import pkgutil
+import random
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.runtime.task_run import TaskParts
 from fencepost.runtime.worker import Worker
+from fencepost.storage.config_records import decode
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.storage.offset_store import OffsetStore
 from fencepost.storage.status_table import StatusTable
@@ -75,6 +77,9 @@ def worker_config() -> WorkerConfig:
 
 
 WORKER = worker_config()
+# Schedules configure the same connectors again and again, and all workers read the same records.
+_PARSED: dict[tuple[tuple[str, str | None], ...], ConnectorConfig] = {}
+decoded = lru_cache(decode)
 
 
 @lru_cache
@@ -96,6 +101,12 @@ class SimWorkerRuntime(Worker):
 
     def checked(self, properties: Mapping[str, str]) -> ConnectorConfig:
         return self.connector_config(properties)
+
+    def connector_config(self, properties: Mapping[str, str | None]) -> ConnectorConfig:
+        known = tuple(properties.items())
+        if known not in _PARSED:
+            _PARSED[known] = super().connector_config(properties)
+        return _PARSED[known]
 
     def _parts(self, task_id: ConnectorTaskId, connector: ConnectorConfig, *args: Any) -> TaskParts:
         assert self.planned is not None
@@ -259,12 +270,22 @@ def _on_loop(checks: GroupChecks, coroutine: Any) -> None:
 
 
 @lru_cache
-def _modules() -> list[ModuleType]:
+def _modules() -> Mapping[str, ModuleType]:
     for package in ("runtime", "worker", "kafka", "storage"):
         path = importlib.import_module(f"fencepost.{package}").__path__
         for found in pkgutil.iter_modules(path):
             importlib.import_module(f"fencepost.{package}.{found.name}")
-    return [module for name, module in sys.modules.items() if name.startswith(fencepost.__name__ + ".")]
+    whole = fencepost.__name__ + "."
+    return {name.removeprefix(whole): module for name, module in sys.modules.items() if name.startswith(whole)}
+
+
+@lru_cache
+def _owners(what: ModuleType, within: tuple[str, ...] = ("",)) -> list[ModuleType]:
+    """The modules, of all that there are or of some packages, that import a module of the standard library."""
+    name = what.__name__
+    return [
+        module for path, module in _modules().items() if path.startswith(within) and getattr(module, name, None) is what
+    ]
 
 
 def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, str, Any]]:
@@ -274,10 +295,10 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         del config, loop
         return SimMember(here(), settings, **parts)
 
-    modules = {module.__name__.removeprefix("fencepost."): module for module in _modules()}
-    at = modules.__getitem__
+    at = _modules().__getitem__
     return [
-        *_clocks_and_threads(kernel, modules),
+        *_clocks_and_threads(kernel),
+        (at("storage.config_topic"), "decode", decoded),
         (at("kafka.producer"), "Cluster", SimpleNamespace(of=lambda _: here())),
         (at("kafka.producer"), "TransactionCoordinator", SimTransactionCoordinator),
         (at("kafka.producer"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
@@ -309,13 +330,13 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
     ]
 
 
-def _clocks_and_threads(kernel: Kernel, modules: Mapping[str, ModuleType]) -> Iterator[tuple[Any, str, Any]]:
+def _clocks_and_threads(kernel: Kernel) -> list[tuple[Any, str, Any]]:
     clock, threads = SimTime(kernel), SimThreading(kernel)
-    for name, module in modules.items():
-        if getattr(module, "time", None) is time:
-            yield module, "time", clock
-        if getattr(module, "threading", None) is threading and name.startswith(_THREADED):
-            yield module, "threading", threads
+    return [
+        *((module, "time", clock) for module in _owners(time)),
+        *((module, "random", kernel.random) for module in _owners(random)),
+        *((module, "threading", threads) for module in _owners(threading, _THREADED)),
+    ]
 
 
 @contextmanager

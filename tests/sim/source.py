@@ -18,6 +18,7 @@ from fencepost.kafka.producer import TransactionalProducer
 from fencepost.spark.engine import WriteResult
 from fencepost.spark.error_counts import ErrorCounts
 from tests.sim.kernel import Kernel
+from tests.sim.threads import SimEvent
 
 DATA = "data"
 
@@ -74,7 +75,7 @@ class NumbersTask(SourceTask):
     kernel: Kernel
 
     def start(self, config: Mapping[str, str]) -> None:
-        self._stopped = False
+        self._stopping = SimEvent(self.kernel)
         self._records = int(config["records"])
         partitions = json.loads(config["partitions"])
         stored = self.context.offset_reader.offsets([{"partition": number} for number in partitions])
@@ -87,11 +88,11 @@ class NumbersTask(SourceTask):
     def poll(self) -> list[SourceRecord] | None:
         draw = self.kernel.random
         left = [number for number, position in self._next.items() if position < self._records]
-        waits = 4 if not left else 1
-        while waits and not self._stopped:
-            self.kernel.sleep(draw.uniform(0.2, 1.5))
-            waits -= 1
-        if self._stopped or not left:
+        if not left:
+            self._stopping.wait(draw.uniform(0.2, 8.0))
+            return None
+        self.kernel.sleep(draw.uniform(0.2, 1.5))
+        if self._stopping.is_set():
             return None
         number = draw.choice(left)
         first = self._next[number]
@@ -102,7 +103,7 @@ class NumbersTask(SourceTask):
         ]
 
     def stop(self) -> None:
-        self._stopped = True
+        self._stopping.set()
 
 
 class SimEngine:
