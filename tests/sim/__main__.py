@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from tests.sim.mutations import MUTATIONS
+from tests.sim.mutations import MUTATIONS, keep, noticing_seeds
 from tests.sim.schedule import Outcome, first_bad, run_schedule, run_schedules
 
 _CHUNK = 100
@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this schedule alone, and show its trace")
     parser.add_argument("--mutation", choices=MUTATIONS, help="with --seed: take out this step")
     parser.add_argument("--mutations", action="store_true", help="look for a schedule that notices each mutation")
+    parser.add_argument("--keep", action="store_true", help="with --mutations: begin there the next time")
     parser.add_argument("--schedules", type=int, default=1000, help="how many to run (1000)")
     parser.add_argument("--first", type=int, default=0, help="the seed of the first one (0)")
     parser.add_argument("--seconds", type=float, help="begin none after so many seconds")
@@ -42,7 +43,7 @@ def main() -> int:
     if options.seed is not None:
         return _replay(options.seed, options.mutation)
     if options.mutations:
-        return _mutate()
+        return _mutate(keeps=options.keep)
     ends = None if options.seconds is None else time.time() + options.seconds
     return _run_all(range(options.first, options.first + options.schedules), options.jobs, ends)
 
@@ -51,7 +52,7 @@ def _replay(seed: int, mutation: str | None) -> int:
     if mutation is None:
         outcome = run_schedule(seed, trace=_say)
     else:
-        outcome = run_schedule(seed, trace=_say, mutations=MUTATIONS[mutation].mutation, harsh=True)
+        outcome = run_schedule(seed, trace=_say, mutations=MUTATIONS[mutation], harsh=True)
     _say("\n".join(outcome.faults) or f"All holds: {outcome.records} records in {outcome.seconds:.0f} s")
     return bool(outcome.faults)
 
@@ -97,18 +98,26 @@ def _show(outcome: Outcome) -> None:
     _say("\n".join(trace))
 
 
-def _mutate() -> int:
+def _mutate(*, keeps: bool) -> int:
+    seeds = noticing_seeds()
     missed = 0
-    for name, guard in MUTATIONS.items():
-        for chunk in _chunks(range(guard.first_seed, guard.first_seed + _MUTATED_SCHEDULES)):
-            outcome = first_bad(chunk, guard.mutation)
-            if outcome is not None:
-                _say(f"Without {name}, seed {outcome.seed}: {outcome.faults[0]}")
-                break
-        else:
+    for name, mutation in MUTATIONS.items():
+        first = seeds.get(name, 0)
+        found = next(filter(None, (first_bad(chunk, mutation) for chunk in _search(first))), None)
+        if found is None:
             _say(f"Without {name}: nothing is noticed in {_MUTATED_SCHEDULES} schedules")
             missed += 1
+        else:
+            seeds[name] = found.seed
+            _say(f"Without {name}, seed {found.seed}: {found.faults[0]}")
+    if keeps:
+        keep(seeds)
     return bool(missed)
+
+
+def _search(first: int) -> list[range]:
+    """The seed that noticed before, then all from the first one on."""
+    return [range(first, first + 1), *_chunks(range(_MUTATED_SCHEDULES))]
 
 
 def _say(text: str) -> None:

@@ -5,8 +5,9 @@ A mutation takes out one step that exactly-once stands on, as a list of names wi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
@@ -61,29 +62,29 @@ def _plain_writer(producer: Any, transactional_id: str, topic: str) -> PlainLead
     return PlainLeaderWriter(config_topic.PlainProducer(producer), topic)
 
 
-@dataclass(frozen=True)
-class Guard:
-    """A step that exactly-once stands on, and what is left without it.
-
-    `first_seed` is where to look first for a schedule that notices: it saves time, and may be out of date.
-    """
-
-    mutation: Mutation
-    first_seed: int = 0
-
-
-MUTATIONS: Final[Mapping[str, Guard]] = {
-    "the fencing call": Guard([(SimAdmin, "fence_producers", _fences_nothing)], 1),
-    "the read to the end after owning the id": Guard([(GroupChecks, "_read_and_check", _checks_without_reading)], 167),
-    "the task count check": Guard([(FencingRounds, "fence", _asks_nobody)], 8),
-    "the leader's read before a round": Guard(
-        [
-            (FencingRounds, "lead", _leads_with_what_it_has_read),
-            (FencingRounds, "_fence_by_leader", _believes_the_leader),
-        ],
-        464,
-    ),
-    "the epoch bump": Guard([(Broker, "bumps_epochs", False)]),
-    "the leader's transaction": Guard([(config_topic, "TransactionalLeaderWriter", _plain_writer)], 160),
-    "the read of the offsets at a start": Guard([(ConnectorOffsetStore, "refresh", _reads_nothing)]),
+MUTATIONS: Final[Mapping[str, Mutation]] = {
+    "the fencing call": [(SimAdmin, "fence_producers", _fences_nothing)],
+    "the read to the end after owning the id": [(GroupChecks, "_read_and_check", _checks_without_reading)],
+    "the task count check": [(FencingRounds, "fence", _asks_nobody)],
+    "the leader's read before a round": [
+        (FencingRounds, "lead", _leads_with_what_it_has_read),
+        (FencingRounds, "_fence_by_leader", _believes_the_leader),
+    ],
+    "the epoch bump": [(Broker, "bumps_epochs", False)],
+    "the leader's transaction": [(config_topic, "TransactionalLeaderWriter", _plain_writer)],
+    "the read of the offsets at a start": [(ConnectorOffsetStore, "refresh", _reads_nothing)],
 }
+"""By the step that is taken out."""
+
+_SEEDS: Final = Path(__file__).with_name("noticing_seeds.json")
+
+
+def noticing_seeds() -> dict[str, int]:
+    """Return where to look first for a schedule that notices each mutation: it saves time, and may be out of date."""
+    seeds: dict[str, int] = json.loads(_SEEDS.read_text(encoding="utf-8"))
+    return seeds
+
+
+def keep(seeds: Mapping[str, int]) -> None:
+    """Have the next search begin with what this one has found."""
+    _SEEDS.write_text(json.dumps(seeds, indent=2) + "\n", encoding="utf-8")

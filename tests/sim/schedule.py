@@ -291,7 +291,9 @@ class World:
             self._kill(process, 0.5 + draw() * 8.0)
 
     def _bounce(self, _: str) -> None:
-        site, herder = self._any_worker()
+        self._ask_to_stop(*self._any_worker())
+
+    def _ask_to_stop(self, site: Site, herder: DistributedHerder) -> None:
         if site.process.alive:
             self.kernel.note(f"{site.process.name} is asked to stop")
             loop = site.process.loop

@@ -1,0 +1,22 @@
+"""A worker that is asked to stop stands still before it lets go of what its connectors and tasks use."""
+
+from __future__ import annotations
+
+from tests.sim.scripted import ScriptedWorld
+
+
+def test_a_worker_that_is_asked_to_stop_waits_for_what_it_is_stopping_by_then() -> None:
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        world.wait_for(lambda: bool(world.checker.stored()))
+        workers = list(world._herders.values())
+        for site, _ in workers:
+            world._cut_off(site.process, 9.0)
+        # They fall out of the group, and what their tasks have written is not committed for a while.
+        world.kernel.sleep(9.0)
+        for site, herder in workers:
+            assert herder._leadership.membership is None
+            world._ask_to_stop(site, herder)
+        world.kernel.sleep(10.0)
+
+    ScriptedWorld(script).play()
