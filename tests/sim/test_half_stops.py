@@ -52,3 +52,17 @@ def test_task_configurations_that_a_leader_wrote_behind_a_stop_and_died_are_take
         world.wait_for(lambda: world.tasks == 0)
 
     ScriptedWorld(script).play()
+
+
+def test_a_connector_that_is_resumed_has_its_tasks_though_the_leader_hears_of_it_last() -> None:
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        world.stop()
+        (leader,) = (site for site, herder in world._herders.values() if herder._leadership.leads)
+        (other,) = (herder for site, herder in world._herders.values() if site is not leader)
+        world.wait_for(lambda: other._work.find("a") is not None)
+        world._deafen(leader.process, 5.0)
+        assert world._ask("resumes a", lambda herder: herder.resume_connector("a"))
+        world.wait_for(lambda: world.tasks == 3)
+
+    ScriptedWorld(script).play()

@@ -55,10 +55,20 @@ class TaskConfigs:
         Raises NotLeaderError, ServiceUnavailableError or RequestFailedError.
         """
         await self._leadership.require()
+        if self._parts.state.target_state(connector) is TargetState.STOPPED:
+            # Any worker writes that it is resumed, and the one that asks may have read it first.
+            await self._parts.read_config_topic()
+        # A stop may have been written since the connector was asked.
+        await self._write(connector, configs, lambda: self._is_wanted(connector, configs))
 
+    async def _take_away(self, connector: str) -> None:
+        await self._leadership.require()
+        await self._parts.read_config_topic()
+        await self._write(connector, [], lambda: self._is_stopped_with_tasks(connector))
+
+    async def _write(self, connector: str, configs: Sequence[Mapping[str, str]], is_wanted: Callable[[], bool]) -> None:
         def check() -> None:
-            # A stop may have been written since the connector was asked.
-            if not self._is_wanted(connector, configs):
+            if not is_wanted():
                 raise _NotWantedError
 
         with suppress(_NotWantedError):
@@ -92,7 +102,7 @@ class TaskConfigs:
     async def _configure(self, connector: str) -> None:
         if self._parts.state.target_state(connector) is TargetState.STOPPED:
             with suppress(NotLeaderError):
-                await self.store(connector, [])
+                await self._take_away(connector)
             return
         work = self._find(connector)
         running = None if work is None else work.running
@@ -112,9 +122,12 @@ class TaskConfigs:
 
     def _is_wanted(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
         state = self._parts.state
-        if state.target_state(connector) is TargetState.STOPPED:
-            return not configs and bool(state.tasks(connector))
-        return state.contains(connector) and not self._is_stored(connector, configs)
+        stopped = state.target_state(connector) is TargetState.STOPPED
+        return not stopped and state.contains(connector) and not self._is_stored(connector, configs)
+
+    def _is_stopped_with_tasks(self, connector: str) -> bool:
+        state = self._parts.state
+        return state.target_state(connector) is TargetState.STOPPED and bool(state.tasks(connector))
 
     def _is_stored(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
         entry = self._parts.state.entry(connector)
