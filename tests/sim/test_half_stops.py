@@ -58,8 +58,7 @@ def test_a_connector_that_is_resumed_has_its_tasks_though_the_leader_hears_of_it
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.stop()
-        (leader,) = (site for site, herder in world._herders.values() if herder._leadership.leads)
-        (other,) = (herder for site, herder in world._herders.values() if site is not leader)
+        (leader, _), (_, other) = world.workers()
         world.wait_for(lambda: other._work.find("a") is not None)
         world._deafen(leader.process, 5.0)
         assert world._ask("resumes a", lambda herder: herder.resume_connector("a"))
