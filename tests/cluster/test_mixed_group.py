@@ -26,14 +26,14 @@ def _breaking(worker: Worker) -> Any:
 
 def _waiting(worker: Worker, connector: str) -> set[str]:
     """The workers that have a task which waits until the group is mended, as one of them sees it."""
-    tasks = worker.get(f"/connectors/{connector}/status")["tasks"]
-    return {task["worker_id"] for task in tasks if "It starts by itself" in task.get("trace", "")}
+    status = worker.get(f"/connectors/{connector}/status") or {"tasks": []}
+    return {task["worker_id"] for task in status["tasks"] if "It starts by itself" in task.get("trace", "")}
 
 
 def _uninitialized(worker: Worker, connector: str) -> set[bool]:
-    """Whether tasks have no transactional id: some, all, or none of them."""
-    tasks = worker.get(f"/connectors/{connector}/transactions")["tasks"]
-    return {task["state"] == "UNINITIALIZED" for task in tasks if "error" not in task}
+    """Whether tasks do not own a transactional id: both answers where some do and others do not."""
+    found = worker.get(f"/connectors/{connector}/transactions") or {"tasks": []}
+    return {task["state"] == "UNINITIALIZED" for task in found["tasks"] if "error" not in task}
 
 
 class _Rolling:
