@@ -258,6 +258,7 @@ def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster:
             done(write)
     assert cluster.records() == []
     done(old.store.put_target_state("c1", TargetState.PAUSED))
+    done(new.store.read_to_end())
     done(new.store.put_connector("c1", _CONFIG))
     # What the old one left says nothing of a connector that is made anew.
     assert [key for key, _ in cluster.rows()] == [b"target-state-c1", b"target-state-c1", b"connector-c1"]

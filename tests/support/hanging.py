@@ -16,6 +16,7 @@ from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.idempotent_producer import IdempotentProducer
 from fencepost.kafka.record_batch import encode
 from fencepost.kafka.topic_metadata import topic_leaders
+from tests.support.processes import wait_for
 from tests.support.topics import unique
 from tests.support.writing import records
 
@@ -54,8 +55,12 @@ def hang(config: ProducerConfig, topic: str, value: bytes, *, settings: Mapping[
     admin = AdminClient({"bootstrap.servers": ",".join(client.bootstrap_servers), **(settings or {})})
     with ControlClient(client) as control, _unverified(admin):
         leaders = control.run(topic_leaders, control, topic, Deadline.after(_TIMEOUT_MS), doing="finding the leader")
-        answer = control.run(control.send, request, leaders[0], doing="producing")
-    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+
+        def taken() -> bool:
+            answer = control.run(control.send, request, leaders[0], doing="producing")
+            return bool(answer.responses[0].partition_responses[0].error_code == 0)
+
+        wait_for(taken, what="the broker takes records without asking")
     return producer_id
 
 
