@@ -22,6 +22,10 @@ from fencepost.kafka.group_protocol import PROTOCOL_TYPE
 
 _NEVER: Final = float("-inf")
 
+# What is moved to another worker takes two generations. Of the second one, a member that gave nothing up in the first
+# learns by a heartbeat alone.
+_FIRST_HEARTBEAT_S: Final = 0.1
+
 
 class Rebalancing(Protocol):
     """What a member does in the course of a rebalance."""
@@ -48,12 +52,23 @@ class Rebalancing(Protocol):
         """Something changed that the member must look at."""
 
 
-class _ConfirmedHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no type information
-    """Also knows when the last heartbeat that was answered had been sent: the coordinator counts from then at least."""
+class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no type information
+    """Heartbeats that come early after a generation began: the pauses double until they are as long as the interval.
+
+    Also knows when the last one that was answered had been sent: the coordinator counts from then at least.
+    """
 
     confirmed = _NEVER
 
+    def time_to_next_heartbeat(self) -> float:
+        """Return the seconds until the next heartbeat is to be sent."""
+        last = max(self.last_send, self.last_reset)
+        early: float = last + max(_FIRST_HEARTBEAT_S, last - self.last_reset) - time.monotonic()
+        due: float = super().time_to_next_heartbeat()
+        return min(due, max(0.0, early))
+
     def received_heartbeat(self) -> None:
+        """Take note that the last heartbeat was answered."""
         super().received_heartbeat()
         self.confirmed = self.last_send
 
@@ -85,7 +100,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         self, manager: ConnectionManager, rebalancing: Rebalancing, observer: GroupObserver, **settings: Any
     ) -> None:
         super().__init__(KafkaNetClient(net=manager._net, manager=manager), **settings)  # noqa: SLF001 - as its base does
-        self.heartbeat = _ConfirmedHeartbeat(**self.config)
+        self.heartbeat = MemberHeartbeat(**self.config)
         # What kafka-python records to where it was given a registry of metrics.
         self._sensors = _Sensors(observer)
         self._rebalancing = rebalancing
