@@ -23,6 +23,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Final
 
 from fencepost.config.ids import ConnectorTaskId
@@ -32,6 +33,10 @@ PROTOCOL_TYPE: Final = "connect"
 
 _MARK: Final = b"FNCP"
 _CONNECTOR_ITSELF: Final = -1
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
 _NULL: Final = -1
 
 
@@ -218,15 +223,15 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def _int16(number: int) -> bytes:
-    return struct.pack(">h", number)
+    return _INT16.pack(number)
 
 
 def _int32(number: int) -> bytes:
-    return struct.pack(">i", number)
+    return _INT32.pack(number)
 
 
 def _int64(number: int) -> bytes:
-    return struct.pack(">q", number)
+    return _INT64.pack(number)
 
 
 def _string(text: str) -> bytes:
@@ -234,10 +239,12 @@ def _string(text: str) -> bytes:
     return _int16(len(encoded)) + encoded
 
 
-def _work(connectors: Iterable[str], tasks: Iterable[ConnectorTaskId]) -> bytes:
+# What a member runs is the same in all the protocols that it offers.
+@lru_cache(maxsize=2)
+def _work(connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> bytes:
     numbers = _by_connector(connectors, tasks)
     entries = (
-        _string(connector) + _int32(len(of_connector)) + b"".join(map(_int32, of_connector))
+        _string(connector) + struct.pack(f">{len(of_connector) + 1}i", len(of_connector), *of_connector)
         for connector, of_connector in numbers.items()
     )
     return _int32(len(numbers)) + b"".join(entries)
@@ -265,13 +272,13 @@ class _Reader:
         return version
 
     def int16(self) -> int:
-        return self._number(">h")
+        return self._number(_INT16)
 
     def int32(self) -> int:
-        return self._number(">i")
+        return self._number(_INT32)
 
     def int64(self) -> int:
-        return self._number(">q")
+        return self._number(_INT64)
 
     def string(self) -> str:
         try:
@@ -288,7 +295,7 @@ class _Reader:
         tasks: list[ConnectorTaskId] = []
         for _ in range(self._count()):
             connector = self.string()
-            for number in [self.int32() for _ in range(self._count())]:
+            for number in self._int32s(self._count()):
                 if number == _CONNECTOR_ITSELF:
                     connectors.append(connector)
                 else:
@@ -307,14 +314,21 @@ class _Reader:
     def _count(self) -> int:
         return max(0, self.int32())
 
-    def _number(self, form: str) -> int:
-        number: int = struct.unpack(form, self._take(struct.calcsize(form)))[0]
+    def _number(self, form: struct.Struct) -> int:
+        number: int = form.unpack_from(self._data, self._skip(form.size))[0]
         return number
 
+    def _int32s(self, count: int) -> tuple[int, ...]:
+        return struct.unpack_from(f">{count}i", self._data, self._skip(count * _INT32.size))
+
     def _take(self, length: int) -> bytes:
-        end = self._at + length
+        start = self._skip(length)
+        return self._data[start : self._at]
+
+    def _skip(self, length: int) -> int:
+        """Go on behind some bytes, and return where they start."""
+        start, end = self._at, self._at + length
         if length < 0 or end > len(self._data):
-            raise GroupProtocolError(self._what, f"{length} bytes are announced at byte {self._at} and do not follow")
-        taken = self._data[self._at : end]
+            raise GroupProtocolError(self._what, f"{length} bytes are announced at byte {start} and do not follow")
         self._at = end
-        return taken
+        return start
