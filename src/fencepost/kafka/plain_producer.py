@@ -27,7 +27,7 @@ from fencepost.kafka.partitioner import partition_for_keys
 from fencepost.kafka.produce_request import HIGHEST_VERSION
 from fencepost.kafka.record_batch import OversizeRecordError, encode, split_by_bytes
 from fencepost.kafka.records import Records, Row
-from fencepost.kafka.topic_metadata import topic_leaders
+from fencepost.kafka.topic_metadata import TopicLeaders
 from fencepost.kafka.transaction import NO_PRODUCER_ID, TransactionVersion
 
 _NO_EPOCH: Final = -1
@@ -42,6 +42,7 @@ class PlainProducer:
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
         self._client = ControlClient(config.client)
+        self._leaders: dict[str, TopicLeaders] = {}
         self._writing = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -68,17 +69,20 @@ class PlainProducer:
         self._client.close()
 
     async def _write(self, topic: str, rows: Sequence[Row], deadline: Deadline) -> dict[int, int]:
+        known = self._leaders.setdefault(topic, TopicLeaders(self._client, topic))
         waiting: dict[int, deque[Records]] | None = None
         ends: dict[int, int] = {}
         backoff = Backoff(self._config.client.retry_backoff_ms, self._config.client.retry_backoff_max_ms)
         while waiting is None or waiting:
             try:
-                leaders = await topic_leaders(self._client, topic, deadline)
-                if waiting is None:
+                leaders = await known.find(deadline)
+                if not ends:
+                    # A topic that was created anew may have other partitions than it had.
                     waiting = self._batches(topic, rows, len(leaders))
                 while waiting:
                     await self._send_first(topic, waiting, leaders, ends, deadline)
             except TRANSIENT as error:
+                known.forget()
                 await self._back_off(topic, error, backoff, deadline)
         return ends
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 import kafka.errors as client_errors
@@ -53,3 +54,24 @@ async def topic_leaders(client: ControlClient, topic: str, deadline: Deadline) -
         if deadline.passed:
             raise client_errors.LeaderNotAvailableError(f"a partition of {topic} has no leader")
         await client.sleep(remaining_ms(deadline, client.config.retry_backoff_ms))
+
+
+class TopicLeaders:
+    """The leaders of a topic's partitions, known for `metadata.max.age.ms` or until they are forgotten."""
+
+    def __init__(self, client: ControlClient, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._known: dict[int, int] = {}
+        self._known_until = 0.0
+
+    async def find(self, deadline: Deadline) -> dict[int, int]:
+        """Return the leader of each partition. Raises as `topic_leaders` does."""
+        if not self._known or time.monotonic() >= self._known_until:
+            self._known = await topic_leaders(self._client, self._topic, deadline)
+            self._known_until = Deadline.after(self._client.config.metadata_max_age_ms).at
+        return self._known
+
+    def forget(self) -> None:
+        """Ask anew when they are needed next."""
+        self._known_until = 0.0

@@ -9,7 +9,6 @@ Requests: https://kafka.apache.org/protocol (ListOffsets, Fetch, DescribeProduce
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -25,7 +24,7 @@ from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError
 from fencepost.kafka.open_transactions import find_open_transactions
 from fencepost.kafka.record_reader import ConsumedRecord, FetchedRecords, read_fetched
-from fencepost.kafka.topic_metadata import topic_leaders
+from fencepost.kafka.topic_metadata import TopicLeaders
 
 # A transaction whose producer died is aborted by its coordinator after transaction.timeout.ms (60 s unless set), which
 # the coordinator looks at every 10 s; the rest is for reading.
@@ -68,8 +67,8 @@ class TopicReader:
         self.topic = topic
         self._client = ControlClient(config)
         self._positions: dict[int, int] = {}
+        self._topic_leaders = TopicLeaders(self._client, topic)
         self._leaders: dict[int, int] = {}
-        self._leaders_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +133,7 @@ class TopicReader:
         """The read_uncommitted end of each partition; a partition that is new is positioned at its beginning."""
         while True:
             try:
-                await self._find_leaders(deadline)
+                self._leaders = await self._topic_leaders.find(deadline)
                 ends = await self._list_offsets(self._leaders, _LATEST, deadline)
                 unknown = [
                     partition
@@ -148,12 +147,6 @@ class TopicReader:
                 await self._back_off(error, deadline)
             else:
                 return ends
-
-    async def _find_leaders(self, deadline: Deadline) -> None:
-        fresh_until = self._leaders_at + self._client.config.metadata_max_age_ms / 1000
-        if time.monotonic() >= fresh_until or not self._leaders:
-            self._leaders = await topic_leaders(self._client, self.topic, deadline)
-            self._leaders_at = time.monotonic()
 
     async def _list_offsets(self, partitions: Iterable[int], timestamp: int, deadline: Deadline) -> dict[int, int]:
         responses = await self._ask_leaders(partitions, partial(self._list_request, timestamp), deadline)
@@ -183,7 +176,7 @@ class TopicReader:
         """
         wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if patient else 0
         try:
-            await self._find_leaders(deadline)
+            self._leaders = await self._topic_leaders.find(deadline)
             if added := self._leaders.keys() - self._positions.keys():
                 self._positions |= await self._list_offsets(added, _EARLIEST, deadline)
             asked = self._positions if behind is None else behind
@@ -276,7 +269,7 @@ class TopicReader:
             raise BrokerUnavailableError(
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
             ) from error
-        self._leaders_at = 0.0
+        self._topic_leaders.forget()
         await self._client.refresh_brokers(remaining_ms(deadline, self._client.config.request_timeout_ms))
         await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
 
