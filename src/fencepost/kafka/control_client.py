@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import kafka.errors as client_errors
+from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 
 from fencepost.api.errors import IllegalStateError
@@ -83,12 +84,28 @@ class ControlClient:
             if self._closing:
                 raise IllegalStateError(f"The connection to {self._address} was closed before {doing}")
             try:
-                result: T = self._net.run(self._bootstrapped, procedure, args)
+                return self._drive(procedure, args)
             except client_errors.KafkaError as error:
                 if self._closing:
                     raise IllegalStateError(f"The connection to {self._address} was closed while {doing}") from error
                 self._manager.forget_failures()
                 raise translated(error, doing, address=self._address) from error
+
+    def _drive(self, procedure: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
+        # As the loop's own run does for one that has no thread, but without waking up the very thread that calls it.
+        done = Future()
+
+        async def settle() -> None:
+            try:
+                done.success(await self._bootstrapped(procedure, args))
+            except BaseException as error:  # noqa: BLE001 - raised below
+                done.failure(error)
+
+        self._net.call_soon(settle)
+        self._net.poll(future=done)
+        if done.exception is not None:
+            raise done.exception
+        result: T = done.value
         return result
 
     async def _bootstrapped(self, procedure: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
@@ -123,6 +140,8 @@ class ControlClient:
 
     async def gather(self, procedures: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         """Run procedures side by side and return their results in order. The first failure is raised after all ended."""
+        if len(procedures) == 1:
+            return [await procedures[0]()]
         futures = [self._manager.call_soon(procedure) for procedure in procedures]
         results: list[T] = []
         failure: Exception | None = None

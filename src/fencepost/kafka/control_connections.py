@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -52,11 +53,23 @@ class _LastWords:
         return data, None if data else error
 
 
-class _TcpTransport(_LastWords, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python ships no type information
+class _AtOnce:
+    """Sends what the socket takes, where kafka-python first waits for the event that it takes something."""
+
+    async def _write_to_sock(self) -> None:
+        _, error = self._sock_send()  # type: ignore[attr-defined]  # of the transport that this is mixed into
+        if error:
+            self.abort(error=error)  # type: ignore[attr-defined]
+            return
+        self.last_write = time.monotonic()
+        await super()._write_to_sock()  # type: ignore[misc]
+
+
+class _TcpTransport(_AtOnce, _LastWords, KafkaTCPTransport):  # type: ignore[misc]  # kafka-python ships no type information
     pass
 
 
-class _TlsTransport(_LastWords, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python ships no type information
+class _TlsTransport(_AtOnce, _LastWords, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python ships no type information
     pass
 
 
