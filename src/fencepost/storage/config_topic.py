@@ -229,11 +229,10 @@ class ConfigBackingStore:
 
     def _put_task_configs(self, connector: str, configs: Sequence[Config]) -> None:
         what = f"The task configurations of connector {connector}"
-        with _Failing(what, self._topic.name):
-            self._log.read_to_end(_READ_BACK_TIMEOUT_MS)
-        if configs:
-            tasks = [TaskRecord(ConnectorTaskId(connector, number), config) for number, config in enumerate(configs)]
-            self._write_as_leader(what, *tasks)
+        tasks = [TaskRecord(ConnectorTaskId(connector, number), config) for number, config in enumerate(configs)]
+        if tasks:
+            # They are read back with the commit behind them.
+            self._leader.write(what, [encode(record) for record in tasks])
         self._write_as_leader(what, CommitRecord(connector, len(configs)))
 
     def _write_as_leader(self, what: str, *records: ConfigRecord) -> None:

@@ -1,9 +1,9 @@
 """Rounds of fencing: former tasks of a connector lose the right to write before newer ones start (KIP-618).
 
     asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
-              (fenced already: done)    (not where one task follows one)                      │
-                                                                                              v
-                                               write the new count (newer task configurations: 409)
+              (fenced already: done)    (not for the first tasks, nor where one follows one)   │
+                         │                                                                     v
+                         └───────────────────────────> write the new count (newer task configurations: 409)
 
 Whoever asked another worker reads the config topic as well, and starts nothing without the new count in it.
 
@@ -137,7 +137,7 @@ class FencingRounds:
         with self._measured():
             if former:
                 await self._parts.run(self._fence, config, former)
-            await self._parts.read_config_topic()
+                await self._parts.read_config_topic()
             await self._leadership.write(
                 lambda: self._parts.configs.put_task_count(connector, count), check=lambda: self._check(work)
             )
