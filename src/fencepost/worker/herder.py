@@ -125,8 +125,8 @@ class DistributedHerder(Herder):
         parts = self._parts
         administration = admin_config(parts.config, None)
         self._cluster_id = await parts.run(cluster_id, parts.config)
-        await parts.run(parts.worker.start)
         await asyncio.gather(
+            parts.run(parts.worker.start),
             asyncio.wrap_future(parts.configs.start(administration)),
             asyncio.wrap_future(parts.statuses.start(administration)),
         )
