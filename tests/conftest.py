@@ -50,6 +50,9 @@ def _no_idle_connections() -> Iterator[None]:
     POOL.close()
 
 
+# Set for a run of tests that a test makes: the address of the broker that is there already.
+OUTER_BROKER = "FENCEPOST_TEST_OUTER_BROKER"
+
 # A second listener, which clients find behind a proxy.
 PROXIED = "PROXIED"
 
@@ -81,14 +84,18 @@ def fault_proxy(broker: EmbeddedBroker, _session_proxy: FaultProxy) -> Iterator[
 
 
 @pytest.fixture
-def bootstrap_servers(broker: EmbeddedBroker) -> str:
-    return broker.bootstrap_servers
+def bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    """Where `broker` is. In a run that a test makes it is that test's, but for tests that do more than talk to it."""
+    outer = os.environ.get(OUTER_BROKER)
+    if outer is not None and "broker" not in request.fixturenames:
+        return outer
+    return str(request.getfixturevalue("broker").bootstrap_servers)
 
 
 @pytest.fixture
-def topics(broker: EmbeddedBroker) -> Topics:
+def topics(bootstrap_servers: str) -> Topics:
     """Creates topics on `broker`."""
-    return Topics(broker.bootstrap_servers)
+    return Topics(bootstrap_servers)
 
 
 @pytest.fixture

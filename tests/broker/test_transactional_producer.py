@@ -47,8 +47,9 @@ def version(request: pytest.FixtureRequest) -> TransactionVersion:
 
 @pytest.fixture
 def servers(request: pytest.FixtureRequest, version: TransactionVersion) -> str:
-    fixture = "broker" if version is TransactionVersion.V2 else "tv1_broker"
-    return str(request.getfixturevalue(fixture).bootstrap_servers)
+    if version is TransactionVersion.V2:
+        return str(request.getfixturevalue("bootstrap_servers"))
+    return str(request.getfixturevalue("tv1_broker").bootstrap_servers)
 
 
 @pytest.fixture

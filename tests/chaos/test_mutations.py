@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import OUTER_BROKER
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "fencepost"
 _TIMEOUT_SECONDS = 540
@@ -36,21 +38,21 @@ GUARDS = (
         "kafka/produce_errors.py",
         "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):",
         "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER) or code in EPOCH_IS_DEAD:",
-        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_ended_transaction_is_refused",
+        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_ended_transaction_is_refused[V2]",
     ),
     Guard(
         "the epoch check of a commit",
         "kafka/coordinator.py",
         "        if code == Code.NONE:\n            return\n        raise self._error(code, request)",
         "        return",
-        "tests/broker/test_transactional_producer.py::test_a_newer_instance_fences_the_older",
+        "tests/broker/test_transactional_producer.py::test_a_newer_instance_fences_the_older[V2-commit]",
     ),
     Guard(
         "the epoch that is bumped before a transaction",
         "kafka/producer.py",
         "        if self._bump_before_begin:\n            self._bump_epoch()\n",
         "",
-        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_aborted_transaction_is_refused_in_the_next",
+        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_aborted_transaction_is_refused_in_the_next[V2]",
     ),
     Guard(
         "the offset records of a transaction",
@@ -113,8 +115,8 @@ GUARDS = (
 )
 
 
-def _run(test: str, source: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(source)}
+def _run(test: str, source: Path, bootstrap_servers: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(source), OUTER_BROKER: bootstrap_servers}
     # The outer run's workers and seed are not the inner run's.
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", test]
@@ -124,7 +126,7 @@ def _run(test: str, source: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
-def test_without_a_guard_the_suite_turns_red(guard: Guard, tmp_path: Path):
+def test_without_a_guard_the_suite_turns_red(guard: Guard, bootstrap_servers: str, tmp_path: Path):
     copy = tmp_path / "fencepost"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     mutated = copy / guard.file
@@ -132,16 +134,16 @@ def test_without_a_guard_the_suite_turns_red(guard: Guard, tmp_path: Path):
     assert code.count(guard.code) == 1, f"the guard stands {code.count(guard.code)} times in {guard.file}"
     mutated.write_text(code.replace(guard.code, guard.without))
 
-    run = _run(guard.test, tmp_path)
+    run = _run(guard.test, tmp_path, bootstrap_servers)
 
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, f"nobody misses {guard.name}:\n{run.stdout[-3000:]}"
     assert str(mutated.parent) in run.stdout or " failed" in run.stdout
 
 
-def test_a_copy_with_all_guards_stays_green(tmp_path: Path):
+def test_a_copy_with_all_guards_stays_green(bootstrap_servers: str, tmp_path: Path):
     shutil.copytree(PACKAGE, tmp_path / "fencepost", ignore=shutil.ignore_patterns("__pycache__"))
 
-    run = _run(GUARDS[0].test, tmp_path)
+    run = _run(GUARDS[0].test, tmp_path, bootstrap_servers)
 
     assert run.returncode == pytest.ExitCode.OK, run.stdout[-3000:]
 
