@@ -25,15 +25,14 @@ COUNT = 40_000
 @pytest.fixture(scope="module")
 def shared_engine() -> Iterator[SparkEngine]:
     engine = SparkEngine({})
-    # No test's deadline has to hold for the start of Spark as well.
-    engine.session()
     yield engine
     engine.stop()
 
 
 @pytest.fixture
 def engine(shared_engine: SparkEngine) -> SparkEngine:
-    """For tests after which it can be used again."""
+    """For tests after which it can be used again. No deadline of theirs has to hold for the start of Spark as well."""
+    shared_engine.session()
     return shared_engine
 
 

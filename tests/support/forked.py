@@ -22,7 +22,13 @@ from fencepost import failpoint
 from fencepost.cli.main import run
 
 _FORKS: Final = multiprocessing.get_context("forkserver")
-_PRELOADED: Final = ("fencepost.rest.server", "fencepost.worker.herder", "fencepost.worker.standalone")
+_PRELOADED: Final = (
+    "fencepost.connectors.file_stream",
+    "fencepost.converters",
+    "fencepost.rest.server",
+    "fencepost.worker.herder",
+    "fencepost.worker.standalone",
+)
 _FORKS.set_forkserver_preload([__name__, *_PRELOADED])
 
 _PR_SET_PDEATHSIG: Final = 1
