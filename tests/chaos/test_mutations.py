@@ -50,9 +50,9 @@ GUARDS = (
     Guard(
         "the epoch that is bumped before a transaction",
         "kafka/producer.py",
-        "        if self._bump_before_begin:\n            self._bump_epoch()\n",
-        "",
-        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_aborted_transaction_is_refused_in_the_next[V2]",
+        "            self._bump_epoch()\n",
+        "            pass\n",
+        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_aborted_transaction_is_refused_in_the_next[V1]",
     ),
     Guard(
         "the offset records of a transaction",
