@@ -53,7 +53,7 @@ def _times() -> ConfigDef:
         (
             "heartbeat.interval.ms",
             500,
-            "How often a worker tells the group that it is there, and hears of rebalances (Kafka Connect: 3 s).",
+            "How often a worker is heard, and hears of rebalances; oftener right after one (Kafka Connect: 3 s).",
         ),
         ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
         ("scheduled.rebalance.max.delay.ms", 10_000, "How long the work of a worker that left is held back for it."),
