@@ -120,18 +120,39 @@ class Fiber:
         """Wait for `wake`, and return what it says; None when the time is over."""
         ticket, self._told = self._waits_for, None
         if seconds is not None:
-            self.process.kernel.later(seconds, lambda: self.wake(ticket, None), self.process)
+            self.process.kernel.later(seconds, _Timeout(self, ticket), self.process)
         self._greenlet.parent.switch()
         if not self.process.alive:
             raise GreenletExit
         return self._told
 
+    def waits(self, ticket: int) -> bool:
+        """Whether the `park` of a ticket has not ended yet."""
+        return ticket == self._waits_for and not self.done
+
     def wake(self, ticket: int, told: Any) -> None:
         """End a `park`, in an event of the fiber's process; what comes late is forgotten."""
-        if ticket == self._waits_for and not self.done:
+        if self.waits(ticket):
             self._waits_for += 1
             self._told = told
             self.run()
+
+
+class _Timeout:
+    """Ends a `park`. Most are over by then, and such an event is none."""
+
+    __slots__ = ("_fiber", "_ticket")
+
+    def __init__(self, fiber: Fiber, ticket: int) -> None:
+        self._fiber = fiber
+        self._ticket = ticket
+
+    @property
+    def is_due(self) -> bool:
+        return self._fiber.waits(self._ticket)
+
+    def __call__(self) -> None:
+        self._fiber.wake(self._ticket, None)
 
 
 class Kernel:
@@ -189,6 +210,8 @@ class Kernel:
                     heapq.heappush(self._heap, (when, due, sequence, process, event))
                     return
                 look_at = when + 0.5
+            if type(event) is _Timeout and not event.is_due:
+                continue
             self.now = max(self.now, when)
             if process is None:
                 self.process = None
