@@ -32,6 +32,7 @@ test: install
 # 100,000 schedules of the model, or one of them with its trace: make sim SEED=7
 SCHEDULES ?= 100000
 sim: install
+	$(if $(SEED),,$(BIN)/python -m tests.sim --mutations --keep)
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--schedules $(SCHEDULES) --jobs 2)
 
 # A group of real workers, shaken for some minutes: make chaos MINUTES=10 SEED=7

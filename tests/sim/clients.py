@@ -43,13 +43,15 @@ class Site:
     def kernel(self) -> Kernel:
         return self.process.kernel
 
-    def asked(self, what: str, request: Callable[[], Any], deadline: Deadline, *, once: bool = False) -> Any:
+    def asked(
+        self, what: str, request: Callable[[], Any], deadline: Deadline, given_up: Callable[[], bool] = lambda: False
+    ) -> Any:
         """Ask until there is an answer. Raises BrokerUnavailableError."""
         while True:
             answer = self.network.call(request, timeout=REQUEST_S, what=what)
             if answer is not None and answer[0] is not Code.CONCURRENT_TRANSACTIONS:
                 return answer
-            if deadline.passed or once:
+            if deadline.passed or given_up():
                 raise BrokerUnavailableError(f"{what} was not answered in time")
             self.kernel.sleep(0.02)
 
@@ -116,7 +118,7 @@ class SimTransactionCoordinator:
         """Nothing is left to free."""
 
     def _call(self, what: str, request: Callable[[], Any], deadline: Deadline) -> Any:
-        return self._site.asked(f"{what} of {self._id}", request, deadline, once=self._given_up)
+        return self._site.asked(f"{what} of {self._id}", request, deadline, lambda: self._given_up)
 
     def _raise_for(self, code: Code) -> None:
         if code is not Code.NONE:
@@ -130,6 +132,10 @@ class SimWriter:
         self._site = site
         self._transaction = transaction
         self._queued: list[tuple[str, Sequence[Row]]] = []
+        self._given_up = False
+
+    def give_up(self) -> None:
+        self._given_up = True
 
     def partitions(self, topic: str) -> int:
         del topic
@@ -169,6 +175,7 @@ class SimWriter:
                 "Produce",
                 lambda: site.broker.produce(name, identity, transaction.version, topic, sequence, rows),
                 deadline,
+                lambda: self._given_up,
             )
         except BrokerUnavailableError as error:
             raise DeliveryTimeoutError(topic, 0, waited_ms=int(_DELIVERY_MS), last_problem=str(error)) from error

@@ -18,7 +18,7 @@ def _simulate(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_whatever_a_schedule_brings_nothing_is_lost_or_doubled_and_no_zombie_is_seen():
-    run = _simulate("--schedules", "3000", "--seconds", "12")
+    run = _simulate("--schedules", "2500", "--seconds", "35", "--jobs", "2")
 
     assert run.returncode == 0, f"{run.stdout[-8000:]}{run.stderr[-2000:]}"
 
