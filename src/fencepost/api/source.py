@@ -56,6 +56,23 @@ class SourceConnector(ABC):
         """
         return None
 
+    def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - for overriding
+        """Promise that source partitions follow the configurations of tasks, so that fewer are restarted.
+
+        True says of this configuration, whatever its `tasks.max`, and of all that `task_configs` returns for it, on
+        each worker and in each version of the connector that a group runs at once:
+
+        - a task of the same number that is given the same configuration reads the same source partitions;
+        - no source partition is read by two of the tasks that one call returns.
+
+        When the tasks change, those of the same number and configuration go on then, and only the others are fenced and
+        started anew (in distributed mode, with exactly-once support enabled on all workers). A task configuration that
+        has `tasks.max` in it, or anything else that changes with the number of tasks, is never the same. False, the
+        default, has all tasks fenced and started anew. A promise that is not kept lets records be written twice, and
+        is not noticed.
+        """
+        return False
+
     def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries:  # noqa: ARG002
         """Say whether the connector's tasks use the transaction context."""
         return ConnectorTransactionBoundaries.UNSUPPORTED

@@ -229,6 +229,11 @@ def connector_version(properties: Mapping[str, str]) -> str:
     return connector_class(properties)().version()
 
 
+def partitions_follow_task_configs(config: ConnectorConfig) -> bool:
+    """Ask a connector's class whether tasks may go on when others change. Raises what asking it raises."""
+    return new_connector_instance(config).partitions_follow_task_configs(dict(config.properties))
+
+
 def new_connector_instance(config: ConnectorConfig) -> SourceConnector:
     """Return an instance of a connector's class, which is not started. Raises ConfigError if there is none."""
     return connector_class(config.properties)()

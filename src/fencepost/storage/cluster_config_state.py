@@ -12,12 +12,20 @@ Task records alone change nothing. A commit takes all that its count asks for; i
 the connector is inconsistent, and has no tasks until the next complete commit. Records that a later commit shrank
 away stay in the topic, so there may be more waiting than a commit counts.
 
+All tasks of a commit are of a new generation, unless it `continues` the commit before it: a task of the same number and
+configuration stays of the generation that it was of, if the connector's configuration is the same but for `tasks.max`.
+Tasks that were not changed since the last task count record need not be fenced. That must never be believed of others,
+and compaction may have taken any record away that has a later one of its key: so a commit says which one it continues,
+and what it and that one consist of. Whoever has read anything else takes all tasks for new.
+
 Source: KIP-415, KIP-618, KIP-875 and the records that workers write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -45,7 +53,9 @@ class ConnectorState:
     """What is known under a connector's name. What outlives the connector is in it, too.
 
     `target_state` is None where no record says otherwise. `tasks_generation` counts the commits that brought task
-    configurations, from 0, as far as this process has read them. `task_count` is the last one that was fenced for.
+    configurations, from 0, as far as this process has read them; `generations` has that of each task. `commit` is the
+    offset of the last commit, if what it committed was read as it says. `task_count` is the last one that was fenced
+    for, and `fenced_generation` the one that was the latest by then.
     """
 
     config: Config | None = field(default=None, repr=False)
@@ -54,9 +64,12 @@ class ConnectorState:
     target_state: TargetState | None = None
     tasks: tuple[Config, ...] = field(default=(), repr=False)
     tasks_generation: int | None = None
+    generations: tuple[int, ...] = ()
+    commit: int | None = None
     inconsistent: bool = False
     pending_fencing: bool = False
     task_count: int | None = None
+    fenced_generation: int | None = None
     waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
 
     @property
@@ -142,6 +155,19 @@ class ClusterConfigState:
         """Counts the commits that brought task configurations, from 0; None before the first one."""
         return self.entry(connector).tasks_generation
 
+    def task_generation(self, task: ConnectorTaskId) -> int | None:
+        """The generation in which a task got its configuration, None if there is no such task."""
+        generations = self.entry(task.connector).generations
+        return generations[task.task] if 0 <= task.task < len(generations) else None
+
+    def unchanged_tasks(self, connector: str) -> frozenset[int]:
+        """The numbers of the tasks that are as they were when the connector was last fenced for."""
+        entry = self.entry(connector)
+        fenced = entry.fenced_generation
+        if fenced is None:
+            return frozenset()
+        return frozenset(number for number, generation in enumerate(entry.generations) if generation <= fenced)
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectorConfigUpdate:
@@ -210,7 +236,7 @@ def apply(
             name = record.id.connector
         case _:
             name = record.connector
-    entry, event = _apply_to_entry(name, state.entry(name), record)
+    entry, event = _apply_to_entry(name, state.entry(name), record, offset)
     return replace(state, entries=_with(state.entries, name, entry)), event
 
 
@@ -227,6 +253,7 @@ def _apply_to_entry(
     name: str,
     entry: ConnectorState,
     record: ConnectorRecord | TaskRecord | CommitRecord | TaskCountRecord | TargetStateRecord,
+    offset: int,
 ) -> tuple[ConnectorState, ConfigEvent | None]:
     event: ConfigEvent | None = None
     match record:
@@ -236,10 +263,10 @@ def _apply_to_entry(
             return replace(entry, config=config), ConnectorConfigUpdate(name)
         case TaskRecord(id=task, config=config):
             entry = replace(entry, waiting_tasks=MappingProxyType({**entry.waiting_tasks, task.task: config}))
-        case CommitRecord(tasks=tasks):
-            return _commit(name, entry, tasks)
+        case CommitRecord():
+            return _commit(entry, record, offset)
         case TaskCountRecord(tasks=tasks):
-            entry = replace(entry, task_count=tasks, pending_fencing=False)
+            entry = replace(entry, task_count=tasks, pending_fencing=False, fenced_generation=entry.tasks_generation)
         case TargetStateRecord(state=target):
             changes = target is not None and target is not (entry.target_state or TargetState.STARTED)
             event = TargetStateChange(name) if changes else None
@@ -255,24 +282,55 @@ def _removed(entry: ConnectorState) -> ConnectorState:
     )
 
 
-def _commit(name: str, entry: ConnectorState, count: int) -> tuple[ConnectorState, ConfigEvent | None]:
+def _commit(entry: ConnectorState, record: CommitRecord, offset: int) -> tuple[ConnectorState, ConfigEvent | None]:
     if entry.config is None:
         # Deleted, and compaction took connector record and tombstone away.
         return _removed(entry), None
     waiting = entry.waiting_tasks
-    complete = all(number in waiting for number in range(count))
+    complete = all(number in waiting for number in range(record.tasks))
     generation = entry.tasks_generation
     if complete and waiting:
         generation = 0 if generation is None else generation + 1
+    tasks = tuple(waiting[number] for number in range(record.tasks)) if complete else ()
+    known = record.digest is not None and record.digest == tasks_digest(entry.config, tasks)
     entry = replace(
         entry,
         applied_config=entry.config,
-        tasks=tuple(waiting[number] for number in range(count)) if complete else (),
+        tasks=tasks,
         tasks_generation=generation,
+        generations=_generations(entry, record, tasks, generation, known=known),
+        commit=offset if known else None,
         inconsistent=not complete,
         pending_fencing=True,
         # Those of an incomplete commit are out of date: the next one must bring all.
         waiting_tasks=_NOTHING,
     )
-    tasks = tuple(ConnectorTaskId(name, number) for number in range(len(entry.tasks)))
-    return entry, TaskConfigUpdate(name, tasks)
+    name = record.connector
+    return entry, TaskConfigUpdate(name, tuple(ConnectorTaskId(name, number) for number in range(len(tasks))))
+
+
+def _generations(
+    before: ConnectorState, record: CommitRecord, tasks: tuple[Config, ...], generation: int | None, *, known: bool
+) -> tuple[int, ...]:
+    if generation is None:
+        return ()
+    unchanged: set[int] = set()
+    if known and record.continues is not None and record.continues == before.commit and _same_for_tasks(before):
+        both = enumerate(zip(before.tasks, tasks, strict=False))
+        unchanged = {number for number, (former, config) in both if former == config}
+    return tuple(before.generations[number] if number in unchanged else generation for number in range(len(tasks)))
+
+
+def _same_for_tasks(entry: ConnectorState) -> bool:
+    """Whether the connector's configuration is the one that its tasks run with, as far as they are concerned."""
+    return _for_tasks(entry.applied_config or {}) == _for_tasks(entry.config or {})
+
+
+def _for_tasks(config: Config) -> dict[str, str | None]:
+    return {name: text for name, text in config.items() if name != "tasks.max"}
+
+
+def tasks_digest(config: Config, tasks: Sequence[Config]) -> str:
+    """Return a digest of what a commit puts in force: a connector's configuration and those of its tasks."""
+    text = json.dumps([_for_tasks(config), *map(dict, tasks)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -67,10 +67,16 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """Says that a connector has so many tasks, whose records stand before it."""
+    """Says that a connector has so many tasks, whose records stand before it.
+
+    If unchanged tasks go on, `digest` is that of what it commits, and `continues` the offset of the connector's commit
+    before it: see cluster_config_state. Kafka Connect does not know these fields, and leaves them alone.
+    """
 
     connector: str
     tasks: int
+    digest: str | None = None
+    continues: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +132,10 @@ def encode(record: ConfigRecord) -> Row:
             key, value = f"connector-{connector}", None if config is None else {"properties": config}
         case TaskRecord(task, config):
             key, value = f"task-{task}", {"properties": config}
-        case CommitRecord(connector, tasks):
-            key, value = f"commit-{connector}", {"tasks": tasks}
+        case CommitRecord(connector, tasks, digest, continues):
+            more = {"digest": digest, "continues": continues}
+            present = {name: given for name, given in more.items() if given is not None}
+            key, value = f"commit-{connector}", {"tasks": tasks, **present}
         case TaskCountRecord(connector, tasks):
             return encode_task_count(connector, tasks)
         case TargetStateRecord(connector, state):
@@ -189,7 +197,10 @@ def _task(name: str, value: bytes | None) -> TaskRecord:
 
 
 def _commit(connector: str, value: bytes | None) -> CommitRecord:
-    return CommitRecord(connector, _integer(_object(value), "tasks"))
+    commit = _object(value)
+    digest = _string(commit, "digest") if "digest" in commit else None
+    continues = _integer(commit, "continues") if "continues" in commit else None
+    return CommitRecord(connector, _integer(commit, "tasks"), digest, continues)
 
 
 def _read_target_state(connector: str, value: bytes | None) -> TargetStateRecord:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
@@ -20,7 +21,7 @@ from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.plain_producer import PlainProducer
 from fencepost.kafka.record_reader import ConsumedRecord
 from fencepost.kafka.topic_log import TopicLog
-from fencepost.storage.cluster_config_state import ClusterConfigState, ConfigEvent, apply
+from fencepost.storage.cluster_config_state import ClusterConfigState, ConfigEvent, apply, tasks_digest
 from fencepost.storage.config_records import (
     CommitRecord,
     Config,
@@ -126,9 +127,15 @@ class ConfigBackingStore:
         """
         return self._run(self._leading, self._put_connector, connector, config, target_state)
 
-    def put_task_configs(self, connector: str, configs: Sequence[Config]) -> Future[None]:
-        """Write the configurations of all tasks of a connector, perhaps none, then that they are complete."""
-        return self._run(self._leading, self._put_task_configs, connector, tuple(configs))
+    def put_task_configs(
+        self, connector: str, configs: Sequence[Config], *, continues: Callable[[Config], bool] = lambda _: False
+    ) -> Future[None]:
+        """Write the configurations of all tasks of a connector, perhaps none, then that they are complete.
+
+        `continues` is asked, on a thread of the store, whether tasks go on whose configuration is the same, by the
+        connector's configuration.
+        """
+        return self._run(self._leading, self._put_task_configs, connector, tuple(configs), continues)
 
     def stop_connector(self, connector: str) -> Future[None]:
         """Write that a connector has no tasks and is STOPPED, at once: nobody finds one without the other."""
@@ -227,13 +234,28 @@ class ConfigBackingStore:
             records.insert(0, TargetStateRecord(connector, target_state))
         self._write_as_leader(f"The configuration of connector {connector}", *records)
 
-    def _put_task_configs(self, connector: str, configs: Sequence[Config]) -> None:
+    def _put_task_configs(self, connector: str, configs: Sequence[Config], continues: Callable[[Config], bool]) -> None:
         what = f"The task configurations of connector {connector}"
+        commit = self._commit(what, connector, configs, continues)
         tasks = [TaskRecord(ConnectorTaskId(connector, number), config) for number, config in enumerate(configs)]
         if tasks:
             # They are read back with the commit behind them.
             self._leader.write(what, [encode(record) for record in tasks])
-        self._write_as_leader(what, CommitRecord(connector, len(configs)))
+        self._write_as_leader(what, commit)
+
+    def _commit(
+        self, what: str, connector: str, configs: Sequence[Config], continues: Callable[[Config], bool]
+    ) -> CommitRecord:
+        commit, config = CommitRecord(connector, len(configs)), self._state.connector_config(connector)
+        if config is None or not continues(config):
+            return commit
+        # A write before this one may stand although it could not be read back.
+        with _Failing(what, self._topic.name):
+            self._log.read_to_end(_READ_BACK_TIMEOUT_MS)
+        entry = self._state.entry(connector)
+        if entry.config != config:
+            return commit
+        return replace(commit, digest=tasks_digest(config, configs), continues=entry.commit)
 
     def _write_as_leader(self, what: str, *records: ConfigRecord) -> None:
         self._read_back(what, self._leader.write(what, [encode(record) for record in records]))

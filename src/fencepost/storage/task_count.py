@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from fencepost.storage.compact_json import compact
@@ -31,16 +32,18 @@ def task_transactional_id(group_id: str, connector: str, task: int) -> str:
     return f"{group_id}-{connector}-{task}"
 
 
-def fencing_plan(old_count: int | None, new_count: int) -> range | None:
+def fencing_plan(
+    old_count: int | None, new_count: int, *, unchanged: Collection[int] = frozenset()
+) -> list[int] | None:
     """Return which tasks of the old generation must be fenced before `new_count` tasks may start.
 
-    None where fencing is not needed: no task ever ran (`old_count` None), or one task follows one, which fences its
-    predecessor by taking over the same transactional id. Tasks that deliver at least once have no transactional ids,
-    and do not count.
+    Those that are `unchanged` go on. None where fencing is not needed: no task ever ran (`old_count` None), or one task
+    follows one, which fences its predecessor by taking over the same transactional id. Tasks that deliver at least once
+    have no transactional ids, and do not count.
     """
     if old_count is None or old_count == new_count == 1:
         return None
-    return range(old_count)
+    return [task for task in range(old_count) if task not in unchanged]
 
 
 def encode_task_count(connector: str, count: int | None) -> Row:

@@ -1,8 +1,9 @@
 """Rounds of fencing: former tasks of a connector lose the right to write before newer ones start (KIP-618).
 
     asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
-              (fenced already: done)    (not for the first tasks, nor where one follows one)   │
-                         │                                                                     v
+              (fenced already: done)    (not where one task follows one,                       │
+                         │               nor those of tasks that are unchanged)                │
+                         │ for the first tasks                                                 v
                          └───────────────────────────> write the new count (newer task configurations: 409)
 
 Whoever asked another worker reads the config topic as well, and starts nothing without the new count in it.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -133,10 +134,12 @@ class FencingRounds:
         if not self._is_due(connector):
             return
         count = self._count(connector)
-        former = fencing_plan(state.task_count_record(connector), count)
+        old_count = state.task_count_record(connector)
+        former = fencing_plan(old_count, count, unchanged=state.unchanged_tasks(connector))
         with self._measured():
             if former:
                 await self._parts.run(self._fence, config, former)
+            if old_count is not None:
                 await self._parts.read_config_topic()
             await self._leadership.write(
                 lambda: self._parts.configs.put_task_count(connector, count), check=lambda: self._check(work)
@@ -165,7 +168,7 @@ class FencingRounds:
         if self._work(work[0]) != work:
             raise RebalanceNeededError(f"Connector {work[0]} has got newer task configurations: ask again")
 
-    def _fence(self, config: Config, former: range) -> None:
+    def _fence(self, config: Config, former: Sequence[int]) -> None:
         connector = self._parts.worker.connector_config(config)
         group = self._parts.config.group_id
         ids = [task_transactional_id(group, connector.name, task) for task in former]

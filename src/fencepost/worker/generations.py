@@ -8,6 +8,7 @@ and begins again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
@@ -99,7 +100,7 @@ class Generations:
                 self._fence(connector, former)
             return counts.write(leader, connector.name, count)
 
-    def _fence(self, connector: ConnectorConfig, tasks: range) -> None:
+    def _fence(self, connector: ConnectorConfig, tasks: Sequence[int]) -> None:
         ids = [task_transactional_id(self._worker.group_id, connector.name, task) for task in tasks]
         _log.info("Fencing %d former tasks of connector %s", len(ids), connector.name)
         with Admin(admin_config(self._worker, connector)) as admin:

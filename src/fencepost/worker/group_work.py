@@ -328,7 +328,7 @@ class GroupWork:
         target = state.target_state(task.connector)
         if config is None or not self.has(task) or target is TargetState.STOPPED:
             return None
-        generation = state.task_config_generation(task.connector)
+        generation = state.task_generation(task)
         held = self._parts.mixed.holds_tasks and not self._parts.at_least_once(task.connector)
         return TaskPlan(generation, config, target is TargetState.PAUSED, self._restarts[task], held)
 

@@ -25,6 +25,7 @@ from enum import Enum, auto
 from typing import Final, TypeVar
 
 from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group_membership import Membership
 from fencepost.kafka.group_protocol import ConnectProtocol
@@ -83,6 +84,12 @@ class Leadership:
     def leader_url(self) -> str | None:
         """Where the leader is reached, None if nobody told."""
         return None if self.membership is None else self.membership.assignment.leader_url
+
+    @property
+    def all_enabled(self) -> bool:
+        """Whether all members of the group told that they are enabled for exactly-once delivery."""
+        supports = () if self.membership is None else self.membership.assignment.supports
+        return bool(supports) and all(support == ExactlyOnceSourceSupport.ENABLED for _, support in supports)
 
     @property
     def signer(self) -> Signer | None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final
 
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.log_context import log_context
 from fencepost.kafka.deadline import Backoff
-from fencepost.storage.config_records import TargetState
+from fencepost.runtime.worker import partitions_follow_task_configs
+from fencepost.storage.config_records import Config, TargetState
 from fencepost.worker.connector_work import ConnectorWork
 from fencepost.worker.errors import NotLeaderError, RequestTargetError
 from fencepost.worker.group_parts import GroupParts
@@ -72,7 +74,20 @@ class TaskConfigs:
                 raise _NotWantedError
 
         with suppress(_NotWantedError):
-            await self._leadership.write(lambda: self._parts.configs.put_task_configs(connector, configs), check=check)
+            await self._leadership.write(lambda: self._put(connector, configs), check=check)
+
+    def _put(self, connector: str, configs: Sequence[Mapping[str, str]]) -> Future[None]:
+        # Asked on a thread of the store, of the configuration that the connector has then.
+        if self._leadership.all_enabled:
+            return self._parts.configs.put_task_configs(connector, configs, continues=self._continue)
+        return self._parts.configs.put_task_configs(connector, configs)
+
+    def _continue(self, config: Config) -> bool:
+        try:
+            return partitions_follow_task_configs(self._parts.worker.connector_config(config))
+        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; all tasks start anew
+            _log.warning("All tasks start anew, since nothing is known of their source partitions: %s", error)
+            return False
 
     def close(self) -> None:
         """Stop asking."""

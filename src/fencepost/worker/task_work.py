@@ -26,7 +26,7 @@ from fencepost.worker.group_parts import GroupParts
 class TaskPlan:
     """How a task is to run: a plan that differs in more than `paused` and `held` needs another start.
 
-    `generation` is that of its connector's task configurations; `restart` counts the restarts that were asked for.
+    `generation` is that in which it got its configuration; `restart` counts the restarts that were asked for.
     `held` is not to be started while the group is mixed; what runs by then goes on.
     """
 
@@ -157,7 +157,7 @@ class TaskWork(Converging[TaskPlan]):
 
     def _is_current(self, plan: TaskPlan) -> bool:
         wanted = self.wanted
-        generation = self._parts.state.task_config_generation(self.id.connector)
+        generation = self._parts.state.task_generation(self.id)
         return wanted is not None and plan.generation == generation and plan.restart == wanted.restart
 
     async def _stop(self) -> None:

@@ -39,6 +39,8 @@ _EXAMPLES: list[tuple[ConfigRecord, bytes, bytes | None]] = [
     (ConnectorRecord("c1", None), b"connector-c1", None),
     (TaskRecord(ConnectorTaskId("c-1", 12), {"task.id": "12"}), b"task-c-1-12", b'{"properties":{"task.id":"12"}}'),
     (CommitRecord("c1", 2), b"commit-c1", b'{"tasks":2}'),
+    (CommitRecord("c1", 2, "d1"), b"commit-c1", b'{"tasks":2,"digest":"d1"}'),
+    (CommitRecord("c1", 2, "d1", 7), b"commit-c1", b'{"tasks":2,"digest":"d1","continues":7}'),
     (TaskCountRecord("c1", 2), b"tasks-fencing-c1", b'{"task-count":2}'),
     (TaskCountRecord("c1", None), b"tasks-fencing-c1", None),
     (TargetStateRecord("c1", TargetState.PAUSED), b"target-state-c1", b'{"state":"PAUSED","state.v2":"PAUSED"}'),

@@ -49,11 +49,15 @@ def test_one_task_after_one_task_needs_no_fencing():
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (2, 1), (3, 5), (5, 3), (3, 3)])
 def test_the_tasks_of_the_old_count_are_fenced(old: int, new: int):
-    assert fencing_plan(old, new) == range(old)
+    assert fencing_plan(old, new) == list(range(old))
+
+
+def test_tasks_that_are_unchanged_are_not_fenced():
+    assert fencing_plan(4, 3, unchanged={0, 2}) == [1, 3]
 
 
 def test_a_stopped_connector_takes_a_round_without_ids():
-    assert fencing_plan(0, 1) == range(0)
+    assert fencing_plan(0, 1) == []
 
 
 def test_transactional_ids_are_connects():
