@@ -100,6 +100,8 @@ class Broker:
 
     bumps_epochs = True
     """Whether InitProducerId fences. The model's own check is to go wrong without it."""
+    compacts = False
+    """Whether who begins to read a topic may find it compacted."""
 
     def __init__(self, kernel: Kernel, on_marker: Callable[[Sequence[Batch], bool], None]) -> None:
         """`on_marker` is told of the batches of a partition that a marker made visible, or not."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.storage.cluster_config_state import ClusterConfigState, apply
-from fencepost.storage.config_records import CommitRecord, TargetState, TaskCountRecord
+from fencepost.storage.config_records import CommitRecord, Config, TargetState, TaskCountRecord
 from fencepost.storage.offsets import decode_key, decode_value
 from fencepost.storage.task_count import fencing_plan
 from tests.sim.broker import Batch, Broker
@@ -20,11 +22,14 @@ from tests.sim.source import DATA
 class _Generations:
     """A connector's commits of task configurations, counted from 1, and which of them are fenced off."""
 
-    commits: int = 0
-    of_generation: dict[int | None, int] = field(default_factory=dict)
-    """Which commit began a generation, as workers count them."""
-    fenced_before: int = 0
-    """The tasks of earlier commits may not have anything visible from here on."""
+    commits: list[int] = field(default_factory=list)
+    """Their offsets."""
+    owned_since: dict[int, int] = field(default_factory=dict)
+    """By source partition, since which commit it belongs to one and the same task."""
+    fenced_before: dict[int, int] = field(default_factory=dict)
+    """By source partition: the tasks of earlier commits may not have anything of it visible from here on."""
+    all_fenced_before: int = 0
+    """The same for partitions that belong to no task."""
 
 
 class Checker:
@@ -58,12 +63,13 @@ class Checker:
             if committed and batch.topic == DATA:
                 for (origin, number), sequence in batch.rows:
                     known = self._generations[origin.connector]
-                    commit = known.of_generation.get(origin.generation, 0)
-                    if commit < known.fenced_before:
+                    commit = bisect_left(known.commits, origin.planned_at)
+                    owned_since = known.fenced_before.get(number, known.all_fenced_before)
+                    if commit < owned_since:
                         self._kernel.fault(
                             f"record {sequence} of partition {number} of {origin.connector} was written by task "
-                            f"{origin.task} of commit {commit} and is visible though commit {known.fenced_before} "
-                            "has its task count record"
+                            f"{origin.task} of commit {commit} and is visible though commit {owned_since}, which gives "
+                            "the partition to another task, has its task count record"
                         )
                         return
 
@@ -77,10 +83,12 @@ class Checker:
                 self._check_stopped(before)
             if isinstance(record, CommitRecord):
                 known = self._generations[record.connector]
-                known.commits += 1
-                generation = self.state.task_config_generation(record.connector)
-                known.of_generation.setdefault(generation, known.commits)
-                self._kernel.note(f"configs: commit {known.commits} of {record.connector} has {record.tasks} task(s)")
+                known.commits.append(offset)
+                known.owned_since = self._owned_since(known, before, record)
+                self._kernel.note(
+                    f"configs: commit {len(known.commits)} of {record.connector} has {record.tasks} task(s), "
+                    f"partitions belong to theirs since {known.owned_since}"
+                )
                 self._on_commit()
             elif isinstance(record, TaskCountRecord) and record.tasks is not None:
                 former = before.task_count_record(record.connector)
@@ -88,7 +96,21 @@ class Checker:
                 self._kernel.note(f"configs: task count {record.tasks} of {record.connector}, before it {former}")
                 # One task that follows one fences it by its transactional id, when it starts.
                 if fencing_plan(former, record.tasks) is not None:
-                    known.fenced_before = known.commits
+                    known.fenced_before, known.all_fenced_before = known.owned_since, len(known.commits)
+
+    def _owned_since(self, known: _Generations, before: ClusterConfigState, record: CommitRecord) -> dict[int, int]:
+        """Say since which commit each partition belongs to its task: to one of the same number and configuration."""
+        name = record.connector
+        unchanged = record.continues is not None and _for_tasks(before.applied_config(name)) == _for_tasks(
+            before.connector_config(name)
+        )
+        former, tasks = before.task_configs(name), self.state.task_configs(name)
+        owned = {}
+        for number, config in enumerate(tasks):
+            goes_on = unchanged and number < len(former) and former[number] == config
+            for partition in json.loads(config.get("partitions") or "[]"):
+                owned[partition] = known.owned_since[partition] if goes_on else len(known.commits)
+        return owned
 
     # -- what belongs together in the config topic is there together ------------------------------------------
 
@@ -168,3 +190,7 @@ class Checker:
 
     def _fault(self, partition: tuple[str, int], text: str) -> None:
         self._kernel.fault(f"partition {partition[1]} of {partition[0]}: {text}")
+
+
+def _for_tasks(config: Config | None) -> dict[str, str | None]:
+    return {name: text for name, text in (config or {}).items() if name != "tasks.max"}

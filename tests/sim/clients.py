@@ -38,6 +38,8 @@ class Site:
     group: GroupCoordinator
     version: TransactionVersion
     statuses: Any
+    older: bool = False
+    """Whether the worker is of a version that fences and starts all tasks anew whenever any change."""
 
     @property
     def kernel(self) -> Kernel:
@@ -292,7 +294,23 @@ class SimTopicLog:
             self._fetch()
             return
         rows, position = self._site.broker.fetch(self.topic, self._position)
+        if self._position == 0 and self._site.broker.compacts:
+            rows = self._compacted(rows)
         kernel.later(self._site.network.delay(), lambda: self._take(rows, position), process)
+
+    def _compacted(self, rows: list[tuple[int, Row, float]]) -> list[tuple[int, Row, float]]:
+        """What is left of rows once they were compacted up to some commit of task configurations, or are just being."""
+        commits = [number for number, (_, (key, _), _) in enumerate(rows) if key.startswith(b"commit-")]
+        if not commits:
+            return rows
+        draw = self._site.kernel.random
+        end, share = draw.choice(commits) + 1, draw.choice((0.5, 1.0))
+        latest = {key: number for number, (_, (key, _), _) in enumerate(rows[:end])}
+        left = [row for number, row in enumerate(rows[:end]) if latest[row[1][0]] == number or draw.random() >= share]
+        self._site.kernel.note(
+            f"{self.topic} is compacted up to {rows[end - 1][0]}: {end - len(left)} records are gone"
+        )
+        return left + rows[end:]
 
     def _take(self, rows: list[tuple[int, Row, float]], position: int) -> None:
         for record in consumed(self.topic, rows):

@@ -173,6 +173,7 @@ class SimMember:
         self._network = site.network
         self._group = site.group
         self._url = settings.url
+        self._support = settings.support
         self._protocol = settings.protocol
         self._config_offset = config_offset
         self._assign = assign
@@ -250,7 +251,9 @@ class SimMember:
         if self._expelled:
             self._lose("the coordinator does not know it")
         self._rejoin_asked, self._joining = False, True
-        metadata = WorkerMetadata(url=self._url, config_offset=self._config_offset(), assignment=self._held)
+        metadata = WorkerMetadata(
+            url=self._url, config_offset=self._config_offset(), assignment=self._held, support=self._support
+        )
         member = self._id
         answer = self._network.ask(lambda reply: self._group.join(member, metadata, reply), timeout=REBALANCE_S + 2)
         given = self._sync(answer) if answer is not None and answer[0] == "ok" else answer

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage import config_topic
+from fencepost.storage.cluster_config_state import ClusterConfigState
 from fencepost.storage.config_writer import PlainLeaderWriter
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.worker.errors import RequestTargetError
@@ -20,6 +21,7 @@ from fencepost.worker.task_work import GroupChecks
 from tests.sim.broker import Broker
 from tests.sim.clients import SimAdmin
 from tests.sim.schedule import Mutation
+from tests.sim.source import NumbersTask, SteadyConnector
 
 
 def _fences_nothing(admin: SimAdmin, ids: Iterable[str]) -> SimAdmin:
@@ -62,6 +64,27 @@ def _plain_writer(producer: Any, transactional_id: str, topic: str) -> PlainLead
     return PlainLeaderWriter(config_topic.PlainProducer(producer), topic)
 
 
+_shares: list[list[int]] = []
+
+
+def _configs_without_partitions(connector: SteadyConnector, max_tasks: int) -> list[dict[str, str]]:
+    _shares[:] = connector._shares(max_tasks)
+    return [{"number": str(number), "records": connector._config["records"]} for number in range(len(_shares))]
+
+
+_start = NumbersTask.start
+
+
+def _start_by_what_was_last_said(task: NumbersTask, config: Mapping[str, str]) -> None:
+    number = int(config["number"])
+    share = _shares[number] if number < len(_shares) else []
+    _start(task, {**config, "partitions": json.dumps(share)})
+
+
+def _all_that_stay(state: ClusterConfigState, connector: str) -> frozenset[int]:
+    return frozenset(task.task for task in state.tasks(connector))
+
+
 MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the fencing call": [(SimAdmin, "fence_producers", _fences_nothing)],
     "the read to the end after owning the id": [(GroupChecks, "_read_and_check", _checks_without_reading)],
@@ -73,6 +96,11 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the epoch bump": [(Broker, "bumps_epochs", False)],
     "the leader's transaction": [(config_topic, "TransactionalLeaderWriter", _plain_writer)],
     "the read of the offsets at a start": [(ConnectorOffsetStore, "refresh", _reads_nothing)],
+    "the fencing of tasks that change": [(ClusterConfigState, "unchanged_tasks", _all_that_stay)],
+    "the partitions in the configurations of steady tasks": [
+        (SteadyConnector, "task_configs", _configs_without_partitions),
+        (NumbersTask, "start", _start_by_what_was_last_said),
+    ],
 }
 """By the step that is taken out."""
 

@@ -33,6 +33,7 @@ from tests.sim.source import DATA
 _PEACE_S = 400.0
 _OWNING = f"before InitProducerId of {GROUP_ID}-"
 TASKS_MAX = (3, 5, 1, 5, 3)
+STEADY_TASKS_MAX = (3, 5, 3, 4, 5, 4, 2, 1)
 
 Mutation = Sequence[tuple[Any, str, Any]]
 
@@ -66,12 +67,18 @@ class Plan:
     """How often a message takes seconds."""
     pause_s: float
     """How long the user waits from one change to the next, on average."""
+    steady: bool
+    """Whether the connectors promise that partitions follow task configurations: in every other schedule."""
+    older: bool = False
+    """Whether one of the workers does not know that promise."""
+    compacted: bool = False
+    """Whether workers that start may find the config topic compacted."""
 
 
-def plan(kernel: Kernel) -> Plan:
+def plan(kernel: Kernel, *, steady: bool) -> Plan:
     """Draw a schedule's setting."""
     draw = kernel.random
-    return Plan(
+    drawn = Plan(
         workers=draw.choice((2, 2, 3)),
         protocol=draw.choice(("sessioned", "sessioned", "compatible", "eager")),
         version=draw.choice((TransactionVersion.V2, TransactionVersion.V2, TransactionVersion.V1)),
@@ -83,6 +90,19 @@ def plan(kernel: Kernel) -> Plan:
         troubles=draw.choice((0.0, 0.002, 0.006, 0.012)),
         slow=draw.choice((0.0, 0.01, 0.05, 0.15)),
         pause_s=draw.choice((1.0, 3.0, 6.0)),
+        steady=steady,
+    )
+    if not steady:
+        return drawn
+    # Where there are several connectors, compaction may leave one without what a dead leader began to replace.
+    compacted = draw.random() < 0.5 and len(drawn.connectors) == 1
+    return replace(
+        drawn,
+        partitions=draw.choice((4, 5, 6)),
+        records=draw.randint(4, 15),
+        pause_s=draw.choice((1.0, 2.0, 4.0)),
+        older=draw.random() < 0.15,
+        compacted=compacted,
     )
 
 
@@ -91,7 +111,7 @@ class World:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None, *, harsh: bool = False) -> None:
         self.kernel = Kernel(seed, trace)
-        self.plan = plan(self.kernel)
+        self.plan = plan(self.kernel, steady=bool(seed % 2))
         if harsh:
             self.plan = replace(self.plan, partitions=5, records=60, chaos_s=50.0, slow=0.1, pause_s=4.0)
             self.plan = replace(self.plan, troubles=0.004, connectors=("a",))
@@ -99,6 +119,7 @@ class World:
         self.checker = Checker(self.kernel, self._wake_stopped)
         self.broker = Broker(self.kernel, self.checker.on_marker)
         self.checker.follow(self.broker)
+        self.broker.compacts = self.plan.compacted
         self._group = GroupCoordinator(self.kernel)
         self._statuses = SimStatuses(StatusTable())
         self._sites: dict[Process, Site] = {}
@@ -140,7 +161,8 @@ class World:
     def _new_site(self, name: str) -> Site:
         process = Process(self.kernel, name)
         network = Network(process, self._trouble, 0.0 if self._peace else self.plan.slow)
-        site = Site(process, network, self.broker, self._group, self.plan.version, self._statuses)
+        older = self.plan.older and name == "w1"
+        site = Site(process, network, self.broker, self._group, self.plan.version, self._statuses, older)
         self._sites[process] = site
         return site
 
@@ -244,15 +266,19 @@ class World:
 
     def _configure(self, name: str, url: str | None = None) -> None:
         step, self._steps[name] = self._steps[name], self._steps[name] + 1
-        tasks = TASKS_MAX[step % len(TASKS_MAX)]
+        steady = self.plan.steady
+        every = STEADY_TASKS_MAX if steady else TASKS_MAX
+        tasks = every[step % len(every)]
+        # What changes besides tasks.max has all tasks start anew.
+        interval = step % 8 == 6 if steady else step % 4 == 2
         config = {
             "name": name,
-            "connector.class": "tests.sim.source.NumbersConnector",
+            "connector.class": f"tests.sim.source.{'Steady' if steady else 'Numbers'}Connector",
             "tasks.max": str(tasks),
             "partitions": str(self.plan.partitions),
             "records": str(self.plan.records),
             "transaction.boundary.interval.ms": "2000",
-            "transaction.boundary": "interval" if len(name) + step % 4 == 3 else "poll",
+            "transaction.boundary": "interval" if interval else "poll",
         }
         self._ask(
             f"configures {name} with tasks.max {tasks}",

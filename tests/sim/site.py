@@ -30,7 +30,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.runtime.task_run import TaskParts
 from fencepost.runtime.worker import Worker
-from fencepost.storage.config_records import decode
+from fencepost.storage.config_records import CommitRecord, decode, encode
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.storage.offset_store import OffsetStore
 from fencepost.storage.status_table import StatusTable
@@ -94,7 +94,7 @@ class SimWorkerRuntime(Worker):
 
     def __init__(self) -> None:
         super().__init__(WORKER)
-        self.planned: TaskPlan | None = None
+        self.planned_at = 0
 
     def start(self) -> None:
         """The offsets topic is there."""
@@ -109,9 +109,8 @@ class SimWorkerRuntime(Worker):
         return _PARSED[known]
 
     def _parts(self, task_id: ConnectorTaskId, connector: ConnectorConfig, *args: Any) -> TaskParts:
-        assert self.planned is not None
         parts = super()._parts(task_id, connector, *args)
-        pipeline: Any = SimPipeline(Origin(connector.name, task_id.task, self.planned.generation))
+        pipeline: Any = SimPipeline(Origin(connector.name, task_id.task, self.planned_at))
         return replace(parts, write_path=replace(parts.write_path, pipeline=pipeline))
 
 
@@ -145,10 +144,19 @@ class _Silent:
 
 
 class _TaskWork(TaskWork):
-    """Says of which generation the task is that is being made, for its records."""
+    """Says where the config topic stood when the task that is being made was planned, for its records."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._planned_at: dict[int | None, int] = {}
+
+    def want(self, plan: TaskPlan | None) -> None:
+        if plan is not None:
+            self._planned_at.setdefault(plan.generation, self._parts.state.offset)
+        super().want(plan)
 
     def _make(self, properties: dict[str, Any], plan: TaskPlan, *args: Any) -> Any:
-        self._parts.worker.planned = plan  # type: ignore[attr-defined]
+        self._parts.worker.planned_at = self._planned_at[plan.generation]  # type: ignore[attr-defined]
         return super()._make(properties, plan, *args)
 
 
@@ -269,6 +277,12 @@ def _on_loop(checks: GroupChecks, coroutine: Any) -> None:
     NumbersTask.kernel.wait_for(coroutine)
 
 
+def _as_known(site: Site, record: Any) -> Any:
+    """What a worker reads or writes, by its version."""
+    plain = site.older and isinstance(record, CommitRecord)
+    return CommitRecord(record.connector, record.tasks) if plain else record
+
+
 @lru_cache
 def _modules() -> Mapping[str, ModuleType]:
     for package in ("runtime", "worker", "kafka", "storage"):
@@ -298,12 +312,13 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
     at = _modules().__getitem__
     return [
         *_clocks_and_threads(kernel),
-        (at("storage.config_topic"), "decode", decoded),
         (at("kafka.producer"), "Cluster", SimpleNamespace(of=lambda _: here())),
         (at("kafka.producer"), "TransactionCoordinator", SimTransactionCoordinator),
         (at("kafka.producer"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
         (at("storage.config_topic"), "TopicLog", lambda _, topic, told: SimTopicLog(here(), topic, told)),
         (at("storage.config_topic"), "PlainProducer", lambda _: SimPlainProducer(here())),
+        (at("storage.config_topic"), "decode", lambda key, value: _as_known(here(), decoded(key, value))),
+        (at("storage.config_topic"), "encode", lambda record: encode(_as_known(here(), record))),
         (at("storage.config_topic"), "Admin", lambda _: SimAdmin(here())),
         (at("storage.config_topic"), "_thread", lambda _: SimExecutor(here().process)),
         (at("runtime.worker"), "SparkEngine", lambda *_, **__: SimEngine()),

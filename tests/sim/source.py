@@ -1,7 +1,8 @@
 """A source of numbered records, shared out among tasks by its partitions, and the engine that writes them.
 
 A connector's property `partitions` says how many source partitions there are, `records` how many records each has.
-Task t of n takes the partitions whose number leaves the remainder t, so a change of `tasks.max` moves most of them.
+Task t of n takes the partitions whose number leaves the remainder t, so a change of `tasks.max` moves most of them; a
+steady connector leaves the first ones where they are, and promises that partitions follow task configurations.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class Origin:
-    """Who wrote a record."""
+    """Who wrote a record: a task that was planned when its worker had read the config topic up to an offset."""
 
     connector: str
     task: int
-    generation: int | None
+    planned_at: int
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,35 @@ class NumbersConnector(SourceConnector):
         return NumbersTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        shares = self._shares(max_tasks)
+        return [{"partitions": json.dumps(share), "records": self._config["records"]} for share in shares]
+
+    def _shares(self, max_tasks: int) -> list[list[int]]:
         partitions = int(self._config["partitions"])
         tasks = min(max_tasks, partitions)
-        shares = [[number for number in range(partitions) if number % tasks == task] for task in range(tasks)]
-        return [{"partitions": json.dumps(share), "records": self._config["records"]} for share in shares]
+        return [
+            [number for number in range(partitions) if self._task_of(number, tasks) == task] for task in range(tasks)
+        ]
+
+    def _task_of(self, partition: int, tasks: int) -> int:
+        return partition % tasks
 
     def alter_offsets(self, config: Mapping[str, str], offsets: Mapping[Any, Any]) -> bool:
         del config, offsets
         return True
+
+
+class SteadyConnector(NumbersConnector):
+    """Moves only what must be, most of the time."""
+
+    def partitions_follow_task_configs(self, config: Mapping[str, str]) -> bool:
+        del config
+        return True
+
+    def _task_of(self, partition: int, tasks: int) -> int:
+        task = min(partition, tasks - 1)
+        # With four tasks, the last two have each other's partitions.
+        return {2: 3, 3: 2}.get(task, task) if tasks == 4 else task
 
 
 class NumbersTask(SourceTask):
