@@ -20,6 +20,7 @@ from tests.support.local_workers import LocalWorkers
 from tests.support.processes import wait_for
 from tests.support.running_tasks import running
 from tests.support.sequence_source import SEEN, properties, seqs
+from tests.support.shared_sequences import LIMITS, STARTS, SharedSequencesConnector
 from tests.support.topics import unique
 from tests.support.workers import Answer, Group, WorkerApi
 from tests.support.writing import open_producer, producer_config
@@ -105,6 +106,46 @@ def test_all_tasks_of_a_generation_on_all_workers_share_one_round(pair: Pair, na
     assert pair.counts(name) == [12, 12]
     assert pair.fence(name).status == 204
     assert pair.leader.metric(ROUNDS) == before + 1, "what is fenced is not fenced again"
+
+
+def test_only_tasks_that_change_are_fenced_where_partitions_follow_configurations(
+    pair: Pair, name: str, topic: str
+) -> None:
+    """N4."""
+
+    def wait_until_all_is_committed(tasks: int) -> None:
+        def done() -> bool:
+            shown = (pair.leader.get(f"/connectors/{name}/transactions") or {"tasks": []})["tasks"]
+            written = len(read_topic(pair.bootstrap_servers, topic))
+            return [task["state"] for task in shown] == ["READY"] * tasks and written >= 6 * LIMITS[name]
+
+        wait_for(done, what=f"{tasks} tasks have committed all that there is")
+
+    def producers() -> list[tuple[int, int]]:
+        shown = pair.leader.get(f"/connectors/{name}/transactions")["tasks"]
+        return [(task["producer_id"], task["producer_epoch"]) for task in shown]
+
+    LIMITS[name] = 20
+    config = properties(name, topic, {"tasks.max": 4, "partitions": 6})
+    config["connector.class"] = f"{SharedSequencesConnector.__module__}.{SharedSequencesConnector.__name__}"
+    assert pair.follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    wait_until_all_is_committed(tasks=4)
+    before = producers()
+
+    assert pair.follower.request("PUT", f"/connectors/{name}/config", config | {"tasks.max": "5"}).status == 200
+    wait_for(lambda: len(STARTS[name]) >= 6, what="two tasks are started")
+    wait_until_all_is_committed(tasks=5)
+
+    after = producers()
+    assert after[:3] == before[:3], "tasks that stay as they are write on under their epochs"
+    assert after[3] > before[3]
+    LIMITS[name] = 40
+    wait_until_all_is_committed(tasks=5)
+    assert sorted(STARTS[name]) == [[0], [1], [2], [3], [3, 4, 5], [4, 5]]
+    assert pair.counts(name) == [4, 5]
+    found = values(read_topic(pair.bootstrap_servers, topic))
+    for number in range(6):
+        assert_exactly_once(seqs(found, name, number), range(1, 41))
 
 
 def test_a_round_is_cancelled_by_newer_task_configurations(
