@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
+from fencepost.api.errors import IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.connection import Connection
@@ -23,13 +24,15 @@ from fencepost.kafka.errors import (
     BrokerRefusedError,
     BrokerUnavailableError,
     TopicNotFoundError,
+    UnknownOutcomeError,
     UnsupportedBrokerError,
 )
 from fencepost.kafka.metadata import Cluster
 from fencepost.kafka.pool import POOL, ConnectionPool
-from tests.support.fault_proxy import FaultProxy
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
+from tests.support.writing import numbered, open_producer, producer_config, write_in_transaction
 
 
 def metadata_request() -> MetadataRequest:
@@ -245,3 +248,27 @@ def test_a_broker_that_is_not_there_is_named(config: ClientConfig) -> None:
     with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1 cannot be reached") as raised:
         Connection(("127.0.0.1", 1), config)
     assert raised.value.address == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize("awaited", [ApiKey.PRODUCE, ApiKey.END_TXN])
+def test_what_hangs_in_an_answer_that_does_not_come_ends_when_it_is_abandoned(
+    fault_proxy: FaultProxy, awaited: ApiKey
+) -> None:
+    topic = Topics(fault_proxy.address).create()
+    config = producer_config(fault_proxy.address, request_timeout_ms=600_000)
+    with open_producer(config, unique("task")) as producer, ThreadPoolExecutor(1) as thread:
+        producer.begin_transaction()
+        trap = fault_proxy.on_response(awaited, Act.HOLD)
+
+        def write_and_commit() -> None:
+            write_in_transaction(producer, topic, numbered(1))
+            producer.commit_transaction()
+
+        hanging = thread.submit(write_and_commit)
+        trap.wait()
+        try:
+            producer.abandon()
+            with pytest.raises((IllegalStateError, UnknownOutcomeError)):
+                hanging.result(60)
+        finally:
+            trap.release()

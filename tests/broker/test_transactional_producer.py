@@ -19,14 +19,12 @@ from fencepost.kafka.errors import (
     ProducerFencedError,
     TransactionAbortableError,
     TransactionExpiredError,
-    UnknownOutcomeError,
 )
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.records import Records
 from fencepost.kafka.transaction import TransactionState, TransactionVersion
 from fencepost.kafka.writer import RecordWriter
-from tests.support.checker import assert_exactly_once, read_topic, values
-from tests.support.fault_proxy import Act, ApiKey, FaultProxy
+from tests.support.checker import read_topic, values
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 from tests.support.writing import (
@@ -356,23 +354,6 @@ def test_an_unreachable_broker_is_named() -> None:
         TransactionalProducer(config, unique("task")).init_transactions()
 
 
-def test_records_of_many_small_slices_make_few_batches(broker: EmbeddedBroker, topic: str) -> None:
-    written = numbered(20_000)
-    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
-        producer.begin_transaction()
-        writer = producer.writer()
-        write_values(writer, topic, written, step=10)
-        acks = writer.flush()
-        writer.close()
-        producer.acknowledge(acks)
-        producer.commit_transaction()
-
-    # The first batch is small, and half a batch is sent as it is.
-    assert len(acks) <= 6
-    assert all(ack.size <= 1_048_576 for ack in acks)
-    assert_exactly_once(values(read_topic(broker.bootstrap_servers, topic)), written)
-
-
 def test_what_is_left_of_an_abandoned_transaction_cannot_be_committed(
     servers: str, producer: TransactionalProducer
 ) -> None:
@@ -389,30 +370,6 @@ def test_what_is_left_of_an_abandoned_transaction_cannot_be_committed(
     producer.close()
     assert read_topic(servers, topic) == []
     assert read_topic(servers, offsets) == []
-
-
-@pytest.mark.parametrize("awaited", [ApiKey.PRODUCE, ApiKey.END_TXN])
-def test_what_hangs_in_an_answer_that_does_not_come_ends_when_it_is_abandoned(
-    fault_proxy: FaultProxy, awaited: ApiKey
-) -> None:
-    topic = Topics(fault_proxy.address).create()
-    config = producer_config(fault_proxy.address, request_timeout_ms=600_000)
-    with open_producer(config, unique("task")) as producer, ThreadPoolExecutor(1) as thread:
-        producer.begin_transaction()
-        trap = fault_proxy.on_response(awaited, Act.HOLD)
-
-        def write_and_commit() -> None:
-            write_in_transaction(producer, topic, numbered(1))
-            producer.commit_transaction()
-
-        hanging = thread.submit(write_and_commit)
-        trap.wait()
-        try:
-            producer.abandon()
-            with pytest.raises((IllegalStateError, UnknownOutcomeError)):
-                hanging.result(60)
-        finally:
-            trap.release()
 
 
 def test_a_producer_that_was_abandoned_does_not_take_its_transactional_id_back(servers: str) -> None:

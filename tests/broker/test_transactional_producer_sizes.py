@@ -19,11 +19,18 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.compression import Compression
 from fencepost.kafka.errors import RecordTooLargeError
-from tests.support.checker import read_topic, values
+from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker
 from tests.support.topics import Topics, unique
-from tests.support.writing import numbered, open_producer, producer_config, records, write_in_transaction
+from tests.support.writing import (
+    numbered,
+    open_producer,
+    producer_config,
+    records,
+    write_in_transaction,
+    write_values,
+)
 
 
 def set_message_bytes(servers: str, topic: str, size: int) -> None:
@@ -169,3 +176,20 @@ def test_what_is_gathered_for_many_partitions_is_bounded(broker: EmbeddedBroker,
         producer.commit_transaction()
 
     assert sorted(map(bytes, values(read_topic(broker.bootstrap_servers, topic)))) == numbered(20_000)  # type: ignore[arg-type]
+
+
+def test_records_of_many_small_slices_make_few_batches(broker: EmbeddedBroker, topic: str) -> None:
+    written = numbered(20_000)
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        writer = producer.writer()
+        write_values(writer, topic, written, step=10)
+        acks = writer.flush()
+        writer.close()
+        producer.acknowledge(acks)
+        producer.commit_transaction()
+
+    # The first batch is small, and half a batch is sent as it is.
+    assert len(acks) <= 6
+    assert all(ack.size <= 1_048_576 for ack in acks)
+    assert_exactly_once(values(read_topic(broker.bootstrap_servers, topic)), written)

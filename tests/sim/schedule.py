@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fencepost.api.errors import FencepostError
-from fencepost.kafka.transaction import TransactionVersion
 from fencepost.runtime.task_state import State
 from fencepost.storage.config_records import TargetState
 from fencepost.storage.status_table import StatusTable
@@ -27,6 +26,7 @@ from tests.sim.clients import Site
 from tests.sim.group import GroupCoordinator
 from tests.sim.kernel import Kernel, Process
 from tests.sim.network import Network
+from tests.sim.plan import plan
 from tests.sim.site import GROUP_ID, OFFSETS, SimRest, SimStatuses, SimWorkerRuntime, group_config, in_world
 from tests.sim.source import DATA
 
@@ -47,63 +47,6 @@ class Outcome:
     seconds: float
     events: int
     records: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a seed decides on at the start."""
-
-    workers: int
-    protocol: str
-    version: TransactionVersion
-    max_delay_ms: int
-    connectors: tuple[str, ...]
-    partitions: int
-    records: int
-    chaos_s: float
-    troubles: float
-    """How often something happens to a worker at a message."""
-    slow: float
-    """How often a message takes seconds."""
-    pause_s: float
-    """How long the user waits from one change to the next, on average."""
-    steady: bool
-    """Whether the connectors promise that partitions follow task configurations: in every other schedule."""
-    older: bool = False
-    """Whether one of the workers does not know that promise."""
-    compacted: bool = False
-    """Whether workers that start may find the config topic compacted."""
-
-
-def plan(kernel: Kernel, *, steady: bool) -> Plan:
-    """Draw a schedule's setting."""
-    draw = kernel.random
-    drawn = Plan(
-        workers=draw.choice((2, 2, 3)),
-        protocol=draw.choice(("sessioned", "sessioned", "compatible", "eager")),
-        version=draw.choice((TransactionVersion.V2, TransactionVersion.V2, TransactionVersion.V1)),
-        max_delay_ms=draw.choice((0, 3_000)),
-        connectors=("a",) if draw.random() < 0.85 else ("a", "b"),
-        partitions=draw.choice((2, 3, 5)),
-        records=draw.randint(4, 10),
-        chaos_s=draw.uniform(15.0, 60.0),
-        troubles=draw.choice((0.0, 0.002, 0.006, 0.012)),
-        slow=draw.choice((0.0, 0.01, 0.05, 0.15)),
-        pause_s=draw.choice((1.0, 3.0, 6.0)),
-        steady=steady,
-    )
-    if not steady:
-        return drawn
-    # Where there are several connectors, compaction may leave one without what a dead leader began to replace.
-    compacted = draw.random() < 0.5 and len(drawn.connectors) == 1
-    return replace(
-        drawn,
-        partitions=draw.choice((4, 5, 6)),
-        records=draw.randint(4, 15),
-        pause_s=draw.choice((1.0, 2.0, 4.0)),
-        older=draw.random() < 0.15,
-        compacted=compacted,
-    )
 
 
 class World:
