@@ -176,7 +176,9 @@ def _define_limits(definitions: ConfigDef) -> None:
         )
         .define(
             "plugin.path", _T.LIST, "", _I.LOW,
-            "Directories, comma-separated, from which connectors, converters and transforms can be imported.",
+            "Directories, comma-separated, from which connectors, converters and transforms can be imported: modules by "
+            "their dotted paths; packages that are installed there (pip install --target) are also listed by "
+            "GET /connector-plugins, under the names of their entry points.",
         )
         .define(
             config_transformer.PROVIDERS, _T.LIST, "", _I.LOW,
