@@ -83,6 +83,13 @@ def test_outside_of_transactions_a_killed_python_worker_costs_no_record(
     assert len(read_topic(bootstrap_servers, topic)) == before + COUNT, "a later batch goes on under the same id"
 
 
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
@@ -93,7 +100,10 @@ def test_a_killed_jvm_fails_the_batch_and_the_next_attempt_has_another(
     def kill_jvm() -> None:
         wait_for(lambda: marker.exists() and marker.read_text())
         parents = psutil.Process(int(marker.read_text())).parents()
-        next(parent for parent in parents if "java" in parent.name()).kill()
+        jvm = next(parent for parent in parents if "java" in parent.name())
+        jvm.kill()
+        # Its sockets are closed before it has ended, so that the write below fails before that.
+        wait_for(lambda: _has_ended(jvm))
 
     killer = threading.Thread(target=kill_jvm)
     killer.start()
