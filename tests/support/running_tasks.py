@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
@@ -68,18 +69,14 @@ class RunningTasks:
         return {task["id"]: task["worker_id"] for task in worker.get(f"/connectors/{self.name}/status")["tasks"]}
 
     def assert_exactly_once(self, worker: Worker) -> None:
-        """Stop the connector, and fail unless each task sent all up to its committed offset, in order and once."""
-        committed = self._stopped(worker)
-        found = self._found()
-        for task, last in committed.items():
-            assert seqs(found, self.name, task) == list(range(1, last + 1))
+        """Stop the connector, and fail unless each task has sent all up to its committed offset, in order and once."""
+        self._stop(worker)
+        self._wait_until_all_are(lambda sent, last: sent == list(range(1, last + 1)), "in order and once")
 
     def assert_nothing_lost(self, worker: Worker) -> None:
-        """Stop the connector, and fail unless each task sent all up to its committed offset, once or more."""
-        committed = self._stopped(worker)
-        found = self._found()
-        for task, last in committed.items():
-            assert set(seqs(found, self.name, task)) == set(range(1, last + 1))
+        """Stop the connector, and fail unless each task has sent all up to its committed offset, once or more."""
+        self._stop(worker)
+        self._wait_until_all_are(lambda sent, last: set(sent) == set(range(1, last + 1)), "there")
 
     def sent(self) -> int:
         """How many records the tasks have sent."""
@@ -93,9 +90,20 @@ class RunningTasks:
             assert numbers, f"task {task} sent nothing"
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
-    def _stopped(self, worker: Worker) -> dict[int, int]:
+    def _stop(self, worker: Worker) -> None:
         assert worker.request("PUT", f"/connectors/{self.name}/stop").status == 204
         worker.wait_for_states(self.name, "STOPPED")
+
+    def _wait_until_all_are(self, sound: Callable[[list[int], int], bool], what: str) -> None:
+        """Wait, since tasks may commit for a moment after their connector is STOPPED; what is wrong stays wrong."""
+
+        def all_are() -> bool:
+            committed, found = self._committed(), self._found()
+            return all(sound(seqs(found, self.name, task), last) for task, last in committed.items())
+
+        wait_for(all_are, what=f"all that each task of {self.name} committed is {what}")
+
+    def _committed(self) -> dict[int, int]:
         offsets = read_offsets(self._bootstrap_servers, self._offsets_topic, self.name)
         committed = {partition["task.id"]: offset["saved"] for partition, offset in offsets if offset}
         return {task: committed[f"{self.name}-{task}"] for task in range(self.count)}
