@@ -42,9 +42,9 @@ class PickyConverter(StringConverter):
 
 
 class FlakyConverter(StringConverter):
-    """Fails twice for a passing reason."""
+    """Fails some times for a passing reason."""
 
-    failures = 2
+    failures = 0
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
         if FlakyConverter.failures:
@@ -159,6 +159,20 @@ def test_what_may_pass_is_tried_again_while_the_transaction_is_open(
     assert task.join(120)
     assert runner.states.of(task) == [State.RUNNING, State.STOPPED]
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 11))
+
+
+def test_a_task_that_failed_for_what_may_pass_with_a_record_starts_again(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    # For the batch, and for its first record alone.
+    FlakyConverter.failures = 2
+    config = {"limit": 2, "messages.per.poll": 2, "task.restart.backoff.ms": 10} | converter(FlakyConverter)
+    task, _ = runner.started(name, topic, config, stop_at_end=True)
+    assert task.join(120)
+    assert runner.states.of(task) == [State.RUNNING, State.RESTARTING, State.RUNNING, State.STOPPED]
+    reason = next(error for of, state, error in runner.states.of_tasks if of == task.id and state is State.RESTARTING)
+    assert "VALUE_CONVERTER (FlakyConverter): the registry is away" in str(reason)
+    assert seqs(values(read_topic(bootstrap_servers, topic)), name) == [1, 2]
 
 
 class NumbersConnector(SourceConnector):

@@ -15,7 +15,13 @@ from fencepost.api.errors import RetriableError, describe_error
 from fencepost.api.record import SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.spark.error_counts import ErrorCounts
-from fencepost.spark.errors import RecordRefusedError, RetriableJobError, SparkDataError, one_line_cause
+from fencepost.spark.errors import (
+    RecordRefusedError,
+    RecordWaitsError,
+    RetriableJobError,
+    SparkDataError,
+    one_line_cause,
+)
 from fencepost.spark.isolation import Passed, Refused, Retries, is_of_records, isolate
 from fencepost.spark.refused import RefusedRecord, Stage, Tally
 
@@ -79,8 +85,8 @@ class ErrorHandler:
         """Let rows pass a stage: `attempt(start, stop)` handles a range of them, or raises.
 
         Returns what the ranges that passed became, in order, and the positions of the rows in them, None for all.
-        Raises RecordRefusedError for the first row that is refused, if that is not tolerated, and whatever is not an
-        error of records.
+        Raises RecordRefusedError for the first row that is refused, if that is not tolerated (RecordWaitsError if it
+        may pass), and whatever is not an error of records.
         """
         if rows.count == 0:
             return [], None
@@ -98,7 +104,7 @@ class ErrorHandler:
 
     def refuse_batch(self, rows: StageRows, reason: Exception) -> RecordRefusedError:
         """Return the error of a batch that a stage refused, where nothing tells for which of its rows."""
-        return self._fatal(self._described(rows, None, reason))
+        return self._fatal(self._described(rows, None, reason), reason)
 
     def _tried(self, attempt: Callable[[int, int], T], start: int, stop: int, retries: Retries) -> T:
         while True:
@@ -116,16 +122,22 @@ class ErrorHandler:
     def _refuse(self, rows: StageRows, refused: Refused) -> None:
         count = refused.stop - refused.start
         if self._handling.tolerance is Tolerance.NONE:
-            raise self._fatal(self._described(rows, refused.start, refused.reason)) from refused.reason
+            raise self._fatal(self._described(rows, refused.start, refused.reason), refused.reason) from refused.reason
         room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
         positions = range(refused.start, min(refused.stop, refused.start + room))
         listed = [self._described(rows, position, refused.reason) for position in positions]
         counts = ErrorCounts(failures=count, skipped=count, errors_logged=len(listed))
         self._tally = self._tally.plus(counts, *listed)
 
-    def _fatal(self, refused: RefusedRecord) -> RecordRefusedError:
+    def _fatal(self, refused: RefusedRecord, reason: Exception) -> RecordRefusedError:
         listed = (refused,) if self._handling.log_enable else ()
         self._tally = self._tally.plus(ErrorCounts(failures=1, errors=1, errors_logged=len(listed)), *listed)
+        if isinstance(reason, RetriableError):
+            return RecordWaitsError(
+                f"{refused} Nothing of its batch is written, and it may pass: errors.retry.timeout says for how long it "
+                "is tried again before the task fails, task.restart.policy whether that starts again by itself",
+                tally=self._tally,
+            )
         return RecordRefusedError(
             f"{refused} Nothing of its batch is written: correct the record, or the connector's configuration; with "
             "errors.tolerance=all such records are skipped",

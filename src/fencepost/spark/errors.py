@@ -6,6 +6,7 @@
     └── BatchCancelledError the batch was cancelled while it was written
     SparkDataError          a DataError: what is done with the rows does not fit them, and never will
     RecordRefusedError      a DataError: a transform or converter refused a record, which is not tolerated
+    └── RecordWaitsError    a RetriableError too: it may take the record later
     ConverterContractError  a DataError: a converter broke its contract, whatever the record
     RetriableJobError       a RetriableError, raised by the Python code of a transform
 
@@ -51,6 +52,10 @@ class RecordRefusedError(DataError):
     def __init__(self, message: str, *, tally: Tally | None = None) -> None:
         super().__init__(message)
         self.tally = tally or Tally()
+
+
+class RecordWaitsError(RecordRefusedError, RetriableError):
+    """A transform or converter raised RetriableError for a record, for as long as it was tried again."""
 
 
 class ConverterContractError(DataError):

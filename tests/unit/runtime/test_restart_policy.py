@@ -13,7 +13,13 @@ from fencepost.kafka.errors import (
     UnknownOutcomeError,
 )
 from fencepost.runtime.restart_policy import LONGEST_DELAY_S, ReplacedError, RestartPolicy, may_pass
-from fencepost.spark.errors import SparkDataError, SparkJobError, SparkStartError
+from fencepost.spark.errors import (
+    RecordRefusedError,
+    RecordWaitsError,
+    SparkDataError,
+    SparkJobError,
+    SparkStartError,
+)
 
 PASSING = [
     RetriableError("x"),
@@ -21,6 +27,7 @@ PASSING = [
     DeliveryTimeoutError("t", 0, waited_ms=1, last_problem="x"),
     UnknownOutcomeError("id", "x"),
     SparkJobError("executor lost"),
+    RecordWaitsError("a converter that cannot reach its registry"),
 ]
 LASTING = [
     DataError("x"),
@@ -30,6 +37,7 @@ LASTING = [
     TransactionExpiredError("id", open_ms=2, timeout_ms=1),
     SparkStartError("no Java"),
     SparkDataError("a cast of what is no number"),
+    RecordRefusedError("a record that is no JSON"),
     RuntimeError("the connector's own"),
 ]
 

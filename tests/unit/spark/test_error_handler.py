@@ -21,7 +21,7 @@ from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.spark.conversion import Converted, column_types, convert
 from fencepost.spark.error_counts import ErrorCounts
 from fencepost.spark.error_handler import ErrorHandler
-from fencepost.spark.errors import RecordRefusedError
+from fencepost.spark.errors import RecordRefusedError, RecordWaitsError
 from fencepost.spark.polled import group_records
 from fencepost.spark.refused import Stage
 from tests.support.engine import SKIP, pipeline
@@ -156,9 +156,19 @@ def test_what_does_not_pass_in_time_is_refused_for_good(tolerance: Tolerance):
         assert converted([("a", "b", "c")], errors, Picky(outages=4)) == []
         assert errors.tally.counts == ErrorCounts(failures=4, retries=3, skipped=1)
     else:
-        with pytest.raises(RecordRefusedError, match="the registry is away"):
+        with pytest.raises(RecordWaitsError, match="the registry is away"):
             converted([("a", "b", "c")], errors, Picky(outages=4))
     assert now == [1.0]
+
+
+def test_what_may_pass_is_told_apart_from_what_does_not_also_behind_an_executor():
+    for row, outages, kind in (("a", 1, RecordWaitsError), ("x", 0, RecordRefusedError)):
+        with pytest.raises(RecordRefusedError) as caught:
+            converted([(row, row, row)], ErrorHandler(ErrorHandling()), Picky(outages))
+        found = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - what was just made
+        assert (type(caught.value), type(found)) == (kind, kind)
+        assert isinstance(found, RetriableError) is (kind is RecordWaitsError)
+        assert found.tally.counts == ErrorCounts(failures=1, errors=1)
 
 
 def test_a_converter_that_returns_too_few_values_is_no_matter_of_records():
