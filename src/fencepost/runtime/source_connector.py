@@ -27,7 +27,7 @@ class ConnectorListener(Protocol):
 
 
 class WorkerConnector:
-    """Runs one source connector. Safe for several threads."""
+    """Runs one source connector. One thread at a time starts, pauses and stops it; the rest is safe for any thread."""
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class WorkerConnector:
         self._offset_reader = offset_reader
         self._listener = listener
         self._lock = threading.RLock()
+        # Whether there is something to stop. What the connector reports while it stops does not count.
+        self._started = False
         self._state = State.UNASSIGNED
         self._error: Exception | None = None
         connector.context = self
@@ -68,21 +70,28 @@ class WorkerConnector:
             except Exception as error:  # noqa: BLE001 - a connector may raise anything; it ends in the status
                 self._fail(error)
             else:
+                self._started = True
                 self._set_state(State.RUNNING)
 
     def pause(self) -> None:
         """Stop watching the source, until `start` is called again."""
-        with self._lock, log_context(self.config.name):
-            if self._state is State.RUNNING:
-                self._stop_connector()
-                self._set_state(State.PAUSED)
+        with log_context(self.config.name):
+            with self._lock:
+                if self._state is not State.RUNNING:
+                    return
+                self._started = False
+            self._stop_connector()
+            self._set_state(State.PAUSED)
 
     def stop(self) -> None:
         """End. Does nothing for a connector that has ended."""
-        with self._lock, log_context(self.config.name):
-            if self._state is State.RUNNING:
+        with log_context(self.config.name):
+            with self._lock:
+                started, self._started = self._started, False
+                ended = self._state in (State.STOPPED, State.FAILED)
+            if started:
                 self._stop_connector()
-            if self._state not in (State.STOPPED, State.FAILED):
+            if not ended:
                 self._set_state(State.STOPPED)
 
     def task_configs(self) -> list[dict[str, str]]:
@@ -126,7 +135,7 @@ class WorkerConnector:
     def raise_error(self, error: Exception) -> None:
         """Fail, for a reason that the connector found on a thread of its own."""
         with self._lock, log_context(self.config.name):
-            if self._state is State.RUNNING:
+            if self._started and self._state is State.RUNNING:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -134,6 +143,7 @@ class WorkerConnector:
         self._set_state(State.FAILED, error)
 
     def _stop_connector(self) -> None:
+        # Not under the lock: the connector may wait for a thread of its own that is reporting a failure.
         try:
             self._connector.stop()
         except Exception:  # noqa: BLE001 - a connector may raise anything; it is stopped as far as the worker goes

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,36 @@ def test_a_connectors_own_thread_can_report_a_failure_and_ask_for_new_tasks():
     connector.context.raise_error(failure)
     connector.context.raise_error(RuntimeError("again"))
     assert listener.heard == [("c", State.RUNNING, None), "c", ("c", State.FAILED, failure)]
+
+
+def test_a_connector_that_reported_a_failure_is_stopped_all_the_same():
+    connector = _Connector()
+    worker_connector, listener = _worker_connector(connector)
+    worker_connector.start()
+    connector.context.raise_error(RuntimeError("gone"))
+    worker_connector.stop()
+    worker_connector.stop()
+    assert connector.calls == ["start c", "stop"]
+    assert [state for _, state, _ in listener.heard] == [State.RUNNING, State.FAILED]
+
+
+@pytest.mark.parametrize(("end", "state"), [("pause", State.PAUSED), ("stop", State.STOPPED)])
+def test_a_connector_may_wait_for_a_thread_of_its_own_that_reports_a_failure(end: str, state: State):
+    connector = _Connector()
+    worker_connector, listener = _worker_connector(connector)
+    worker_connector.start()
+    watching = threading.Thread(target=lambda: connector.context.raise_error(RuntimeError("gone")), daemon=True)
+    ended = []
+
+    def stop() -> None:
+        watching.start()
+        watching.join(10)
+        ended.append(not watching.is_alive())
+
+    connector.stop = stop  # type: ignore[method-assign]
+    getattr(worker_connector, end)()
+    assert ended == [True]
+    assert [state for _, state, _ in listener.heard] == [State.RUNNING, state]
 
 
 def test_task_configurations_name_their_class():
