@@ -360,6 +360,31 @@ def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
     wait_for(lambda: waits_to_start("away, still"), what="the restarted connector waits to be started again")
 
 
+def test_a_running_connector_that_reports_a_passing_failure_is_started_again_until_it_lasts(
+    worker: Worker, group: Group, name: str, topic: str
+) -> None:
+    lost = group.folder / "lost"
+    lost.touch()
+    config = properties(
+        name, topic, {"limit": 50, "report.while.exists": str(lost), "task.restart.backoff.ms": "600000"}
+    )
+    assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+
+    worker.wait_for_states(name, "RESTARTING", "RUNNING")
+    assert "the source is away" in worker.get(f"/connectors/{name}/status")["connector"]["trace"]
+    assert worker.request("PUT", f"/connectors/{name}/pause").status == 202
+    worker.wait_for_states(name, "PAUSED", "PAUSED")
+    lost.unlink()
+    assert worker.request("PUT", f"/connectors/{name}/resume").status == 202
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+
+    # Each start of it succeeds.
+    lost.touch()
+    config |= {"task.restart.backoff.ms": "100", "task.restart.max": "2"}
+    assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
+    worker.wait_for_states(name, "FAILED", "RUNNING")
+
+
 def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker: Worker, name: str) -> None:
     config = properties(name, "t", {"tasks.max": "none", "value.converter": "Xml"})
     answer = worker.request("POST", "/connectors", {"name": name, "config": config})

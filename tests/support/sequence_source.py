@@ -71,14 +71,21 @@ class SequenceConnector(SourceConnector):
 
     def start(self, config: Mapping[str, str]) -> None:
         self._config = config
+        if failure := self._failure("fail.while.exists"):
+            raise failure
+
+    def _failure(self, name: str) -> RetriableError | None:
+        """What to fail with while there is the file that a property names."""
         with suppress(FileNotFoundError):
-            reason = Path(config.get("fail.while.exists", "/no/such/file")).read_text()
-            raise RetriableError(f"the source is away{reason}")
+            return RetriableError(f"the source is away{Path(self._config.get(name, '/no/such/file')).read_text()}")
+        return None
 
     def task_class(self) -> type[SourceTask]:
         return SequenceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        if failure := self._failure("report.while.exists"):
+            self.context.raise_error(failure)
         return [{**self._config, "task.id": str(number)} for number in range(max_tasks)]
 
     def exactly_once_support(self, config: Mapping[str, str]) -> ExactlyOnceSupport:  # noqa: ARG002 - the API's

@@ -81,4 +81,8 @@ class SourceConnectorContext(Protocol):
         """Ask for `task_configs` to be called again, because what the tasks should do has changed."""
 
     def raise_error(self, error: Exception) -> None:
-        """Report a failure from the connector's own thread: the connector goes to FAILED."""
+        """Report a failure from the connector's own thread: the connector goes to FAILED.
+
+        A worker of a group stops it and starts another in its place where `task.restart.policy` covers the failure, as
+        it does a RetriableError. What the tasks do goes on.
+        """

@@ -13,7 +13,8 @@ A task:
                                        └──> STOPPED     asked to stop, or at the source's end
 
 UNASSIGNED lasts until the task owns its transactional id and its start() returned, or until it is found to be paused.
-FAILED and STOPPED are final: a restart makes another task. A connector has the same states; its RESTARTING is not used.
+FAILED and STOPPED are final: a restart makes another task. A connector has the same states; how
+one that failed starts again is for its herder.
 """
 
 from __future__ import annotations

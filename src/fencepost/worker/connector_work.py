@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fencepost.api.errors import ConfigError
-from fencepost.runtime.restart_policy import RestartPolicy
+from fencepost.api.errors import ConfigError, describe_error
+from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy
 from fencepost.runtime.source_connector import WorkerConnector
 from fencepost.runtime.task_state import State
 from fencepost.runtime.worker import connector_version
@@ -50,6 +51,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._configure_tasks = configure_tasks
         self._restart = restart
         self._restarts = RestartPolicy()
+        self._start_due: asyncio.TimerHandle | None = None
         self._starting = False
         self._connector: WorkerConnector | None = None
         self._version: str | None = None
@@ -112,27 +114,28 @@ class ConnectorWork(Converging[ConnectorPlan]):
             self._starting = False
         connector = self._connector
         if self.running is not None:
-            self._restarts.progressed()
+            # One that starts and fails again and again has not progressed.
+            self._parts.loop.call_later(LONGEST_DELAY_S, self._lasted, self._run)
             self._configure_tasks(self.name)
         elif connector is not None and connector.error is not None:
             self._failed(connector.error)
 
     def _failed(self, error: Exception) -> None:
-        """Report that the connector did not start, and have it start again if that may help."""
+        """Report that the connector failed, and have it start again if that may help."""
         delay = self._restarts.failed(error)
         if delay is None:
             self._report(State.FAILED, error)
             return
-        _log.warning("Connector %s did not start, and is started again in %.1f s: %s", self.name, delay, error)
+        _log.warning("Connector %s failed and is started again in %.1f s: %s", self.name, delay, describe_error(error))
         self._report(State.RESTARTING, error)
-        self._parts.loop.call_later(delay, self._start_again, self._run)
+        self._start_due = self._parts.loop.call_later(delay, self._restart, self.name)
 
-    def _start_again(self, run: int) -> None:
-        if run == self._run:
-            self._restart(self.name)
+    def _lasted(self, run: int) -> None:
+        if run == self._run and self.running is not None:
+            self._restarts.progressed()
 
     async def _start_anew(self) -> None:
-        self._run += 1
+        await self._halt()
         config, metrics = self._config(), self._parts.worker.metrics
         try:
             self._connector = await self._parts.run(self._make, config, self._run)
@@ -157,6 +160,8 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return config
 
     async def _pause(self) -> None:
+        if self._start_due is not None:
+            await self._halt()
         if self._connector is not None:
             await self._parts.run(self._connector.pause)
         else:
@@ -171,6 +176,9 @@ class ConnectorWork(Converging[ConnectorPlan]):
     async def _halt(self) -> bool:
         """Stop the connector, and return whether there was one."""
         self._run += 1
+        if self._start_due is not None:
+            self._start_due.cancel()
+            self._start_due = None
         connector, self._connector = self._connector, None
         if connector is not None:
             await self._parts.run(self._parts.worker.stop_connector, connector)
@@ -188,9 +196,13 @@ class ConnectorWork(Converging[ConnectorPlan]):
 
     def told(self, run: int, state: State, error: Exception | None) -> None:
         """Take note of what the connector tells of its state."""
-        # How a start fails is told by the start itself.
-        if run == self._run and state is not State.STOPPED and not (state is State.FAILED and self._starting):
-            self._report(state, error)
+        if run != self._run or state is State.STOPPED:
+            return
+        if error is None:
+            self._report(state)
+        elif not self._starting:
+            # How a start fails is told by the start itself.
+            self._failed(error)
 
     def asked(self, run: int) -> None:
         """Take note that the connector wants its tasks configured anew."""
