@@ -129,12 +129,16 @@ def test_a_topic_of_two_partitions_is_refused_with_the_reason(cluster: Cluster, 
 
 
 def test_records_and_transactions_of_a_connectors_life_are_those_of_connect(cluster: Cluster):
-    """The order in the topic as a worker of Apache's writes it, markers included, but for one: a stop is at once."""
+    """The order in the topic as a worker of Apache's writes it, markers included, but that a stop is at once.
+
+    The same configuration again names the commit that goes on.
+    """
     store = cluster.worker().lead()
     done(store.put_session_key(SessionKey(bytes(range(32)), "HmacSHA256", 1795255647511)))
     done(store.put_connector("c1", _CONFIG))
     done(store.put_task_configs("c1", [_task(0), _task(1)]))
     done(store.put_task_count("c1", 2))
+    done(store.put_connector("c1", _CONFIG))
     done(store.put_target_state("c1", TargetState.PAUSED))
     done(store.stop_connector("c1"))
     done(store.put_target_state("c1", TargetState.STARTED))
@@ -142,29 +146,30 @@ def test_records_and_transactions_of_a_connectors_life_are_those_of_connect(clus
     done(store.put_logger_level("org.apache", "INFO"))
     done(store.remove_connector("c1"))
     task = b'{"properties":{"connector.class":"C","task.class":"T","name":"c1","task.id":"%d"}}'
+    config = b'{"connector.class":"C","tasks.max":"2","topic":"t","name":"c1"}'
     key = b"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
     expected = [
         (0, b"session-key", b'{"key":"%s","algorithm":"HmacSHA256","creation-timestamp":1795255647511}' % key),
-        (2, b"connector-c1",
-         b'{"properties":{"connector.class":"C","tasks.max":"2","topic":"t","name":"c1"}}'),
+        (2, b"connector-c1", b'{"properties":%s}' % config),
         (4, b"task-c1-0", task % 0),
         (5, b"task-c1-1", task % 1),
         (7, b"commit-c1", b'{"tasks":2}'),
         (9, b"tasks-fencing-c1", b'{"task-count":2}'),
-        (11, b"target-state-c1", b'{"state":"PAUSED","state.v2":"PAUSED"}'),
-        (12, b"commit-c1", b'{"tasks":0}'),
-        (13, b"target-state-c1", b'{"state":"PAUSED","state.v2":"STOPPED"}'),
-        (15, b"target-state-c1", b'{"state":"STARTED","state.v2":"STARTED"}'),
-        (16, b"restart-connector-c1", b'{"include-tasks":true,"only-failed":false}'),
-        (18, b"logger-cluster-org.apache", b'{"level":"INFO"}'),
-        (19, b"connector-c1", None),
-        (20, b"target-state-c1", None),
+        (11, b"connector-c1", b'{"properties":%s,"continues":7}' % config),
+        (13, b"target-state-c1", b'{"state":"PAUSED","state.v2":"PAUSED"}'),
+        (14, b"commit-c1", b'{"tasks":0}'),
+        (15, b"target-state-c1", b'{"state":"PAUSED","state.v2":"STOPPED"}'),
+        (17, b"target-state-c1", b'{"state":"STARTED","state.v2":"STARTED"}'),
+        (18, b"restart-connector-c1", b'{"include-tasks":true,"only-failed":false}'),
+        (20, b"logger-cluster-org.apache", b'{"level":"INFO"}'),
+        (21, b"connector-c1", None),
+        (22, b"target-state-c1", None),
     ]  # fmt: skip
     found = cluster.records()
     assert [(record.offset, record.key, record.value) for record in found] == expected
     assert {record.headers for record in found} == {()}
-    # The last record stands at 20, the end of the topic is behind its marker at 22.
-    assert store.state.offset == 21
+    # The last record stands at 22, the end of the topic is behind its marker at 24.
+    assert store.state.offset == 23
 
 
 def test_a_write_is_done_once_it_is_read_back_and_told_of(cluster: Cluster):

@@ -12,6 +12,10 @@ Task records alone change nothing. A commit takes all that its count asks for; i
 the connector is inconsistent, and has no tasks until the next complete commit. Records that a later commit shrank
 away stay in the topic, so there may be more waiting than a commit counts.
 
+A commit without a connector is one of a connector that was deleted, or of one whose configuration was written again:
+compaction moves the only record of that behind the commit. Which of the two it is says the connector record, which
+names the commit that it `continues`. No other connector may have what such a commit left: it may be a new one.
+
 All tasks of a commit are of a new generation, unless it `continues` the commit before it: a task of the same number and
 configuration stays of the generation that it was of, if the connector's configuration is the same but for `tasks.max`.
 Tasks that were not changed since the last task count record need not be fenced. That must never be believed of others,
@@ -53,9 +57,9 @@ class ConnectorState:
     """What is known under a connector's name. What outlives the connector is in it, too.
 
     `target_state` is None where no record says otherwise. `tasks_generation` counts the commits that brought task
-    configurations, from 0, as far as this process has read them; `generations` has that of each task. `commit` is the
-    offset of the last commit, if what it committed was read as it says. `task_count` is the last one that was fenced
-    for, and `fenced_generation` the one that was the latest by then.
+    configurations, from 0, as far as this process has read them; `generations` has that of each task. `committed` is the
+    offset of the last commit, and `commit` the same, if what it committed was read as it says. `task_count` is the last
+    one that was fenced for, and `fenced_generation` the one that was the latest by then.
     """
 
     config: Config | None = field(default=None, repr=False)
@@ -65,12 +69,15 @@ class ConnectorState:
     tasks: tuple[Config, ...] = field(default=(), repr=False)
     tasks_generation: int | None = None
     generations: tuple[int, ...] = ()
+    committed: int | None = None
     commit: int | None = None
     inconsistent: bool = False
     pending_fencing: bool = False
     task_count: int | None = None
     fenced_generation: int | None = None
     waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
+    orphan: ConnectorState | None = None
+    """What a commit without a connector made of it, for a connector that continues that commit."""
 
     @property
     def half_stopped(self) -> bool:
@@ -259,19 +266,43 @@ def _apply_to_entry(
     match record:
         case ConnectorRecord(config=None):
             return _removed(entry), ConnectorConfigRemoval(name)
-        case ConnectorRecord(config=config):
-            return replace(entry, config=config), ConnectorConfigUpdate(name)
+        case ConnectorRecord():
+            return _configured(entry, record), ConnectorConfigUpdate(name)
         case TaskRecord(id=task, config=config):
             entry = replace(entry, waiting_tasks=MappingProxyType({**entry.waiting_tasks, task.task: config}))
         case CommitRecord():
-            return _commit(entry, record, offset)
+            committed = _committed(entry, record, offset)
+            if entry.config is None:
+                return replace(_removed(entry), orphan=committed), None
+            entry = committed
+            event = TaskConfigUpdate(name, tuple(ConnectorTaskId(name, number) for number in range(len(entry.tasks))))
         case TaskCountRecord(tasks=tasks):
-            entry = replace(entry, task_count=tasks, pending_fencing=False, fenced_generation=entry.tasks_generation)
+            entry = _fenced(entry, tasks)
         case TargetStateRecord(state=target):
             changes = target is not None and target is not (entry.target_state or TargetState.STARTED)
             event = TargetStateChange(name) if changes else None
             entry = replace(entry, target_state=target)
     return entry, event
+
+
+def _configured(entry: ConnectorState, record: ConnectorRecord) -> ConnectorState:
+    orphan, config = entry.orphan, record.config
+    if orphan is None or orphan.committed != record.continues:
+        return replace(entry, config=config)
+    return replace(
+        orphan,
+        config=config,
+        applied_config=config,
+        target_state=entry.target_state,
+        waiting_tasks=entry.waiting_tasks,
+    )
+
+
+def _fenced(entry: ConnectorState, tasks: int | None) -> ConnectorState:
+    orphan = None if entry.orphan is None else _fenced(entry.orphan, tasks)
+    return replace(
+        entry, task_count=tasks, pending_fencing=False, fenced_generation=entry.tasks_generation, orphan=orphan
+    )
 
 
 def _removed(entry: ConnectorState) -> ConnectorState:
@@ -282,31 +313,29 @@ def _removed(entry: ConnectorState) -> ConnectorState:
     )
 
 
-def _commit(entry: ConnectorState, record: CommitRecord, offset: int) -> tuple[ConnectorState, ConfigEvent | None]:
-    if entry.config is None:
-        # Deleted, and compaction took connector record and tombstone away.
-        return _removed(entry), None
+def _committed(entry: ConnectorState, record: CommitRecord, offset: int) -> ConnectorState:
     waiting = entry.waiting_tasks
     complete = all(number in waiting for number in range(record.tasks))
     generation = entry.tasks_generation
     if complete and waiting:
         generation = 0 if generation is None else generation + 1
     tasks = tuple(waiting[number] for number in range(record.tasks)) if complete else ()
-    known = record.digest is not None and record.digest == tasks_digest(entry.config, tasks)
-    entry = replace(
+    config = entry.config
+    known = config is not None and record.digest is not None and record.digest == tasks_digest(config, tasks)
+    return replace(
         entry,
-        applied_config=entry.config,
+        applied_config=config,
         tasks=tasks,
         tasks_generation=generation,
         generations=_generations(entry, record, tasks, generation, known=known),
+        committed=offset,
         commit=offset if known else None,
         inconsistent=not complete,
         pending_fencing=True,
         # Those of an incomplete commit are out of date: the next one must bring all.
         waiting_tasks=_NOTHING,
+        orphan=None,
     )
-    name = record.connector
-    return entry, TaskConfigUpdate(name, tuple(ConnectorTaskId(name, number) for number in range(len(tasks))))
 
 
 def _generations(

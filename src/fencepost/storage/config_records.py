@@ -51,10 +51,15 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorRecord:
-    """A connector's configuration; None for a connector that is deleted."""
+    """A connector's configuration; None for a connector that is deleted.
+
+    For a connector that has tasks of the very same configuration, `continues` is the offset of the commit that they
+    are of: see cluster_config_state. Kafka Connect does not know this field, and leaves it alone.
+    """
 
     connector: str
     config: Config | None = field(repr=False)
+    continues: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +133,15 @@ def encode(record: ConfigRecord) -> Row:
     """Return key and value of a record."""
     value: Json
     match record:
-        case ConnectorRecord(connector, config):
-            key, value = f"connector-{connector}", None if config is None else {"properties": config}
+        case ConnectorRecord(connector, None):
+            key, value = f"connector-{connector}", None
+        case ConnectorRecord(connector, config, continues):
+            key, value = f"connector-{connector}", {"properties": config, **_present(continues=continues)}
         case TaskRecord(task, config):
             key, value = f"task-{task}", {"properties": config}
         case CommitRecord(connector, tasks, digest, continues):
-            more = {"digest": digest, "continues": continues}
-            present = {name: given for name, given in more.items() if given is not None}
-            key, value = f"commit-{connector}", {"tasks": tasks, **present}
+            more = _present(digest=digest, continues=continues)
+            key, value = f"commit-{connector}", {"tasks": tasks, **more}
         case TaskCountRecord(connector, tasks):
             return encode_task_count(connector, tasks)
         case TargetStateRecord(connector, state):
@@ -149,6 +155,10 @@ def encode(record: ConfigRecord) -> Row:
             shown = base64.b64encode(secret).decode()
             key, value = _SESSION_KEY, {"key": shown, "algorithm": algorithm, "creation-timestamp": created}
     return key.encode(), None if value is None else compact(value)
+
+
+def _present(**fields: Json) -> dict[str, Json]:
+    return {name: given for name, given in fields.items() if given is not None}
 
 
 def _target_state(state: TargetState) -> dict[str, str]:
@@ -186,7 +196,9 @@ def _decoded(name: str, key: bytes | None, value: bytes | None) -> ConfigRecord 
 
 
 def _connector(connector: str, value: bytes | None) -> ConnectorRecord:
-    return ConnectorRecord(connector, None if value is None else _config(value))
+    if value is None:
+        return ConnectorRecord(connector, None)
+    return ConnectorRecord(connector, _config(value), _optional_integer(_object(value), "continues"))
 
 
 def _task(name: str, value: bytes | None) -> TaskRecord:
@@ -199,8 +211,7 @@ def _task(name: str, value: bytes | None) -> TaskRecord:
 def _commit(connector: str, value: bytes | None) -> CommitRecord:
     commit = _object(value)
     digest = _string(commit, "digest") if "digest" in commit else None
-    continues = _integer(commit, "continues") if "continues" in commit else None
-    return CommitRecord(connector, _integer(commit, "tasks"), digest, continues)
+    return CommitRecord(connector, _integer(commit, "tasks"), digest, _optional_integer(commit, "continues"))
 
 
 def _read_target_state(connector: str, value: bytes | None) -> TargetStateRecord:
@@ -268,6 +279,10 @@ def _string(value: Mapping[str, Any], name: str) -> str:
     if not isinstance(text, str):
         raise _MalformedError(f"{name} is not text")
     return text
+
+
+def _optional_integer(value: Mapping[str, Any], name: str) -> int | None:
+    return _integer(value, name) if name in value else None
 
 
 def _integer(value: Mapping[str, Any], name: str) -> int:

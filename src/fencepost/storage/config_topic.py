@@ -229,10 +229,18 @@ class ConfigBackingStore:
     def _put_connector(self, connector: str, config: Config, target_state: TargetState | None) -> None:
         if target_state is None and not self._state.contains(connector) and self._state.entry(connector).target_state:
             target_state = TargetState.STARTED
-        records: list[ConfigRecord] = [ConnectorRecord(connector, config)]
+        what = f"The configuration of connector {connector}"
+        records: list[ConfigRecord] = [ConnectorRecord(connector, config, self._continued(what, connector, config))]
         if target_state is not None:
             records.insert(0, TargetStateRecord(connector, target_state))
-        self._write_as_leader(f"The configuration of connector {connector}", *records)
+        self._write_as_leader(what, *records)
+
+    def _continued(self, what: str, connector: str, config: Config) -> int | None:
+        if self._state.entry(connector).applied_config != config:
+            return None
+        self._catch_up(what)
+        entry = self._state.entry(connector)
+        return entry.committed if entry.config is not None and entry.applied_config == config else None
 
     def _put_task_configs(self, connector: str, configs: Sequence[Config], continues: Callable[[Config], bool]) -> None:
         what = f"The task configurations of connector {connector}"
@@ -249,13 +257,16 @@ class ConfigBackingStore:
         commit, config = CommitRecord(connector, len(configs)), self._state.connector_config(connector)
         if config is None or not continues(config):
             return commit
-        # A write before this one may stand although it could not be read back.
-        with _Failing(what, self._topic.name):
-            self._log.read_to_end(_READ_BACK_TIMEOUT_MS)
+        self._catch_up(what)
         entry = self._state.entry(connector)
         if entry.config != config:
             return commit
         return replace(commit, digest=tasks_digest(config, configs), continues=entry.commit)
+
+    def _catch_up(self, what: str) -> None:
+        # A write before this one may stand although it could not be read back.
+        with _Failing(what, self._topic.name):
+            self._log.read_to_end(_READ_BACK_TIMEOUT_MS)
 
     def _write_as_leader(self, what: str, *records: ConfigRecord) -> None:
         self._read_back(what, self._leader.write(what, [encode(record) for record in records]))

@@ -36,6 +36,7 @@ _EXAMPLES: list[tuple[ConfigRecord, bytes, bytes | None]] = [
         b"connector-c1",
         b'{"properties":{"connector.class":"C","text":"\xc3\xa9\\"\\n","none":null}}',
     ),
+    (ConnectorRecord("c1", {}, 7), b"connector-c1", b'{"properties":{},"continues":7}'),
     (ConnectorRecord("c1", None), b"connector-c1", None),
     (TaskRecord(ConnectorTaskId("c-1", 12), {"task.id": "12"}), b"task-c-1-12", b'{"properties":{"task.id":"12"}}'),
     (CommitRecord("c1", 2), b"commit-c1", b'{"tasks":2}'),

@@ -39,7 +39,8 @@ class _Topic:
         return self
 
     def configure(self, **changed: str) -> _Topic:
-        return self.write(ConnectorRecord("c", {"name": "c", **changed}))
+        config, entry = {"name": "c", **changed}, self.state.entry("c")
+        return self.write(ConnectorRecord("c", config, entry.committed if entry.applied_config == config else None))
 
     def commit(self, *tasks: str, continues: bool = True) -> _Topic:
         configs = [{"share": share} for share in tasks]
