@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from fencepost.api.errors import ConfigError, FencepostError
@@ -92,9 +93,8 @@ class FencingRounds:
         except RequestTargetError as elsewhere:
             if elsewhere.forward_url is None:
                 raise
-            await self._parts.client.fence_zombie_source_tasks(
-                elsewhere.forward_url, connector, self._leadership.signer
-            )
+            fence = self._parts.client.fence_zombie_source_tasks
+            await self._leadership.signed(partial(fence, elsewhere.forward_url, connector))
             await self._parts.read_config_topic()
         if self._is_due(connector):
             raise RebalanceNeededError(

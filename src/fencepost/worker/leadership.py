@@ -19,7 +19,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from enum import Enum, auto
 from typing import Final, TypeVar
@@ -31,7 +31,13 @@ from fencepost.kafka.group_membership import Membership
 from fencepost.kafka.group_protocol import ConnectProtocol
 from fencepost.storage.config_records import SessionKey
 from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
-from fencepost.worker.errors import BadRequestError, NotLeaderError, RequestFailedError, ServiceUnavailableError
+from fencepost.worker.errors import (
+    BadRequestError,
+    ForbiddenError,
+    NotLeaderError,
+    RequestFailedError,
+    ServiceUnavailableError,
+)
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.outliving import outcome_of
 from fencepost.worker.request_signing import SignedRequest
@@ -100,6 +106,21 @@ class Leadership:
         if key is None:
             raise ServiceUnavailableError("This worker has not read the group's session key yet")
         return Signer(key.key, self._parts.group.signature_algorithm)
+
+    async def signed(self, request: Callable[[Signer | None], Awaitable[T]]) -> T:
+        """Send a request to another worker; again if its signature is refused and there is a newer session key.
+
+        Raises what the request and `signer` raise, and what reading the config topic raises.
+        """
+        signer = self.signer
+        try:
+            return await request(signer)
+        except ForbiddenError:
+            # The leader goes by a key as soon as it is written, and this worker may be about to read of it.
+            await self._parts.read_config_topic()
+            if self.signer == signer:
+                raise
+            return await request(self.signer)
 
     def assigned(self, membership: Membership) -> None:
         """Take note of a generation of the group."""

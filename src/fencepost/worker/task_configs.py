@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from fencepost.api.errors import ConfigError, FencepostError
@@ -131,9 +132,8 @@ class TaskConfigs:
         except RequestTargetError as elsewhere:
             if elsewhere.forward_url is None:
                 raise
-            await self._parts.client.put_task_configs(
-                elsewhere.forward_url, connector, configs, self._leadership.signer
-            )
+            put = self._parts.client.put_task_configs
+            await self._leadership.signed(partial(put, elsewhere.forward_url, connector, configs))
 
     def _is_wanted(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
         state = self._parts.state

@@ -1,0 +1,109 @@
+"""Workers of a group without work, which write and read its config topic, lead it, and have tasks fenced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fencepost.config.group_config import GroupConfig
+from fencepost.config.worker_config import WorkerConfig, WorkerMode
+from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.group_membership import Membership
+from fencepost.kafka.group_protocol import Assignment, ConnectProtocol
+from fencepost.runtime.worker import Worker
+from fencepost.storage.config_topic import ConfigBackingStore
+from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.worker.fencing_round import FencingRounds
+from fencepost.worker.group_parts import GroupParts
+from fencepost.worker.leadership import Leadership
+from fencepost.worker.rest_client import RestClient
+from tests.support.topics import unique
+
+
+class Member:
+    """A worker of a group without work, as far as it writes and reads the config topic, leads, and fences."""
+
+    def __init__(self, group_id: str, bootstrap_servers: str, **group: str) -> None:
+        """`group` has properties of a group of workers, with underscores for dots."""
+        given = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group_id,
+            "exactly.once.source.support": "enabled",
+            **{f"{kind}.storage.topic": f"{group_id}-{kind}" for kind in ("config", "offset", "status")},
+            **{f"{kind}.converter": "org.apache.kafka.connect.storage.StringConverter" for kind in ("key", "value")},
+        }
+        self.config = WorkerConfig.from_properties(given, where="a test", mode=WorkerMode.DISTRIBUTED)
+        self.client = ClientConfig((bootstrap_servers,))
+        loop, producer = asyncio.get_running_loop(), ProducerConfig(self.client)
+        self.configs = ConfigBackingStore(
+            self.config.config_storage,
+            group_id,
+            transactional=True,
+            consumer=self.client,
+            producer=producer,
+            listener=lambda *_: None,
+            post=loop.call_soon_threadsafe,
+        )
+        self.parts = GroupParts(
+            self.config,
+            GroupConfig.from_properties({k.replace("_", "."): v for k, v in group.items()}, where="a test"),
+            "http://127.0.0.1:1",
+            Worker(self.config),
+            self.configs,
+            StatusBackingStore(self.config.status_storage, consumer=self.client, producer=producer),
+            RestClient(),
+            loop,
+        )
+        self.leadership = Leadership(self.parts, rejoin=lambda: None)
+        self.fencing = FencingRounds(self.parts, self.leadership)
+
+    async def start(self) -> None:
+        await asyncio.wrap_future(self.configs.start(self.client))
+
+    async def lead(self) -> None:
+        """Become the leader, and return once it may write."""
+        self._assigned("this one", self.parts.url)
+        await self.leadership.require()
+
+    def follow(self, leader_url: str) -> None:
+        """Become a follower."""
+        self._assigned("another", leader_url)
+
+    async def write(self, write: Callable[[], Any]) -> None:
+        """Write to the config topic as the leader."""
+        await self.leadership.write(write)
+
+    async def close(self) -> None:
+        self.leadership.lost()
+        for store in (self.configs, self.parts.statuses):
+            await self.parts.run(store.close)
+        await self.parts.client.close()
+        self.parts.close()
+
+    def _assigned(self, leader: str, leader_url: str) -> None:
+        assignment = Assignment(leader=leader, leader_url=leader_url)
+        membership = Membership(
+            generation=1, member_id="this one", protocol=ConnectProtocol.SESSIONED, assignment=assignment
+        )
+        self.leadership.assigned(membership)
+
+
+def in_group(*bootstrap_servers: str, scenario: Callable[..., Coroutine[Any, Any, None]], **group: str) -> None:
+    """Run a scenario with members of a group, one for each address at which they find the broker.
+
+    `group` has properties of it, with underscores for dots.
+    """
+
+    async def run() -> None:
+        group_id = unique("group")
+        members = [Member(group_id, servers, **group) for servers in bootstrap_servers]
+        try:
+            for member in members:
+                await member.start()
+            await scenario(*members)
+        finally:
+            for member in members:
+                await member.close()
+
+    asyncio.run(run())
