@@ -12,7 +12,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.fencing import FencingTimeoutError
 from fencepost.runtime.task_state import State
 from fencepost.storage.config_records import TargetState
-from fencepost.worker.errors import RequestFailedError
+from fencepost.worker.errors import RebalanceNeededError, RequestFailedError, ServiceUnavailableError
 from tests.sim.clients import SimAdmin
 from tests.sim.scripted import ScriptedWorld
 from tests.sim.site import GROUP_ID
@@ -38,6 +38,51 @@ def test_a_zombie_leader_can_change_nothing_and_tells_who_asked_it_that_this_can
             asked[0].result()
         world.wait_for(lambda: not zombie._leadership.leads and zombie._leadership.membership is not None)
         assert (world.tasks, world.checker.state.target_state("a")) == (5, TargetState.STARTED)
+
+    ScriptedWorld(script).play()
+
+
+def test_task_configurations_that_could_not_be_read_back_are_not_taken_for_fenced_with_those_before_them() -> None:
+    asked: list[asyncio.Task[None]] = []
+
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        site, leader = world.workers()[0]
+        leadership, rounds, configs = leader._leadership, leader._fencing, leader._parts.configs
+        work = rounds._work("a")
+
+        def ask() -> None:
+            one_task = configs.state.task_configs("a")[:1]
+            asked.append(asyncio.ensure_future(leadership.write(lambda: configs.put_task_configs("a", one_task))))
+            # As the round for the three tasks does, if it is that far when the one task is written.
+            count = leadership.write(lambda: configs.put_task_count("a", 3), check=lambda: rounds._check(work))
+            asked.append(asyncio.ensure_future(count))
+
+        world._deafen(site.process, 40.0)
+        world.kernel.later(0.0, ask, site.process)
+        world.wait_for(lambda: len(asked) == 2 and all(task.done() for task in asked))
+        with pytest.raises(RequestFailedError, match="the topic could not be read"):
+            asked[0].result()
+        with pytest.raises(RebalanceNeededError, match="newer task configurations"):
+            asked[1].result()
+
+    ScriptedWorld(script).play()
+
+
+def test_a_write_that_waited_for_one_that_cost_the_right_to_write_is_not_done() -> None:
+    asked: list[asyncio.Task[None]] = []
+
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        (site, zombie), (_, successor) = world.workers()
+        world.freeze_at(site.process, f"EndTxn of connect-cluster-{GROUP_ID}")
+        for stop in zombie.stop_connector("a"), zombie.delete_connector_config("a"):
+            world.kernel.later(0.0, lambda stop=stop: asked.append(asyncio.ensure_future(stop)), site.process)
+        world.wait_for(lambda: successor._leadership.leads)
+        site.process.resume()
+        world.wait_for(lambda: len(asked) == 2 and all(task.done() for task in asked))
+        assert isinstance(asked[0].exception(), RequestFailedError)
+        assert isinstance(asked[1].exception(), ServiceUnavailableError)
 
     ScriptedWorld(script).play()
 

@@ -77,6 +77,8 @@ class Leadership:
         self._changed = asyncio.Condition()
         # Not for threads: what a write depends on must not be changed by one that is under way.
         self._turn = asyncio.Lock()
+        # Whether there may be writes in the config topic that this worker began and has not read.
+        self._unread = False
         self._term: asyncio.Task[None] | None = None
         self._refusal: FencepostError | None = None
         self.membership: Membership | None = None
@@ -158,10 +160,10 @@ class Leadership:
             )
 
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
-        """Do a privileged write, when those before it are read back.
+        """Do a privileged write, when those before it are read back, those that failed included.
 
-        `check` is called right before it and may raise. Raises as `require`, BadRequestError for what is too large, and
-        RequestFailedError if it fails.
+        `check` is called right before it and may raise. Raises as `require`, BadRequestError for what is too large,
+        RequestFailedError if it fails, and what reading the config topic raises.
         """
         await self.require()
         # Whoever asked may give up waiting; the next write waits all the same.
@@ -170,8 +172,12 @@ class Leadership:
     async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
         try:
             async with self._turn:
+                await self._catch_up()
                 check()
-                return await asyncio.wrap_future(write())
+                self._unread = True
+                written = await asyncio.wrap_future(write())
+                self._unread = False
+                return written
         except ConfigTooLargeError as error:
             raise BadRequestError(str(error)) from error
         except (ConfigWriteError, IllegalStateError) as error:
@@ -179,6 +185,19 @@ class Leadership:
                 self._step_down()
                 self._rejoin()
             raise RequestFailedError(str(error)) from error
+
+    async def _catch_up(self) -> None:
+        """Read what a write before this one left in the config topic, although it failed.
+
+        Task configurations that could not be read back in time would be taken for fenced else, by a task count record
+        for those before them that is written behind them.
+        """
+        # A write that failed may have cost the right to write while this one waited for its turn.
+        await self.require()
+        if self._unread:
+            await self._parts.read_config_topic()
+            self._unread = False
+            await self.require()
 
     @property
     def _is_leader(self) -> bool:
