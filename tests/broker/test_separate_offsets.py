@@ -284,6 +284,6 @@ def test_an_open_transaction_in_the_own_topic_is_named(runner: TaskRunner, boots
         records.put({"f": 1}, {"n": 1})
         _write(producer, own, records)
         with pytest.raises(TopicReadTimeoutError, match=f"{own}.*{foreign}.* transactions abort"):
-            committed_offsets(runner.worker, runner.worker.checked(config), timeout_ms=500)
+            store.offsets(timeout_ms=500)
         producer.commit_transaction()
     assert store.task_reader().offset({"f": 1}) == {"n": 1}

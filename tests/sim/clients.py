@@ -18,6 +18,7 @@ from fencepost.kafka.fencing import FencingError
 from fencepost.kafka.partition_queue import Ack
 from fencepost.kafka.record_reader import ConsumedRecord
 from fencepost.kafka.records import Records
+from fencepost.kafka.topic_reader import TopicReadTimeoutError
 from fencepost.kafka.transaction import CoordinatorView, ProducerIdentity, Transaction, TransactionVersion
 from tests.sim.broker import Broker, Code, Row
 from tests.sim.group import GroupCoordinator
@@ -213,10 +214,20 @@ class SimTopicReader:
         self._topic = topic
         self._position = 0
 
-    def read_to_end(self, timeout_ms: float) -> list[ConsumedRecord]:
-        deadline = Deadline.after(timeout_ms)
+    @property
+    def positions(self) -> Mapping[int, int]:
+        return {0: self._position}
+
+    def end_offsets(self, timeout_ms: float) -> Mapping[int, int]:
+        return {0: self._end(Deadline.after(timeout_ms))}
+
+    def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
+        said = f"{self._topic} stands at {position} of {end} after {timeout_ms} ms"
+        return TopicReadTimeoutError(self._topic, partition, said)
+
+    def read_to_end(self, timeout_ms: float, *, deadline: Deadline) -> list[ConsumedRecord]:
         broker, topic = self._site.broker, self._topic
-        (_, end) = self._site.asked("ListOffsets", lambda: (Code.NONE, broker.end(topic)), deadline)
+        end = self._end(deadline)
         read: list[ConsumedRecord] = []
         while self._position < end:
             position = self._position
@@ -226,9 +237,20 @@ class SimTopicReader:
             read.extend(consumed(topic, rows))
             if self._position < end:
                 if deadline.passed:
-                    raise BrokerUnavailableError(f"{topic} could not be read to its end in time")
+                    raise self.late(0, self._position, end, timeout_ms)
                 self._site.kernel.sleep(0.05)
         return read
+
+    def _end(self, deadline: Deadline) -> int:
+        broker, topic = self._site.broker, self._topic
+        _, end = self._site.asked("ListOffsets", lambda: (Code.NONE, broker.end(topic)), deadline)
+        return int(end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
     def close(self) -> None:
         """Nothing is left to free."""

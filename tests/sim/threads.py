@@ -91,17 +91,24 @@ class SimEvent:
 
 
 class SimLock:
-    """As threading.Lock, for those who use it with `with`."""
+    """As threading.Lock."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._held = False
         self._freed = SimCondition(kernel)
 
     def __enter__(self) -> None:
-        self._freed.wait_for(lambda: not self._held)
-        self._held = True
+        self.acquire()
 
     def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        free = self._freed.wait_for(lambda: not self._held, timeout)
+        self._held |= free
+        return free
+
+    def release(self) -> None:
         self._held = False
         self._freed.notify_all()
 

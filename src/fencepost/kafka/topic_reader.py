@@ -83,13 +83,16 @@ class TopicReader:
         """The offset up to which each partition was read; transaction markers count."""
         return dict(self._positions)
 
-    def read_to_end(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> Iterator[ConsumedRecord]:
+    def read_to_end(
+        self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, deadline: Deadline | None = None
+    ) -> Iterator[ConsumedRecord]:
         """Yield the committed records between the last call's end and the present one, in order per partition.
 
-        Leaving the iteration early keeps the position before the batch that was being handed out. Raises
-        TopicReadTimeoutError, TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
+        `deadline` is that of a caller who has used up some of the time already. Leaving the iteration early keeps the
+        position before the batch that was being handed out. Raises TopicReadTimeoutError, TopicNotFoundError,
+        AuthorizationError or BrokerUnavailableError.
         """
-        deadline = Deadline.after(timeout_ms)
+        deadline = deadline or Deadline.after(timeout_ms)
         ends = self._run(self._end_offsets, deadline)
         patient = False
         while behind := [partition for partition, end in ends.items() if self._positions[partition] < end]:

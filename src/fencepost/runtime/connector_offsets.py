@@ -17,11 +17,9 @@ READING_MS: Final = 40_000
 """How long the reading of each offsets topic may take: a request has 90 s, and its answer should name the cause."""
 
 
-def committed_offsets(
-    worker: Worker, config: ConnectorConfig, *, timeout_ms: float = READING_MS
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return a connector's source partitions with their offsets. Raises what opening and reading its topics raises."""
-    return worker.offsets(config).offsets(timeout_ms=timeout_ms)
+    return worker.offsets(config).offsets(timeout_ms=READING_MS)
 
 
 def alter_offsets(

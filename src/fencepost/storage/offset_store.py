@@ -15,11 +15,15 @@ from typing import Final, Self
 from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
 from fencepost.storage.offset_table import OffsetTable
 
 _LOG: Final = logging.getLogger(__name__)
+
+_NAMING_MS: Final = 5_000
+"""How much longer it may take to learn why a topic was not read in time."""
 
 
 class OffsetStore:
@@ -34,6 +38,7 @@ class OffsetStore:
         self.table = OffsetTable()
         self._settings = topic
         self._admin = admin
+        self._consumer = consumer
         self._reader = TopicReader(consumer, topic.name)
         self._reading = threading.Lock()
         self._close = weakref.finalize(self, self._reader.close)
@@ -66,24 +71,37 @@ class OffsetStore:
         A few milliseconds where nothing is new. A topic that was deleted is created again, and what was read of it
         stays in force. Raises what `TopicReader.read_to_end` does, and what creating a topic raises.
         """
-        with self._reading:
-            try:
-                self._read(timeout_ms)
-            except TopicNotFoundError:
-                _LOG.warning(
-                    "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
-                    "are lost. Keep others from deleting it",
-                    self.topic,
-                )
-                self.ensure_topic()
-                self._read(timeout_ms)
+        deadline = Deadline.after(timeout_ms)
+        if not self._reading.acquire(timeout=timeout_ms / 1000):
+            self._check_read(timeout_ms)
+            return
+        try:
+            self._read(timeout_ms, deadline)
+        except TopicNotFoundError:
+            _LOG.warning(
+                "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
+                "are lost. Keep others from deleting it",
+                self.topic,
+            )
+            self.ensure_topic()
+            self._read(timeout_ms, deadline)
+        finally:
+            self._reading.release()
 
     def close(self) -> None:
         """Let go of the connections. A read on another thread ends with an IllegalStateError."""
         self._close()
 
-    def _read(self, timeout_ms: float) -> None:
-        for record in self._reader.read_to_end(timeout_ms):
+    def _check_read(self, timeout_ms: float) -> None:
+        """Raise why another thread has not read what this one waited for; its reading may just have ended, though."""
+        positions = self._reader.positions
+        with TopicReader(self._consumer, self.topic) as reader:
+            for partition, end in reader.end_offsets(_NAMING_MS).items():
+                if positions.get(partition, 0) < end:
+                    raise reader.late(partition, positions.get(partition, 0), end, timeout_ms)
+
+    def _read(self, timeout_ms: float, deadline: Deadline) -> None:
+        for record in self._reader.read_to_end(timeout_ms, deadline=deadline):
             if not self.table.apply(record.key, record.value, record.timestamp):
                 _LOG.warning(
                     "Record %d of %s-%d is not a source offset (key %r): it is left alone. Let only Connect "
