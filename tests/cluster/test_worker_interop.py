@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.failpoint import FailPoint
+from fencepost.kafka.admin import Admin
+from fencepost.kafka.client_config import ClientConfig
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.java_worker import BEFORE_KIP_618, java_worker
 from tests.support.processes import wait_for
@@ -40,6 +43,11 @@ def create(worker: Worker, name: str, topic: str, file: Path, **extra: str) -> N
         return answer.status == 201
 
     wait_for(created, what=f"{name} is created")
+
+
+def append(file: Path, line: bytes) -> None:
+    with file.open("ab") as end:
+        end.write(line + b"\n")
 
 
 def owners(worker: Worker, names: list[str]) -> dict[str, tuple[str, str]]:
@@ -96,35 +104,49 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
             what="the follower has taken over everything",
         )
         assert {worker for pair in before.values() for worker in pair} == {leader.id, follower.id}
-        with file.open("ab") as more:
-            more.write(b"the end\n")
+        append(file, b"the end")
         for topic in connectors.values():
             wait_for(lambda topic=topic: len(read_topic(bootstrap_servers, topic)) > len(LINES))
             assert values(read_topic(bootstrap_servers, topic)) == [*LINES, b"the end"]
 
 
 @pytest.mark.timeout(900)
-def test_a_group_is_handed_to_java_workers_from_before_exactly_once(
-    tmp_path: Path, bootstrap_servers: str, topic: str
+def test_a_group_whose_worker_died_in_a_commit_is_handed_to_java_workers_from_before_exactly_once(
+    tmp_path: Path, bootstrap_servers: str, topics: Topics
 ) -> None:
-    """C7, D7: a hard downgrade goes on where the connector was, although its own offsets topic is unknown over there."""
-    file = tmp_path / "lines.txt"
-    file.write_bytes(b"\n".join(LINES) + b"\n")
+    """C7, D7: connectors go on where they were, also one whose own offsets topic is unknown over there."""
     group = Group(tmp_path, bootstrap_servers)
-    name = unique("connector")
+    own, common = unique("own"), unique("common")
+    files = {name: tmp_path / f"{name}.txt" for name in (own, common)}
+    for file in files.values():
+        file.write_bytes(b"\n".join(LINES) + b"\n")
+    targets = {name: topics.create() for name in files}
 
-    def copied() -> list[int]:
-        offsets = read_offsets(bootstrap_servers, f"{group.id}-offsets", name)
-        return [offset["position"] for _, offset in offsets if offset]
+    def wait_until_committed(name: str) -> None:
+        def committed() -> bool:
+            offsets = read_offsets(bootstrap_servers, f"{group.id}-offsets", name)
+            return [offset["position"] for _, offset in offsets if offset] == [files[name].stat().st_size]
 
-    with group.worker() as worker:
-        create(worker, name, topic, file, offsets_storage_topic=unique("offsets"))
-        wait_for(lambda: copied() == [file.stat().st_size], what="the worker's topic has the offset of the last line")
-        worker.process.signal(signal.SIGTERM)
-        assert worker.process.wait() == 0
+        wait_for(committed, what="the worker's topic has the offset of the last line")
 
-    with file.open("ab") as more, java_worker(group, BEFORE_KIP_618):
-        more.write(b"the end\n")
-        more.flush()
-        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) > len(LINES), 240, what="the end is delivered")
-        assert values(read_topic(bootstrap_servers, topic)) == [*LINES, b"the end"]
+    with group.worker(dies_at=f"{FailPoint.BEFORE_END_TXN}:3") as worker:
+        create(worker, own, targets[own], files[own], offsets_storage_topic=unique("offsets"))
+        wait_until_committed(own)
+        create(worker, common, targets[common], files[common])
+        wait_until_committed(common)
+        append(files[common], b"of the third transaction")
+        assert worker.process.wait() == -signal.SIGKILL
+    with Admin(ClientConfig((bootstrap_servers,))) as admin:
+        admin.abort_transaction(f"{group.id}-{common}-0")
+    # The offset that was not committed stays in the topic, and such workers take it for good unless they are told.
+    group.settings["isolation.level"] = "read_committed"
+
+    with java_worker(group, BEFORE_KIP_618):
+        for name, lines in (own, LINES), (common, [*LINES, b"of the third transaction"]):
+            append(files[name], b"the end")
+            wait_for(
+                lambda name=name: b"the end" in values(read_topic(bootstrap_servers, targets[name])),
+                240,
+                what=f"{name} goes on to the end",
+            )
+            assert values(read_topic(bootstrap_servers, targets[name])) == [*lines, b"the end"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from fencepost import failpoint
 from fencepost.embedded.ports import free_ports
 from fencepost.worker.request_signing import signature_headers
 from tests.support.checker import read_topic
@@ -168,9 +169,11 @@ class Group:
         assert answer.status == 204, answer
 
     @contextlib.contextmanager
-    def worker(self, port: int | None = None, *, forked: bool = True, **settings: str) -> Iterator[Worker]:
-        """A worker that is in the group, at a port of its own unless one is given."""
-        with self.starting(port, forked=forked, **settings) as worker:
+    def worker(
+        self, port: int | None = None, *, forked: bool = True, dies_at: str = "", **settings: str
+    ) -> Iterator[Worker]:
+        """A worker that is in the group, started as by `starting`."""
+        with self.starting(port, forked=forked, dies_at=dies_at, **settings) as worker:
             worker.wait_until_healthy()
             yield worker
 
@@ -185,8 +188,13 @@ class Group:
             yield sorted(workers, key=lambda worker: not worker.leads())
 
     @contextlib.contextmanager
-    def starting(self, port: int | None = None, *, forked: bool = True, **settings: str) -> Iterator[Worker]:
-        """A worker that has just been started, at a port of its own unless one is given; unless `forked`, by exec."""
+    def starting(
+        self, port: int | None = None, *, forked: bool = True, dies_at: str = "", **settings: str
+    ) -> Iterator[Worker]:
+        """A worker that has just been started, at a port of its own unless one is given; unless `forked`, by exec.
+
+        `dies_at` is a fail point, as fencepost.failpoint takes it.
+        """
         port = port or free_ports(1)[0]
         own = {"listeners": f"http://127.0.0.1:{port}"}
         own |= {name.replace("_", "."): value for name, value in settings.items()}
@@ -194,5 +202,6 @@ class Group:
         file.write_text("".join(f"{name}={value}\n" for name, value in (self.settings | own).items()))
         log_file = self.folder / f"worker-{port}.log"
         start = Process.forked if forked else Process.fencepost
-        with start("worker", str(file), log_file=log_file, environment=NO_JAVA) as process:
+        environment = {**NO_JAVA, failpoint.VARIABLE: dies_at}
+        with start("worker", str(file), log_file=log_file, environment=environment) as process:
             yield Worker(process, port)
