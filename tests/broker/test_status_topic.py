@@ -13,10 +13,10 @@ from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.storage.status_records import ActiveTopic, Status, TopicStatus
+from fencepost.storage.status_records import ActiveTopic, Status, TopicStatus, encode
 from fencepost.storage.status_topic import StatusBackingStore
 from tests.support.checker import Record, read_topic
-from tests.support.fault_proxy import FaultProxy
+from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
@@ -33,10 +33,10 @@ class Workers:
         self.topic = unique("status")
         self._stores: list[StatusBackingStore] = []
 
-    def store(self, address: str | None = None) -> StatusBackingStore:
+    def store(self, address: str | None = None, *, delivery_timeout_ms: int = 500) -> StatusBackingStore:
         config = ClientConfig(bootstrap_servers=(address or self.bootstrap_servers,), request_timeout_ms=5_000)
         topic = InternalTopic(self.topic, 5, None, {"cleanup.policy": "compact", "segment.ms": "123456"})
-        producer = ProducerConfig(client=config, delivery_timeout_ms=500)
+        producer = ProducerConfig(client=config, delivery_timeout_ms=delivery_timeout_ms)
         store = StatusBackingStore(topic, consumer=config, producer=producer)
         self._stores.append(store)
         store.start(config).result(_SECONDS)
@@ -155,6 +155,53 @@ def test_a_late_report_does_not_overwrite_that_of_the_next_owner(workers: Worker
     assert len(workers.history(b"status-task-c1-0")) == 1
     old.put(_TASK, Status("FAILED", "old:8083", 6, trace="newer"))
     wait_for(lambda: (new.table.task(_TASK) or _RUNNING).trace == "newer")
+
+
+def test_a_report_that_lands_behind_that_of_the_next_owner_does_not_stay(workers: Workers, fault_proxy: FaultProxy):
+    old, new = workers.store(fault_proxy.address, delivery_timeout_ms=60_000), workers.store()
+    sending = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
+    old.put(_TASK, Status("UNASSIGNED", "old:8083", 4))
+    sending.wait()
+    new.put(_TASK, Status("RUNNING", "new:8083", 5))
+    wait_for(lambda: old.table.task(_TASK), what="the new owner has reported")
+    sending.release()
+    _written(old)
+
+    def states() -> list[str]:
+        return [json.loads(value or b"")["state"] for value in workers.history(b"status-task-c1-0")]
+
+    wait_for(lambda: "UNASSIGNED" in states() and states()[-1] == "RUNNING", what="the new owner has reported again")
+    assert states()[0] == "RUNNING"
+
+
+def test_nothing_is_said_again_of_what_is_given_up(workers: Workers):
+    store = workers.store()
+    lost, given_up = (ConnectorTaskId("c1", number) for number in range(2))
+    for task in (lost, given_up):
+        store.put(task, Status("RUNNING", "new:8083", 5))
+    store.disown(lost)
+    store.put(given_up, Status("UNASSIGNED", "new:8083", 5))
+    wait_for(lambda: (store.table.task(given_up) or _RUNNING).state == "UNASSIGNED", what="all is read back")
+    producer = Producer({"bootstrap.servers": workers.bootstrap_servers, "partitioner": "murmur2_random"})
+    late = Status("RUNNING", "old:8083", 4)
+    for task in (lost, given_up):
+        key, value = encode(task, late)
+        producer.produce(workers.topic, value, key=key)
+    assert producer.flush(_SECONDS) == 0
+    wait_for(lambda: list(store.table.tasks("c1").values()) == [late, late], what="the late reports are read")
+    _written(store)
+    assert len(workers.records()) == 3 + 2
+
+
+def test_what_was_stored_before_a_worker_joined_blocks_no_report_whatever_its_generation(workers: Workers):
+    """A group that its coordinator forgot counts from 1 again."""
+    former = workers.store()
+    former.put(_TASK, Status("RUNNING", "former:8083", 57))
+    former.close()
+    store = workers.store()
+    store.put(_TASK, Status("FAILED", "new:8083", 1, trace="why"))
+    _written(store)
+    wait_for(lambda: (store.table.task(_TASK) or _RUNNING).trace == "why", what="the failure shows")
 
 
 def test_a_connector_that_is_deleted_leaves_nothing(workers: Workers):

@@ -172,6 +172,9 @@ class SimStatuses:
         if self.table.allows(subject, status):
             self.table.apply(subject, status)
 
+    def disown(self, subject: Any) -> None:
+        """No report crosses another here."""
+
     def delete_connector(self, connector: str) -> None:
         for task in self.table.tasks(connector):
             self.table.apply(task, None)

@@ -15,17 +15,17 @@ V = TypeVar("V")
 _LATE_STATES: Final = frozenset({"UNASSIGNED", "FAILED"})
 
 
+def is_late(stored: Status, report: Status) -> bool:
+    """Whether a report comes behind that of the next owner: it is another worker's, and of an older generation."""
+    return report.worker_id != stored.worker_id and report.generation < stored.generation
+
+
 def may_overwrite(stored: Status | None, report: Status) -> bool:
     """Whether a report about a connector or task may take the place of what is stored about it.
 
     Those that a worker makes about what it gives up come late at times, when the next owner has reported already.
     """
-    return (
-        report.state not in _LATE_STATES
-        or stored is None
-        or stored.worker_id == report.worker_id
-        or stored.generation <= report.generation
-    )
+    return report.state not in _LATE_STATES or stored is None or not is_late(stored, report)
 
 
 class StatusTable:
@@ -36,10 +36,12 @@ class StatusTable:
         self._connectors: dict[str, Status] = {}
         self._tasks: dict[str, dict[int, Status]] = defaultdict(dict)
         self._topics: dict[str, dict[str, TopicStatus]] = defaultdict(dict)
+        self._of_the_past: set[Subject] = set()
 
     def apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
         """Take in a record; None removes what is known about the subject."""
         with self._lock:
+            self._of_the_past.discard(subject)
             match subject, status:
                 case str(), Status():
                     self._connectors[subject] = status
@@ -53,6 +55,16 @@ class StatusTable:
                     self._topics[connector][topic] = status
                 case ActiveTopic(connector, topic), None:
                     _remove(self._topics, connector, topic)
+
+    def join(self) -> None:
+        """Take note that this worker joins its group behind all that is known so far.
+
+        That is of earlier generations, whatever their numbers: a coordinator that has forgotten an empty group counts
+        from 1 again.
+        """
+        with self._lock:
+            tasks = (ConnectorTaskId(name, task) for name, tasks in self._tasks.items() for task in tasks)
+            self._of_the_past = {*self._connectors, *tasks}
 
     def connectors(self) -> list[str]:
         """The connectors that have a status, sorted."""
@@ -68,6 +80,15 @@ class StatusTable:
         """How a task is, None if nobody said."""
         with self._lock:
             return self._tasks.get(task.connector, {}).get(task.task)
+
+    def status(self, subject: Subject) -> Status | None:
+        """How a connector or task is, None if nobody said, or if the subject is neither."""
+        match subject:
+            case str():
+                return self.connector(subject)
+            case ConnectorTaskId():
+                return self.task(subject)
+        return None
 
     def tasks(self, connector: str) -> dict[ConnectorTaskId, Status]:
         """How the tasks of a connector are, by number; without those of which nobody said anything."""
@@ -88,12 +109,10 @@ class StatusTable:
 
     def allows(self, subject: Subject, report: Status | TopicStatus | None) -> bool:
         """Whether a report may be written: it is not a late one."""
-        match subject, report:
-            case str(), Status():
-                return may_overwrite(self.connector(subject), report)
-            case ConnectorTaskId(), Status():
-                return may_overwrite(self.task(subject), report)
-        return True
+        with self._lock:
+            if subject in self._of_the_past:
+                return True
+        return not isinstance(report, Status) or may_overwrite(self.status(subject), report)
 
 
 def _remove(by_connector: dict[str, dict[K, V]], connector: str, name: K) -> None:

@@ -7,6 +7,12 @@ moment old, also about itself.
 A late report must not overwrite a newer one. When a worker stops a task because another one is to run it, or finds it
 failed, the other may have reported first. So UNASSIGNED and FAILED are written only if nothing is stored yet, or what
 is stored is this worker's own, or is of no newer generation of the group.
+
+That is asked before a report is sent, and what is on its way may still land behind the next owner's, where it would
+stay until that has something new to tell: any state, since RUNNING that waits for a broker comes late as well. So a
+worker that reads of what it has in the words of another one, of an older generation than its own, says its own again.
+To leave such a record out in reading would not do: compaction keeps it and drops the one before, and a worker that
+starts later finds nothing else.
 """
 
 from __future__ import annotations
@@ -31,13 +37,15 @@ from fencepost.kafka.plain_producer import PlainProducer
 from fencepost.kafka.record_reader import ConsumedRecord
 from fencepost.kafka.topic_log import TopicLog
 from fencepost.storage.status_records import ActiveTopic, Status, Subject, TopicStatus, decode, encode
-from fencepost.storage.status_table import StatusTable
+from fencepost.storage.status_table import StatusTable, is_late
 
 _LOG: Final = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS: Final = 200
 _LONGEST_PAUSE_MS: Final = 10_000
 _CLOSING_SECONDS: Final = 5.0
+
+_GIVEN_UP: Final = "UNASSIGNED"
 
 # A right that is missing may be given: what is reported until then is not to be lost.
 _SENT_AGAIN: Final = (RetriableError, AuthorizationError)
@@ -65,6 +73,8 @@ class StatusBackingStore:
         self._queue: deque[_Write] = deque()
         self._sending: Sequence[_Write] = ()
         self._latest: dict[Subject, _Write] = {}
+        # What this worker last said of what it has.
+        self._own: dict[Subject, Status] = {}
         self._closing = False
         self._sender = threading.Thread(target=self._send_all, name="status-writing", daemon=True)
         self._sender.start()
@@ -77,8 +87,17 @@ class StatusBackingStore:
         return self._reading.submit(self._start, admin)
 
     def put(self, subject: str | ConnectorTaskId, status: Status) -> None:
-        """Report how a connector (by its name) or a task is. A late report is dropped."""
-        self._enqueue(_Write(subject, status))
+        """Report how a connector (by its name) or a task of this worker is. A late report is dropped."""
+        with self._changed:
+            self._enqueue(_Write(subject, status))
+            self._own[subject] = status
+            if status.state == _GIVEN_UP:
+                self.disown(subject)
+
+    def disown(self, subject: str | ConnectorTaskId) -> None:
+        """Say no more of a connector or task, which may be another worker's."""
+        with self._changed:
+            self._own.pop(subject, None)
 
     def delete_connector(self, connector: str) -> None:
         """Forget a connector, and all that is known about its tasks and topics."""
@@ -133,6 +152,7 @@ class StatusBackingStore:
                 configs=topic.settings,
             )
         self._log.start()
+        self.table.join()
 
     def _take(self, record: ConsumedRecord) -> None:
         decoded = decode(record.key, record.value)
@@ -143,7 +163,16 @@ class StatusBackingStore:
                 record.offset, record.topic, record.partition, record.key,
             )  # fmt: skip
         else:
-            self.table.apply(*decoded)
+            self._apply(*decoded)
+
+    def _apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
+        before = self.table.status(subject)
+        self.table.apply(subject, status)
+        if isinstance(status, Status) and before is not None and is_late(before, status):
+            with self._changed:
+                # What is said since is written behind this one anyway.
+                if self._own.get(subject) == before and not self._closing:
+                    self._enqueue(_Write(subject, before))
 
     def _enqueue(self, write: _Write) -> None:
         with self._changed:
@@ -151,6 +180,8 @@ class StatusBackingStore:
                 raise IllegalStateError(f"The store of status topic {self._topic.name} is closed")
             self._queue.append(write)
             self._latest[write.subject] = write
+            if write.status is None:
+                self._own.pop(write.subject, None)
             self._changed.notify_all()
 
     def _send_all(self) -> None:

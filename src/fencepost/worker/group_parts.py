@@ -101,6 +101,7 @@ class GroupParts:
         A worker that was lost to its group has no say: others may have what it ran, and have reported on it.
         """
         if self.generation is None:
+            self.statuses.disown(subject)
             return
         trace = None if error is None else "".join(traceback.format_exception(error))
         self.statuses.put(subject, Status(state, self.worker_id, self.generation, trace, version))

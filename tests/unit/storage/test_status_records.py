@@ -89,6 +89,19 @@ def test_a_report_that_is_not_late_counts(state: str, stored: Status | None):
     assert may_overwrite(stored, Status(state, "w", 5))
 
 
+def test_what_was_known_before_this_worker_joined_makes_no_report_late():
+    table = StatusTable()
+    for subject in ("c1", _TASK):
+        table.apply(subject, Status("RUNNING", "former", 57))
+    failed = Status("FAILED", "w", 1)
+    assert not table.allows(_TASK, failed)
+    table.join()
+    assert table.allows("c1", failed)
+    assert table.allows(_TASK, failed)
+    table.apply(_TASK, Status("RUNNING", "other", 2))
+    assert not table.allows(_TASK, failed)
+
+
 def test_a_table_knows_the_latest_of_everything():
     table = StatusTable()
     running = Status("RUNNING", "w", 1)
