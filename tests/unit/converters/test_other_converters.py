@@ -4,6 +4,8 @@ import datetime as dt
 import pickle
 import re
 import struct
+import subprocess
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -168,3 +170,9 @@ def test_number_converters_refuse_other_types_and_take_nulls_without_a_type():
 )
 def test_converters_survive_pickling(converter: Any):
     assert type(pickle.loads(pickle.dumps(converter))) is type(converter)  # noqa: S301 - our own
+
+
+def test_converters_are_imported_without_pandas():
+    """It would take longer than all else that a worker imports for the first connector."""
+    program = "import sys, fencepost.converters; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
