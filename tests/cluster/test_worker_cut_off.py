@@ -25,14 +25,13 @@ def test_a_worker_that_is_cut_off_stops_by_itself_and_comes_back(
         cut = stack.enter_context(group.worker(bootstrap_servers=fault_proxy.address, request_timeout_ms="5000"))
         tasks.create(second)
         tasks.wait_until_shared(leader, second, cut)
-        assert cut.metric(RUNNING_TASKS) == 2
+        wait_for(lambda: cut.metric(RUNNING_TASKS) == 2, what="it counts its tasks")
 
         fault_proxy.to_broker = fault_proxy.to_client = Link.DROP
         tasks.wait_until_shared(leader, second)
         wait_for(lambda: cut.metric(RUNNING_TASKS) == 0, what="it has stopped its tasks")
-        health = cut.request("GET", "/health")
-        assert health.status == 503
-        assert f"The coordinator of group {group.id} has not been reached" in health.body["message"]
+        told = f"The coordinator of group {group.id} has not been reached"
+        wait_for(lambda: told in (health := cut.request("GET", "/health")).body["message"] and health.status == 503)
 
         fault_proxy.heal()
         fault_proxy.reset()
