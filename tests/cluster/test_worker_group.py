@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.errors import ProducerFencedError
@@ -54,6 +56,31 @@ def assert_all(bootstrap_servers: str, topic: str, name: str, tasks: int, limit:
     for task in range(tasks):
         assert seqs(found, name, task) == list(range(1, limit + 1))
     assert_exactly_once(found, [f"value-{name}-{t}-{n}".encode() for t in range(tasks) for n in range(1, limit + 1)])
+
+
+def test_what_a_worker_says_late_of_a_task_that_is_gone_is_removed(
+    pair: tuple[Worker, Worker], group: Group, name: str, topic: str, bootstrap_servers: str
+) -> None:
+    """Apache's workers report a task as UNASSIGNED when they give it up, and show what is said of tasks that are gone."""
+    worker = pair[1]
+    create(worker, name, topic, tasks=1, limit=5)
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+    late = {"state": "UNASSIGNED", "trace": None, "worker_id": "other:8083", "generation": 1}
+    keys = {f"status-task-{name}-7".encode(), f"status-task-gone-{name}-0".encode()}
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for key in keys:
+        producer.produce(f"{group.id}-status", json.dumps(late), key)
+    assert producer.flush(60) == 0
+    assert keys < group.status_keys(name)
+
+    def removed() -> bool:
+        # The group shares out its work again.
+        for request in "stop", "resume":
+            wait_for(lambda request=request: worker.request("PUT", f"/connectors/{name}/{request}").status < 300)
+        return not keys & group.status_keys(name)
+
+    wait_for(removed, what="the statuses of what is gone are removed")
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
 
 
 def test_any_worker_takes_requests_and_tasks_are_shared(

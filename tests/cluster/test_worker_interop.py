@@ -60,6 +60,37 @@ def owners(worker: Worker, names: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
+def wait_until_shared(leader: Worker, follower: Worker, names: list[str]) -> None:
+    """Wait until each worker has half of the connectors and of the tasks, and both say so."""
+
+    def shared() -> bool:
+        seen = [owners(worker, names) for worker in (leader, follower)]
+        even = all(
+            sorted(owner[kind] for owner in seen[0].values()) == sorted([leader.id, follower.id] * (CONNECTORS // 2))
+            for kind in (0, 1)
+        )
+        return even and seen[0] == seen[1]
+
+    wait_for(shared, what="each worker has half of the connectors and of the tasks, and both say so")
+
+
+def stop_and_resume(leader: Worker, follower: Worker, name: str) -> None:
+    """Stop a connector and resume it, and wait until both workers say so, and show its tasks."""
+    path = f"/connectors/{name}"
+
+    def is_as(worker: Worker, states: list[str]) -> bool:
+        tasks = (worker.get(path) or {"tasks": None})["tasks"]
+        return worker.states(name) == states and tasks is not None and len(tasks) == len(states) - 1
+
+    for request, states in ("stop", ["STOPPED"]), ("resume", ["RUNNING", "RUNNING"]):
+        # Java's worker refuses while the group shares out its work.
+        wait_for(lambda request=request: follower.request("PUT", f"{path}/{request}").status in (202, 204))
+        for worker in (leader, follower):
+            wait_for(
+                lambda worker=worker, states=states: is_as(worker, states), what=f"{worker.id} shows {name} as {states}"
+            )
+
+
 # The first run on a machine fetches the jars.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("first", "second"), WORKERS.values(), ids=WORKERS)
@@ -82,19 +113,15 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
         for number, (name, topic) in enumerate(connectors.items()):
             create((leader, follower)[number % 2], name, topic, file)
 
-        def shared() -> bool:
-            seen = [owners(worker, names) for worker in (leader, follower)]
-            even = all(
-                sorted(owner[kind] for owner in seen[0].values())
-                == sorted([leader.id, follower.id] * (CONNECTORS // 2))
-                for kind in (0, 1)
-            )
-            return even and seen[0] == seen[1]
-
-        wait_for(shared, what="each worker has half of the connectors and of the tasks, and both say so")
+        wait_until_shared(leader, follower, names)
         for topic in connectors.values():
             wait_for(lambda topic=topic: len(read_topic(bootstrap_servers, topic)) >= len(LINES))
             assert values(read_topic(bootstrap_servers, topic)) == LINES
+
+        for worker in (leader, follower):
+            theirs = [name for name, (_, task) in owners(leader, names).items() if task == worker.id]
+            stop_and_resume(leader, follower, theirs[0])
+            wait_until_shared(leader, follower, names)
 
         # What either did the follower goes on with, where it was.
         before = owners(leader, names)

@@ -67,9 +67,9 @@ class StatusTable:
             self._of_the_past = {*self._connectors, *tasks}
 
     def connectors(self) -> list[str]:
-        """The connectors that have a status, sorted."""
+        """The connectors that have a status, or tasks that have one, sorted."""
         with self._lock:
-            return sorted(self._connectors)
+            return sorted(self._connectors.keys() | self._tasks.keys())
 
     def connector(self, connector: str) -> Status | None:
         """How a connector is, None if nobody said."""

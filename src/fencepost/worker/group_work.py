@@ -213,6 +213,8 @@ class GroupWork:
             # The former one may have died in the midst of something.
             self._leader = assignment.leader
             self._finish_stop(*self._parts.state.connectors())
+        if membership.leader:
+            self._forget_statuses()
         self._share_out_again()
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
@@ -252,7 +254,6 @@ class GroupWork:
                     self._parts.statuses.delete_connector(name)
             case TaskConfigUpdate(name, tasks):
                 self._plan_all(name, {*tasks, *self._tasks_of(name)}, connector=False)
-                self._forget_statuses(name, tasks)
                 if tasks:
                     self._finish_stop(name)
             case TargetStateChange(name):
@@ -275,11 +276,18 @@ class GroupWork:
             if self.has(unit):
                 self.restart(unit, announce=True)
 
-    def _forget_statuses(self, connector: str, tasks: Iterable[ConnectorTaskId]) -> None:
-        if self._leadership.leads:
-            for task in self._parts.statuses.table.tasks(connector).keys() - set(tasks):
-                if not self.has(task):
-                    self._parts.statuses.delete_task(task)
+    def _forget_statuses(self) -> None:
+        """Remove the statuses of connectors and tasks that there are not any more.
+
+        Not before the group has shared out its work without them: Apache's workers report what they give up as
+        UNASSIGNED, and show whatever a status says, of a task that is gone as well.
+        """
+        state, statuses = self._parts.state, self._parts.statuses
+        for name in statuses.table.connectors():
+            if not state.contains(name):
+                statuses.delete_connector(name)
+            for task in statuses.table.tasks(name).keys() - set(state.tasks(name)):
+                statuses.delete_task(task)
 
     def _share_out_again(self) -> None:
         """Have the group share out what there is, if it is not what was shared out."""

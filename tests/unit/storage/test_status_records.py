@@ -119,7 +119,8 @@ def test_a_table_knows_the_latest_of_everything():
     table.apply(_TASK, None)
     table.apply("c1", None)
     table.apply(ActiveTopic("c1", "t"), None)
-    assert (table.connectors(), table.task(_TASK), table.topics("c1")) == (["c2"], None, [])
+    assert (table.connector("c1"), table.task(_TASK), table.topics("c1")) == (None, None, [])
+    assert table.connectors() == ["c1", "c2"], "of c1 there are tasks"
     assert [task.task for task in table.tasks("c1")] == [2, 10]
 
 
