@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from fencepost.api.errors import ConfigError
@@ -52,6 +53,18 @@ def _run(runner: TaskRunner, name: str, topic: str, limit: int, **config: str) -
 
 def _written(bootstrap_servers: str, topic: str, name: str) -> list[int]:
     return seqs(values(read_topic(bootstrap_servers, topic)), name)
+
+
+def agree() -> None:
+    """No task runs in these tests."""
+
+
+def end_of(bootstrap_servers: str, topic: str) -> int:
+    """How many records, markers included, all partitions of a topic have, committed or not."""
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": topic, "isolation.level": "read_uncommitted"}
+    with closing(Consumer(settings)) as consumer:
+        partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), 30)[1] for number in partitions)
 
 
 def _pending(runner: TaskRunner) -> float | None:
@@ -187,12 +200,12 @@ def test_f8_altered_and_removed_offsets_are_in_both_topics(
     config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
     partition = {"task.id": f"{name}-0"}
     assert committed_offsets(runner.worker, config) == [(partition, {"saved": 100})]
-    alter_offsets(runner.worker, config, [(partition, {"saved": 40}), ({"x": 1}, {"n": 1})])
+    alter_offsets(runner.worker, config, [(partition, {"saved": 40}), ({"x": 1}, {"n": 1})], confirm=agree)
     assert sorted(committed_offsets(runner.worker, config), key=str) == [
         (partition, {"saved": 40}),
         ({"x": 1}, {"n": 1}),
     ]
-    reset_offsets(runner.worker, config)
+    reset_offsets(runner.worker, config, confirm=agree)
     assert committed_offsets(runner.worker, config) == []
     for store in (own, runner.offsets_topic):
         left = read_offsets(bootstrap_servers, store, name)
@@ -202,8 +215,25 @@ def test_f8_altered_and_removed_offsets_are_in_both_topics(
     wait_for(
         lambda: ({"x": 1}, {"n": 1}) in read_offsets(bootstrap_servers, runner.offsets_topic, name), what="the copy"
     )
-    reset_offsets(runner.worker, config)
+    reset_offsets(runner.worker, config, confirm=agree)
     assert ({"x": 1}, None) in read_offsets(bootstrap_servers, runner.offsets_topic, name)
+
+
+def test_f8_offsets_stay_if_the_connector_is_resumed_while_they_are_written(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
+):
+    """F8: whoever asked may have been replaced as the leader, who resumed the connector."""
+    _run(runner, name, topic, 100)
+    config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
+    partition = {"task.id": f"{name}-0"}
+
+    def refuse() -> None:
+        assert end_of(bootstrap_servers, own) > 0, "what is to be committed is written"
+        raise ConfigError("It was resumed")
+
+    with pytest.raises(ConfigError, match="It was resumed"):
+        reset_offsets(runner.worker, config, confirm=refuse)
+    assert committed_offsets(runner.worker, config) == [(partition, {"saved": 100})]
 
 
 def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_own(
@@ -214,10 +244,10 @@ def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_
     partition = {"task.id": f"{name}-0"}
     with TaskRunner(fault_proxy.address) as runner, ThreadPoolExecutor(1) as thread:
         config = runner.worker.checked(properties(name, "t", direct))
-        alter_offsets(runner.worker, config, [(partition, {"saved": 40})])
+        alter_offsets(runner.worker, config, [(partition, {"saved": 40})], confirm=agree)
         wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == 40, what="the copy")
         held = fault_proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
-        resetting = thread.submit(reset_offsets, runner.worker, config)
+        resetting = thread.submit(reset_offsets, runner.worker, config, confirm=agree)
         held.wait()
         assert _saved(bootstrap_servers, own, name) == 40
         held.release()

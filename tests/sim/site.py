@@ -35,10 +35,11 @@ from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.storage.offset_store import OffsetStore
 from fencepost.storage.status_table import StatusTable
 from fencepost.worker import errors
+from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.herder import DistributedHerder
 from fencepost.worker.request_signing import SignedRequest, signature_headers
 from fencepost.worker.rest_client import Signer
-from fencepost.worker.task_work import GroupChecks, TaskPlan, TaskWork
+from fencepost.worker.task_work import TaskPlan, TaskWork
 from tests.sim.clients import (
     SimAdmin,
     SimPlainProducer,
@@ -275,8 +276,8 @@ _NONE: Any = None
 _PRODUCER: Any = SimpleNamespace(client=None, transaction_timeout_ms=20_000, max_block_ms=15_000)
 
 
-def _on_loop(checks: GroupChecks, coroutine: Any) -> None:
-    del checks
+def _on_loop(parts: GroupParts, coroutine: Any) -> None:
+    del parts
     NumbersTask.kernel.wait_for(coroutine)
 
 
@@ -343,7 +344,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("worker.herder"), "admin_config", lambda *_: None),
         (at("worker.connector_requests"), "validate_connector_config", lambda *_: SimpleNamespace(error_count=0)),
         (at("worker.group_work"), "TaskWork", _TaskWork),
-        (GroupChecks, "_on_loop", _on_loop),
+        (GroupParts, "on_loop", _on_loop),
         (NumbersTask, "kernel", kernel),
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any, Final
 
@@ -23,13 +23,19 @@ def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dic
 
 
 def alter_offsets(
-    worker: Worker, config: ConnectorConfig, offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]
+    worker: Worker,
+    config: ConnectorConfig,
+    offsets: Iterable[tuple[SourcePartition, SourceOffset | None]],
+    *,
+    confirm: Callable[[], None],
 ) -> bool:
     """Set offsets in one transaction, None removes one; of a partition that is given twice the last one counts.
 
-    Where the connector has its own offsets topic, the worker's gets a copy of each: removals before, the rest after.
-    None of the connector's tasks may run. Returns whether the connector itself took note of them. Raises what the
-    connector raises to refuse them, DataError for what cannot be stored, and what writing raises.
+    Where the connector has its own offsets topic, the worker's gets a copy of each: removals before the commit, the rest
+    after. None of the connector's tasks may run: `confirm` raises if that is not so any more. It is called with all
+    records written, before they are committed: a task that is started after that reads the offsets topic past them, and
+    so waits for the end of the transaction. Returns whether the connector itself took note of the offsets. Raises what
+    the connector raises to refuse them, DataError for what cannot be stored, and what `confirm` and writing raise.
     """
     store = worker.offsets(config)
     store.refresh(READING_MS)
@@ -38,19 +44,23 @@ def alter_offsets(
     latest = records.latest()
     told = new_connector_instance(config).alter_offsets(dict(config.properties), latest)
     if latest:
-        store.remove_copies([partition for partition, offset in latest if offset is None])
         with closing(worker.offset_producer(config)) as producer:
             _write(producer, store.topic, records)
+            confirm()
+            store.remove_copies([partition for partition, offset in latest if offset is None])
+            producer.commit_transaction()
+        records.committed()
     return told
 
 
-def reset_offsets(worker: Worker, config: ConnectorConfig) -> bool:
-    """Remove all offsets of a connector, from the worker's topic as well. Returns and raises as `alter_offsets`."""
+def reset_offsets(worker: Worker, config: ConnectorConfig, *, confirm: Callable[[], None]) -> bool:
+    """Remove all offsets of a connector, from the worker's topic as well. As `alter_offsets` for all else."""
     partitions = worker.offsets(config).partitions(timeout_ms=READING_MS)
-    return alter_offsets(worker, config, [(partition, None) for partition in partitions])
+    return alter_offsets(worker, config, [(partition, None) for partition in partitions], confirm=confirm)
 
 
 def _write(producer: TransactionalProducer, topic: str, records: OffsetRecords) -> None:
+    """Write offsets into a new transaction."""
     producer.init_transactions()
     producer.begin_transaction()
     try:
@@ -61,5 +71,3 @@ def _write(producer: TransactionalProducer, topic: str, records: OffsetRecords) 
         records.written()
     except FencepostError as error:
         raise producer.resolve(error) from error
-    producer.commit_transaction()
-    records.committed()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from fencepost.config.connector_config import ExactlyOnceRequest
@@ -76,6 +76,10 @@ class GroupParts:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call what may block on a thread, and wait for it."""
         return await self.loop.run_in_executor(self._threads, in_context(lambda: function(*args, **kwargs)))
+
+    def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine on the event loop and wait for it, on any other thread. Raises what it raises."""
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     async def read_config_topic(self) -> None:
         """Read what was committed to the config topic before this call.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError
@@ -39,12 +40,16 @@ class OffsetRequests:
     async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
         """Set offsets. Raises BadRequestError unless the connector is stopped, or if it refuses them."""
         pairs = [(offset.partition, offset.offset) for offset in offsets]
-        told = await self._change(name, lambda config: alter_offsets(self._parts.worker, config, pairs))
+        confirm = partial(self._confirm, name)
+        told = await self._change(
+            name, lambda config: alter_offsets(self._parts.worker, config, pairs, confirm=confirm)
+        )
         return _message(name, "altered", told=told)
 
     async def reset(self, name: str) -> str:
         """Remove all offsets. Raises as `alter`."""
-        told = await self._change(name, lambda config: reset_offsets(self._parts.worker, config))
+        confirm = partial(self._confirm, name)
+        told = await self._change(name, lambda config: reset_offsets(self._parts.worker, config, confirm=confirm))
         return _message(name, "reset", told=told)
 
     async def _change(self, name: str, change: Callable[[ConnectorConfig], bool]) -> bool:
@@ -55,6 +60,8 @@ class OffsetRequests:
             self._check(name)
         try:
             return await self._parts.run(self._with, self._config(name), change)
+        except HerderError:
+            raise
         except (ConfigError, DataError, RecordTooLargeError) as error:
             raise BadRequestError(f"The offsets of connector {name} are not changed: {error}") from error
         except FencepostError as error:
@@ -75,6 +82,14 @@ class OffsetRequests:
                 f"The offsets of connector {name} are not changed, because its former tasks could not be fenced, and "
                 f"might write others: {error}"
             ) from error
+
+    def _confirm(self, name: str) -> None:
+        # On a thread of the pool. This worker may have lost its group meanwhile, and its successor resumed the connector.
+        self._parts.on_loop(self._read_and_check(name))
+
+    async def _read_and_check(self, name: str) -> None:
+        await self._parts.read_config_topic()
+        self._check(name)
 
     def _check(self, name: str) -> None:
         self._config(name)

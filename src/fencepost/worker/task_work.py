@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -55,12 +54,12 @@ class GroupChecks:
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
         """Have the leader fence former tasks. Raises its refusal, or SupersededError."""
-        self._on_loop(self._check(task))
-        self._on_loop(self._fencing.fence(task.connector))
+        self._parts.on_loop(self._check(task))
+        self._parts.on_loop(self._fencing.fence(task.connector))
 
     def after_ownership(self, task: ConnectorTaskId) -> None:
         """Raise SupersededError if the config topic has newer task configurations, or the task was revoked."""
-        self._on_loop(self._read_and_check(task))
+        self._parts.on_loop(self._read_and_check(task))
 
     async def _read_and_check(self, task: ConnectorTaskId) -> None:
         await self._parts.read_config_topic()
@@ -69,9 +68,6 @@ class GroupChecks:
     async def _check(self, task: ConnectorTaskId) -> None:
         if not self._is_current():
             raise SupersededError(task.connector, task.task)
-
-    def _on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._parts.loop).result()
 
 
 class TaskWork(Converging[TaskPlan]):
