@@ -12,7 +12,12 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.fencing import FencingTimeoutError
 from fencepost.runtime.task_state import State
 from fencepost.storage.config_records import TargetState
-from fencepost.worker.errors import RebalanceNeededError, RequestFailedError, ServiceUnavailableError
+from fencepost.worker.errors import (
+    BadRequestError,
+    RebalanceNeededError,
+    RequestFailedError,
+    ServiceUnavailableError,
+)
 from tests.sim.clients import SimAdmin
 from tests.sim.scripted import ScriptedWorld
 from tests.sim.site import GROUP_ID
@@ -119,3 +124,29 @@ def test_tasks_say_that_their_predecessors_could_not_be_fenced_in_time_until_the
 
     fence = SimAdmin.fence_producers
     ScriptedWorld(script, [(SimAdmin, "fence_producers", fence_producers)]).play()
+
+
+def test_a_zombie_leader_does_not_commit_the_reset_of_a_connector_that_its_successor_resumed() -> None:
+    asked: list[asyncio.Task[str]] = []
+
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        world.wait_for(lambda: len(world.checker.stored()) > 0)
+        world.stop()
+        (site, zombie), (_, successor) = world.workers()
+        process = site.process
+        world.freeze_at(process, f"InitProducerId of {GROUP_ID}-a-0")
+        reset = zombie.reset_connector_offsets("a")
+        world.kernel.later(0.0, lambda: asked.append(process.loop.create_task(reset)), process)
+        world.wait_for(lambda: process.stopped_until > 0)
+        world.wait_for(lambda: successor._leadership.leads)
+        assert world._ask("resumes a", lambda herder: herder.resume_connector("a"), successor._parts.url)
+        world.wait_for(lambda: world.tasks == 3)
+        process.resume()
+        world.wait_for(asked[0].done)
+        with pytest.raises(BadRequestError, match="Connector a must be STOPPED before its offsets are changed"):
+            asked[0].result()
+        # What its tasks go on with must fit to the offsets that there are.
+        world.kernel.sleep(20.0)
+
+    ScriptedWorld(script).play()
