@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from fencepost.api.config_def import ConfigValue
+from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import ClientKind, overrides
 from fencepost.config.connector_config import ConnectorConfig, TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
@@ -39,6 +43,35 @@ def brokers_written_to(worker: WorkerConfig, connector: ConnectorConfig) -> str:
     """Return the `bootstrap.servers` of a connector's producers, where its source offsets are as well."""
     by_worker = worker.properties.get(f"producer.{BOOTSTRAP_SERVERS}", worker.bootstrap_servers)
     return connector.properties.get(f"producer.override.{BOOTSTRAP_SERVERS}", by_worker)
+
+
+def reading_config(worker: WorkerConfig, connector: ConnectorConfig) -> ClientConfig:
+    """Return how a connector's source offsets are read. Raises ConfigError."""
+    properties = client_properties(worker, connector, ClientKind.CONSUMER)
+    if f"consumer.override.{BOOTSTRAP_SERVERS}" not in connector.properties:
+        properties[BOOTSTRAP_SERVERS] = brokers_written_to(worker, connector)
+    return ClientConfig.from_properties(properties, where=f"connector {connector.name}")
+
+
+def override_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[ConfigValue]:
+    """Return the first problem of each kind of client that a connector overrides properties of, on the property."""
+    clients: dict[ClientKind, Callable[[WorkerConfig, ConnectorConfig], object]] = {
+        ClientKind.PRODUCER: partial(producer_config, task=ConnectorTaskId(connector.name, 0)),
+        ClientKind.CONSUMER: reading_config,
+        ClientKind.ADMIN: admin_config,
+    }
+    found = []
+    for kind, make in clients.items():
+        prefix = f"{kind}.override."
+        given = [name for name in connector.properties if name.startswith(prefix)]
+        if not given:
+            continue
+        try:
+            make(worker, connector)
+        except ConfigError as error:
+            blamed = prefix + error.name if error.name else given[0]
+            found.append(ConfigValue(blamed, connector.properties.get(blamed), errors=[str(error)]))
+    return found
 
 
 def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:

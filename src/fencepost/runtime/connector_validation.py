@@ -26,6 +26,7 @@ from fencepost.config.restart_config import define_restarts
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.client_properties import override_errors
 from fencepost.runtime.pipeline_builder import pipeline_errors
 
 _log: Final = logging.getLogger(__name__)
@@ -162,7 +163,9 @@ def _findings(
             value.errors.clear()
     values = merge([*values, *transformed.errors])
     if not any(value.errors for value in values):
-        values = merge([*values, *pipeline_errors(worker, ConnectorConfig.from_properties(config))])
+        checked_config = ConnectorConfig.from_properties(config)
+        more = *pipeline_errors(worker, checked_config), *override_errors(worker, checked_config)
+        values = merge([*values, *more])
     return {value.name: value for value in values}
 
 

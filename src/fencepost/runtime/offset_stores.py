@@ -24,6 +24,7 @@ from fencepost.runtime.client_properties import (
     admin_config,
     brokers_written_to,
     client_properties,
+    reading_config,
 )
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore, SharedOffsets
 from fencepost.storage.offset_copies import OffsetCopies
@@ -67,7 +68,7 @@ class OffsetStores:
         The topic is on the cluster that the connector's producer writes to. Raises ConfigError if the connector's
         consumer or admin client is set to use another one, and what creating a topic raises.
         """
-        config = self._reading_config(connector)
+        config = reading_config(self._worker, connector)
         self._check_clusters(connector, config)
         own = self._opened(self.topic(connector), config, connector)
         if own.topic == self._worker.offset_storage.name and self._same_cluster(config, self._global_config):
@@ -155,12 +156,6 @@ class OffsetStores:
         properties = client_properties(self._worker, None, ClientKind.CONSUMER)
         properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
         return ClientConfig.from_properties(properties, where=self._worker.where)
-
-    def _reading_config(self, connector: ConnectorConfig) -> ClientConfig:
-        properties = client_properties(self._worker, connector, ClientKind.CONSUMER)
-        if f"{ClientKind.CONSUMER}.override.{BOOTSTRAP_SERVERS}" not in connector.properties:
-            properties[BOOTSTRAP_SERVERS] = brokers_written_to(self._worker, connector)
-        return ClientConfig.from_properties(properties, where=f"connector {connector.name}")
 
     def _create(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
         settings = replace(self._worker.offset_storage, name=topic)

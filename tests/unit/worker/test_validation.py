@@ -138,10 +138,21 @@ def test_a_transform_has_a_group_with_its_own_properties():
         ({"connector.plugin.version": "9.9"}, {"connector.plugin.version": 1}),
         ({"topic.creation.groups": "g"}, {"topic.creation.default.partitions": 1}),
         ({"exactly.once.support": "required", "file": ""}, {"exactly.once.support": 1, "file": 1}),
+        ({"consumer.override.request.timeout.ms": "soon"}, {"consumer.override.request.timeout.ms": 1}),
+        ({"admin.override.reqest.timeout.ms": "1"}, {"admin.override.reqest.timeout.ms": 1}),
+        ({"producer.override.security.protocol": "SASL_SSL"}, {"producer.override.sasl.mechanism": 1}),
     ],
 )  # fmt: skip
 def test_an_error_stands_on_the_property_that_has_it(properties: dict[str, str], errors: dict[str, int]):
     assert _errors(_validate(CONFIG, **properties)) == errors
+
+
+def test_malformed_credentials_are_told_and_not_shown():
+    principal = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "user=hunter2"}
+    infos = _validate(CONFIG, **{f"producer.override.{name}": value for name, value in principal.items()})
+    assert _errors(infos) == {"producer.override.sasl.jaas.config": 1}
+    assert "sasl.jaas.config is malformed" in error_message(infos)
+    assert "hunter2" not in f"{infos} {error_message(infos)}"
 
 
 def test_a_converter_that_is_not_found_has_no_value_and_no_version():
