@@ -385,6 +385,30 @@ def test_a_running_connector_that_reports_a_passing_failure_is_started_again_unt
     worker.wait_for_states(name, "FAILED", "RUNNING")
 
 
+def test_a_connector_that_finds_other_work_gets_other_tasks_but_not_more_than_it_may_have(
+    worker: Worker, group: Group, name: str, topic: str
+) -> None:
+    wanted = group.folder / "tasks"
+
+    def want(tasks: int) -> None:
+        # At once: the connector may be reading it.
+        (group.folder / "next").write_text(str(tasks))
+        (group.folder / "next").replace(wanted)
+
+    want(1)
+    config = properties(name, topic, {"limit": 50, "tasks.max": "2", "tasks.in.file": str(wanted)})
+    assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+
+    want(2)
+    worker.wait_for_states(name, "RUNNING", "RUNNING", "RUNNING")
+    want(3)
+    worker.wait_for_states(name, "FAILED", "RUNNING", "RUNNING")
+    assert "raise tasks.max" in worker.get(f"/connectors/{name}/status")["connector"]["trace"]
+    want(1)
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+
+
 def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker: Worker, name: str) -> None:
     config = properties(name, "t", {"tasks.max": "none", "value.converter": "Xml"})
     answer = worker.request("POST", "/connectors", {"name": name, "config": config})

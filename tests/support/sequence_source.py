@@ -73,6 +73,21 @@ class SequenceConnector(SourceConnector):
         self._config = config
         if failure := self._failure("fail.while.exists"):
             raise failure
+        self._stopping = threading.Event()
+        if "tasks.in.file" in config:
+            threading.Thread(target=self._watch, args=[self._wanted_tasks()], daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _watch(self, tasks: int) -> None:
+        """Have tasks configured anew when the file that says how many says something else."""
+        while not self._stopping.wait(_IDLE_SECONDS):
+            if tasks != (tasks := self._wanted_tasks()):
+                self.context.request_task_reconfiguration()
+
+    def _wanted_tasks(self) -> int:
+        return int(Path(self._config["tasks.in.file"]).read_text())
 
     def _failure(self, name: str) -> RetriableError | None:
         """What to fail with while there is the file that a property names."""
@@ -86,7 +101,8 @@ class SequenceConnector(SourceConnector):
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         if failure := self._failure("report.while.exists"):
             self.context.raise_error(failure)
-        return [{**self._config, "task.id": str(number)} for number in range(max_tasks)]
+        tasks = self._wanted_tasks() if "tasks.in.file" in self._config else max_tasks
+        return [{**self._config, "task.id": str(number)} for number in range(tasks)]
 
     def exactly_once_support(self, config: Mapping[str, str]) -> ExactlyOnceSupport:  # noqa: ARG002 - the API's
         return ExactlyOnceSupport.SUPPORTED

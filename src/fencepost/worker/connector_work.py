@@ -53,6 +53,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._restarts = RestartPolicy()
         self._start_due: asyncio.TimerHandle | None = None
         self._starting = False
+        self._tasks_refused = False
         self._connector: WorkerConnector | None = None
         self._version: str | None = None
         # Which instance it is: what earlier ones still tell does not count.
@@ -64,9 +65,16 @@ class ConnectorWork(Converging[ConnectorPlan]):
         connector = self._connector
         return connector if connector is not None and connector.state is State.RUNNING else None
 
-    def fail(self, error: Exception) -> None:
-        """Report a failure that does not end the connector itself."""
+    def refuse_tasks(self, error: Exception) -> None:
+        """Report that the task configurations which the connector gives will not do, while it runs itself."""
+        self._tasks_refused = True
         self._report(State.FAILED, error)
+
+    def take_tasks(self) -> None:
+        """Take back that they will not do, if that was reported."""
+        if self._tasks_refused and self.running is not None:
+            self._tasks_refused = False
+            self._report(State.RUNNING)
 
     def forget_failures(self) -> None:
         """Let it have all its automatic restarts again."""
@@ -176,6 +184,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
     async def _halt(self) -> bool:
         """Stop the connector, and return whether there was one."""
         self._run += 1
+        self._tasks_refused = False
         if self._start_due is not None:
             self._start_due.cancel()
             self._start_due = None

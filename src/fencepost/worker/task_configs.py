@@ -108,7 +108,7 @@ class TaskConfigs:
             except ConfigError as error:
                 work = self._find(connector)
                 if work is not None:
-                    work.fail(error)
+                    work.refuse_tasks(error)
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
                 pause = backoff.next_s()
                 _log.warning("Connector %s gets its tasks in %.1f s, for now: %s", connector, pause, error)
@@ -121,10 +121,10 @@ class TaskConfigs:
                 await self._take_away(connector)
             return
         work = self._find(connector)
-        running = None if work is None else work.running
-        if running is None:
+        if work is None or (running := work.running) is None:
             return
         configs = await self._parts.run(running.task_configs)
+        work.take_tasks()
         if self._is_stored(connector, configs):
             return
         try:
