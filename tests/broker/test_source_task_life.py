@@ -137,13 +137,13 @@ def test_t22_an_error_of_poll_after_stop_is_no_failure(
     assert _found(bootstrap_servers, topic, name) == []
 
 
-def test_a_retriable_error_of_poll_is_followed_by_another_poll(
-    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+def test_a_retriable_error_of_poll_is_told_once_and_followed_by_another_poll(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, caplog: pytest.LogCaptureFixture
 ):
     task, seen = runner.task(name, topic, {"limit": 200}, stop_at_end=True)
 
     def fail_first(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
-        if seen.polls == 1:
+        if seen.polls <= 2:
             source_task.seq = 0
             raise RetriableError("busy")
         return records
@@ -153,6 +153,9 @@ def test_a_retriable_error_of_poll_is_followed_by_another_poll(
     assert task.join(120)
     assert runner.states.of(task) == [State.RUNNING, State.STOPPED]
     assert _found(bootstrap_servers, topic, name) == list(range(1, 201))
+    assert [record.getMessage() for record in caplog.records if "poll() of" in record.getMessage()] == [
+        f"poll() of task {name}-0 failed and is called again: busy"
+    ]
 
 
 def test_a_task_that_cannot_start_for_a_passing_reason_starts_again(

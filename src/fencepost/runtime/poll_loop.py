@@ -41,6 +41,7 @@ class PollLoop:
         self._boundaries = boundaries
         self._metrics = metrics
         self._on_state = on_state
+        self._poll_failure: str | None = None
 
     def run(self, *, stop_at_end: bool) -> bool:
         """Poll until the task should stop, or (if asked to look) its source ends.
@@ -81,9 +82,14 @@ class PollLoop:
         try:
             batch = self._instance.poll()
         except RetriableError as error:
-            _log.warning("poll() of task %s failed and is called again: %s", self._instance.id, error)
+            if str(error) != self._poll_failure:
+                _log.warning("poll() of task %s failed and is called again: %s", self._instance.id, error)
+            self._poll_failure = str(error)
             self._control.wait(POLL_RETRY_S)
             return None
+        if self._poll_failure is not None:
+            self._poll_failure = None
+            _log.info("poll() of task %s works again", self._instance.id)
         if batch:
             self._metrics.polled(time.monotonic() - started)
         self._metrics.lag(self._instance.lag())
