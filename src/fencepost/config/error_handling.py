@@ -71,7 +71,8 @@ def define_errors(definitions: ConfigDef) -> None:
         width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.enable", _T.BOOLEAN, False, _MEDIUM,
-        "Whether each record that cannot be transformed or converted is logged, with the stage, the plugin and the reason.",
+        "Whether each record that cannot be transformed or converted is logged, with the stage, the plugin and the reason: "
+        "the first 1,000 of a batch, or of each executor's part of one, and how many more there were.",
         group=group, order_in_group=4, width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.include.messages", _T.BOOLEAN, False, _MEDIUM,

@@ -158,9 +158,9 @@ class SparkEngine:
             else:
                 acks, metadata = writing.records(batch)
         except RecordRefusedError as error:
-            _tell(error.tally, task)
+            tell(error.tally, task)
             raise
-        _tell(errors.tally, task)
+        tell(errors.tally, task)
         producer.acknowledge(acks)
         return WriteResult.of(acks, metadata, errors.tally.counts)
 
@@ -240,8 +240,11 @@ class _BatchWrite:
         return [part.result for part in passed]
 
 
-def _tell(tally: Tally, task: str) -> None:
-    """Log the refused records that are to be told of."""
+def tell(tally: Tally, task: str) -> None:
+    """Log the refused records that a tally lists, and how many more were skipped."""
     for refused in tally.listed:
         shown = "" if refused.content is None else f" The record: {refused.content}"
         _log.error("Task %s: %s%s", task, refused, shown)
+    left = tally.counts.skipped - len(tally.listed)
+    if tally.listed and left > 0:
+        _log.error("Task %s: %d more records of the same batch were skipped", task, left)

@@ -19,8 +19,9 @@ from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.spark.conversion import Converted, column_types, convert
+from fencepost.spark.engine import tell
 from fencepost.spark.error_counts import ErrorCounts
-from fencepost.spark.error_handler import ErrorHandler
+from fencepost.spark.error_handler import LISTED, ErrorHandler
 from fencepost.spark.errors import RecordRefusedError, RecordWaitsError
 from fencepost.spark.polled import group_records
 from fencepost.spark.refused import Stage
@@ -121,6 +122,14 @@ def test_the_log_shows_the_record_only_if_it_may():
         assert listed.cause == "ValueError: an x"
         assert ("secret" in (listed.content or "")) is include
         assert "secret" not in str(listed)
+
+
+def test_the_log_says_how_many_records_it_does_not_tell_singly(caplog: pytest.LogCaptureFixture):
+    errors = ErrorHandler(LOGGED)
+    assert converted([("a", "a", "x")] * (LISTED + 3), errors) == []
+    tell(errors.tally, "c-0")
+    assert len(caplog.records) == LISTED + 1
+    assert caplog.records[-1].getMessage() == "Task c-0: 3 more records of the same batch were skipped"
 
 
 def test_a_polled_record_is_told_with_where_it_comes_from():
