@@ -169,6 +169,20 @@ def test_a_connector_is_paused_stopped_and_resumed(
     assert herder.known["lines"].target is state
 
 
+def test_as_json_each_command_prints_what_the_worker_answered_and_nothing_else(run: Run, file: Path) -> None:
+    def answer(*arguments: Any) -> Any:
+        code, out, err = run(*arguments, "-o", "json")
+        assert (code, err) == (0, "")
+        return json.loads(out) if out else None
+
+    assert answer("create", file)["config"]["topic"] == "lines"
+    assert answer("update", file)["name"] == "lines"
+    assert answer("offsets", "show", "lines")["offsets"][0]["offset"] == {"position": 14}
+    assert [answer(command, "lines") for command in ("pause", "resume", "stop")] == [None] * 3
+    assert "successfully" in answer("offsets", "reset", "lines")["message"]
+    assert answer("delete", "lines") is None
+
+
 def test_a_connector_with_a_name_of_all_sorts_is_reached_and_deleted(run: Run, herder: ModelHerder, file: Path) -> None:
     name = "a/b [bold]c? 100%25"
     file.write_text(file.read_text().replace('"name": "lines"', f'"name": "{name}"'))
