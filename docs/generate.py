@@ -125,7 +125,8 @@ _METRICS: Final = """# Metrics
 
 `GET /metrics` answers these in the text format of Prometheus, or as OpenMetrics to a client that accepts it. The names
 that begin with `kafka_connect_` are those that Strimzi's rules give to Kafka Connect's own metrics, so that dashboards
-made for these show them: lower case, `kafka_connect_`, the group, the metric, with underscores. Connect's rates,
+made for these show them: lower case, `kafka_connect_`, the group, the metric, with underscores. Those of a JVM, and
+of Kafka's clients but for the bytes that tasks send, have no counterpart. Connect's rates,
 averages and extremes are over the last 30 to 60 seconds; an average or extreme of nothing is `NaN`. A metric that is a
 text has the value 1 and the text as a label. Tasks and connectors are shown by the worker that runs them, and start at
 zero with each start; a task that has failed is shown until it is restarted or removed.

@@ -151,6 +151,14 @@ TASK_STATUS: Final = MetricDefinition(
     f"{TASK_PREFIX}status", MetricType.GAUGE, "1 for the state that the task is in", (*_TASK_LABELS, "status")
 )
 
+TASK_BYTES: Final = MetricDefinition(
+    "kafka_producer_outgoing_byte_total",
+    MetricType.COUNTER,
+    "Bytes of the record batches that the task sent, its source offsets aside; clientid is connector-producer-<task>",
+    ("clientid",),
+)
+"""For the panel of outgoing bytes: Strimzi's rules give it this name, from the metrics of Kafka's own producer."""
+
 CONNECTOR_TEXTS: Final[Mapping[str, MetricDefinition]] = {
     label: MetricDefinition(
         f"{CONNECTOR_PREFIX}{label}", MetricType.GAUGE, f"1 for {text}", (*_CONNECTOR_LABELS, label)
@@ -211,6 +219,7 @@ DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     TASK_STATUS,
     *TASK_VALUES.values(),
     *TASK_HISTOGRAMS.values(),
+    TASK_BYTES,
     *WORKER_VALUES.values(),
     PENDING_COPIES,
     *TASK_COUNTS.values(),

@@ -16,6 +16,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.metric_definitions import (
     CONNECTOR_TEXTS,
     PENDING_COPIES,
+    TASK_BYTES,
     TASK_COUNTS,
     TASK_HISTOGRAMS,
     TASK_STATUS,
@@ -149,6 +150,7 @@ def _of_tasks(tasks: _Tasks) -> Iterator[Metric]:
         yield definition.metric((labels, of.values[name]) for labels, of in labelled)
     for name, definition in TASK_HISTOGRAMS.items():
         yield definition.histogram((labels, of.histograms[name]) for labels, of in labelled)
+    yield TASK_BYTES.metric(((f"connector-producer-{task}",), of.sent) for task, of in tasks)
     yield TASK_STATUS.metric(((*labels, of.state.lower()), 1.0) for labels, of in labelled)
 
 

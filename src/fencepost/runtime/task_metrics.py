@@ -22,11 +22,12 @@ _STARTED: Final = frozenset({State.RUNNING, State.PAUSED})
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """A task's state, and its metrics by their names."""
+    """A task's state, its metrics by their names, and how many bytes it sent."""
 
     state: State
     values: Mapping[str, float]
     histograms: Mapping[str, tuple[Buckets, float]]
+    sent: int
 
 
 class TaskMetrics:
@@ -44,7 +45,7 @@ class TaskMetrics:
         self._state = State.UNASSIGNED
         self._since = self._created = clock()
         self._time_in: dict[State, float] = {}
-        self._polled = self._written = self._active = self._restarts = 0
+        self._polled = self._written = self._active = self._sent = self._restarts = 0
         self._lag = math.nan
         self._poll_records, self._poll_time, self._writes = Windowed(), Windowed(), Windowed()
         self._batch_size, self._active_count, self._transaction_size = Windowed(), Windowed(), Windowed()
@@ -85,6 +86,7 @@ class TaskMetrics:
             now = self._clock()
             self._polled += polled
             self._written += written
+            self._sent += size
             self._active += written
             self._poll_records.record(polled, now)
             self._batch_size.record(polled, now)
@@ -153,6 +155,7 @@ class TaskMetrics:
                 self._state,
                 dict(zip(TASK_VALUES, values, strict=True)),
                 dict(zip(TASK_HISTOGRAMS, (histogram.snapshot() for histogram in histograms), strict=True)),
+                self._sent,
             )
 
     def _task_values(self, now: float) -> Iterable[float]:

@@ -47,9 +47,10 @@ def test_metrics_have_the_names_and_labels_of_strimzis_rules():
     metrics = WorkerMetrics()
     task = metrics.add(ConnectorTaskId("c", 0))
     task.state(State.RUNNING)
-    task.wrote(polled=5, written=3)
+    task.wrote(polled=5, written=3, size=700)
     task.committed(3, 0.004)
     value = _read(metrics)
+    assert value("kafka_producer_outgoing_byte_total", clientid="connector-producer-c-0") == 700
     labels = {"connector": "c", "task": "0"}
     assert value("kafka_connect_source_task_source_record_poll_total", **labels) == 5
     assert value("kafka_connect_source_task_source_record_write_total", **labels) == 3
