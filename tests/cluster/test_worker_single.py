@@ -360,6 +360,24 @@ def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
     wait_for(lambda: waits_to_start("away, still"), what="the restarted connector waits to be started again")
 
 
+def test_a_task_that_waits_to_start_again_says_why_and_can_be_paused(
+    worker: Worker, group: Group, name: str, topic: str
+) -> None:
+    gone = group.folder / "gone"
+    gone.touch()
+    given = {"limit": 50, "task.fails.while.exists": str(gone), "task.restart.backoff.ms": "600000"}
+    config = properties(name, topic, given)
+    assert worker.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+
+    worker.wait_for_states(name, "RUNNING", "RESTARTING")
+    assert "the source is away" in worker.get(f"/connectors/{name}/tasks/0/status")["trace"]
+    assert worker.request("PUT", f"/connectors/{name}/pause").status == 202
+    worker.wait_for_states(name, "PAUSED", "PAUSED")
+    gone.unlink()
+    assert worker.request("PUT", f"/connectors/{name}/resume").status == 202
+    worker.wait_for_states(name, "RUNNING", "RUNNING")
+
+
 def test_a_running_connector_that_reports_a_passing_failure_is_started_again_until_it_lasts(
     worker: Worker, group: Group, name: str, topic: str
 ) -> None:

@@ -56,6 +56,13 @@ class Seen:
 SEEN: defaultdict[str, Seen] = defaultdict(Seen)
 
 
+def _failure(config: Mapping[str, str], name: str) -> RetriableError | None:
+    """What to fail with while there is the file that a property names."""
+    with suppress(FileNotFoundError):
+        return RetriableError(f"the source is away{Path(config.get(name, '/no/such/file')).read_text()}")
+    return None
+
+
 class SequenceConnector(SourceConnector):
     def version(self) -> str:
         return "1.0"
@@ -71,7 +78,7 @@ class SequenceConnector(SourceConnector):
 
     def start(self, config: Mapping[str, str]) -> None:
         self._config = config
-        if failure := self._failure("fail.while.exists"):
+        if failure := _failure(config, "fail.while.exists"):
             raise failure
         self._stopping = threading.Event()
         if "tasks.in.file" in config:
@@ -89,17 +96,11 @@ class SequenceConnector(SourceConnector):
     def _wanted_tasks(self) -> int:
         return int(Path(self._config["tasks.in.file"]).read_text())
 
-    def _failure(self, name: str) -> RetriableError | None:
-        """What to fail with while there is the file that a property names."""
-        with suppress(FileNotFoundError):
-            return RetriableError(f"the source is away{Path(self._config.get(name, '/no/such/file')).read_text()}")
-        return None
-
     def task_class(self) -> type[SourceTask]:
         return SequenceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        if failure := self._failure("report.while.exists"):
+        if failure := _failure(self._config, "report.while.exists"):
             self.context.raise_error(failure)
         tasks = self._wanted_tasks() if "tasks.in.file" in self._config else max_tasks
         return [{**self._config, "task.id": str(number)} for number in range(tasks)]
@@ -120,6 +121,8 @@ class SequenceTask(SourceTask):
         self.seen = SEEN[self.name]
         self.seen.starts += 1
         self.seen.on_start(self)
+        if failure := _failure(config, "task.fails.while.exists"):
+            raise failure
         self._id = f"{self.name}-{config['task.id']}"
         self._partition = {"task.id": self._id}
         self._topic = config["topic"]

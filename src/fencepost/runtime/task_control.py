@@ -42,9 +42,9 @@ class TaskControl:
         self.stop()
 
     def wait(self, seconds: float) -> None:
-        """Return after some time, or at once when the task should end."""
+        """Return after some time, or at once when the task should end, or pause."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping, seconds)
+            self._changed.wait_for(lambda: self._stopping or self._paused, seconds)
 
     def wait_until_resumed(self) -> None:
         """Return when the task should go on, or end."""
