@@ -59,9 +59,21 @@ def topic_creation(config: Mapping[str, str]) -> TopicCreation | None:
             )
         return None
     default = _group(config, _DEFAULT, fallback=None)
-    aliases = [alias for alias in parse_type(_GROUPS, config.get(_GROUPS, ""), ConfigDef.Type.LIST) if alias]
-    groups = [_group(config, alias, fallback=default) for alias in aliases if alias != _DEFAULT]
-    return TopicCreation([*groups, default])
+    aliases = _aliases(config)
+    if len(set(aliases)) < len(aliases):
+        raise ConfigError(f"The property {_GROUPS} names a group twice: {config[_GROUPS]}", name=_GROUPS)
+    return TopicCreation([*(_group(config, alias, fallback=default) for alias in aliases), default])
+
+
+def topic_creation_properties(config: Mapping[str, str]) -> list[str]:
+    """Return the names of the properties of all groups: those that are listed, and the default."""
+    prefixes = tuple(f"{PREFIX}{alias}." for alias in [*_aliases(config), _DEFAULT])
+    return [name for name in config if name.startswith(prefixes)]
+
+
+def _aliases(config: Mapping[str, str]) -> list[str]:
+    listed: list[str] = parse_type(_GROUPS, config.get(_GROUPS, ""), ConfigDef.Type.LIST)
+    return [alias for alias in listed if alias not in ("", _DEFAULT)]
 
 
 def topic_creation_errors(config: Mapping[str, str]) -> list[ConfigValue]:

@@ -141,6 +141,11 @@ def _define_connectors(definitions: ConfigDef) -> None:
             validator=at_least(0),
         )
         .define(
+            "topic.creation.enable", _T.BOOLEAN, True, _I.LOW,
+            "Whether tasks create missing topics as the topic.creation.* properties of their connectors say; else these "
+            "have no effect, and missing topics are left to the brokers.",
+        )
+        .define(
             "topic.tracking.enable", _T.BOOLEAN, True, _I.LOW,
             "Whether a distributed worker notes which topics connectors write to (GET /connectors/{name}/topics).",
         )
@@ -213,6 +218,7 @@ class WorkerConfig:
     offset_storage: InternalTopic
     config_storage: InternalTopic
     status_storage: InternalTopic
+    topic_creation_enable: bool
     topic_tracking_enable: bool
     topic_tracking_allow_reset: bool
     offset_flush_interval_ms: int
@@ -247,6 +253,7 @@ class WorkerConfig:
             offset_storage=_internal_topic("offset", values, properties),
             config_storage=_internal_topic("config", values, properties),
             status_storage=_internal_topic("status", values, properties),
+            topic_creation_enable=values["topic.creation.enable"],
             topic_tracking_enable=values["topic.tracking.enable"],
             topic_tracking_allow_reset=values["topic.tracking.allow.reset"],
             offset_flush_interval_ms=values["offset.flush.interval.ms"],

@@ -15,7 +15,6 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
 from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.source import SourceConnector
-from fencepost.config import topic_creation
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
@@ -23,6 +22,8 @@ from fencepost.config.log_context import log_context
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.restart_config import define_restarts
+from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
+from fencepost.config.topic_creation import topic_creation_properties
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
@@ -121,7 +122,7 @@ def _validated(worker: WorkerConfig, transformed: TransformedConfig, connector: 
     ]
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
     values = _findings(worker, transformed, connector, sections)
-    keys |= {name: _other(name) for name in (*values, *_topic_creation(config)) if name not in keys}
+    keys |= {name: _other(name) for name in (*values, *topic_creation_properties(config)) if name not in keys}
     unknown = _unknown(config, sections, keys)
     ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
     keys = {name: keys[name] for name in ordered}
@@ -304,13 +305,9 @@ def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
             yield name, _other(name)
 
 
-def _topic_creation(config: Mapping[str, str]) -> list[str]:
-    return [name for name in config if name.startswith(topic_creation.PREFIX)]
-
-
 def _other(name: str) -> ConfigKey:
     """The definition of a property that is known by its prefix only."""
     secret = name.lower().endswith(_SECRETS)
-    group = "Topic Creation" if name.startswith(topic_creation.PREFIX) else None
+    group = "Topic Creation" if name.startswith(TOPIC_CREATION) else None
     kind = _T.PASSWORD if secret else _T.STRING
     return ConfigKey(name, kind, None, _I.LOW, group=group, display_name=name)

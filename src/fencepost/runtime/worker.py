@@ -221,6 +221,12 @@ class Worker:
     def _topic_creator(self, connector: ConnectorConfig) -> TopicCreator | None:
         if connector.topic_creation is None:
             return None
+        if not self.config.topic_creation_enable:
+            _log.warning(
+                "The topic.creation properties of connector %s have no effect: this worker's topic.creation.enable is "
+                "false", connector.name,
+            )  # fmt: skip
+            return None
         return TopicCreator(connector.topic_creation, admin_config(self.config, connector))
 
 

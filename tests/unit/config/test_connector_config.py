@@ -68,6 +68,9 @@ def test_transforms_keep_their_order_and_find_their_predicates():
     )
 
 
+TOPICS = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1"}
+
+
 @pytest.mark.parametrize(
     ("properties", "blamed"),
     [
@@ -77,6 +80,8 @@ def test_transforms_keep_their_order_and_find_their_predicates():
         ({"predicates": "p"}, "predicates.p.type"),
         ({"topic.creation.default.partitions": "3"}, "topic.creation.default.replication.factor"),
         ({"topic.creation.groups": "g"}, "topic.creation.default.partitions"),
+        (TOPICS | {"topic.creation.groups": "g,g", "topic.creation.g.include": "x"}, "topic.creation.groups"),
+        (TOPICS | {"topic.creation.groups": "g"}, "topic.creation.g.include"),
         ({"offsets.storage.topic": " "}, "offsets.storage.topic"),
         ({"tasks.max": "0"}, "tasks.max"),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -70,3 +71,14 @@ def test_a_task_that_cannot_resolve_its_configuration_says_why(worker: Worker):
     config = worker.connector_config(properties("c", "t"))
     with pytest.raises(ConfigError, match=r"Task c-0: The property password holds .*no config provider named 'env'"):
         worker.new_task(config, 0, {"password": "${env:PASSWORD}"}, States())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_worker_says_whether_connectors_may_have_topics_created(
+    worker: Worker, caplog: pytest.LogCaptureFixture, *, enabled: bool
+):
+    worker.config = replace(worker.config, topic_creation_enable=enabled)
+    given = {"topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1"}
+    creator = worker._topic_creator(worker.connector_config(properties("c", "t", given)))
+    assert (creator is not None) is enabled
+    assert ("have no effect" in caplog.text) is not enabled

@@ -202,6 +202,16 @@ def test_passwords_are_never_shown():
             {"transforms": "h", "transforms.h.type": "HoistField$Value", "transforms.h.fields": "1"},
             {"transforms.h.fields": "transforms.h.field"},
         ),
+        (
+            CONFIG,
+            {
+                "topic.creation.default.partitions": "1",
+                "topic.creation.default.replication.factor": "1",
+                "topic.creation.default.retention.ms": "1",
+                "topic.creation.big.partitions": "9",
+            },
+            {"topic.creation.big.partitions": "topic.creation.default.partitions"},
+        ),
         ({"connector.class": "tests.support.bare_source.BareConnector", "name": "c"}, {"own": "1"}, {}),
         (
             {"connector.class": "tests.support.bare_source.BareConnector", "name": "c"},
