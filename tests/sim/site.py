@@ -56,6 +56,7 @@ from tests.sim.threads import SimExecutor, SimThreading, SimTime
 
 GROUP_ID = "group"
 CONFIGS, OFFSETS = "configs", "offsets"
+_READ_BACK_MS = 3_000
 
 _THREADED = ("runtime", "storage")
 """The packages whose threads, locks and conditions are simulated; what the others have of them is simulated as a whole."""
@@ -169,7 +170,10 @@ class SimStatuses:
 
     def put(self, subject: Any, status: Any) -> None:
         if status.trace:
-            NumbersTask.kernel.note(f"{subject} is {status.state}: {status.trace.splitlines()[-1]}")
+            said = status.trace.splitlines()[-1]
+            NumbersTask.kernel.note(f"{subject} is {status.state}: {said}")
+            if not said.startswith(fencepost.__name__):
+                NumbersTask.kernel.fault(f"{subject} is {status.state}, which nobody expects: {said}")
         if self.table.allows(subject, status):
             self.table.apply(subject, status)
 
@@ -349,12 +353,20 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
     ]
 
 
+def _told_faults(kernel: Kernel) -> list[tuple[Any, str, Any]]:
+    """What the worker tells of its own faults, which no schedule may have."""
+    told = SimpleNamespace(exception=lambda text: kernel.fault(text, sys.exception()))
+    return [(_modules()["worker.convergence"], "_log", told)]
+
+
 def _clocks_and_threads(kernel: Kernel) -> list[tuple[Any, str, Any]]:
     clock, threads = SimTime(kernel), SimThreading(kernel)
     return [
         *((module, "time", clock) for module in _owners(time)),
         *((module, "random", kernel.random) for module in _owners(random)),
         *((module, "threading", threads) for module in _owners(threading, _THREADED)),
+        # Less than workers are without news of the config topic.
+        (_modules()["storage.config_topic"], "_READ_BACK_TIMEOUT_MS", _READ_BACK_MS),
     ]
 
 
@@ -370,7 +382,7 @@ def in_world(
         log.addHandler(telling)
         log.setLevel(logging.DEBUG)
     try:
-        for owner, name, value in [*_replacements(kernel, here), *mutations]:
+        for owner, name, value in [*_replacements(kernel, here), *_told_faults(kernel), *mutations]:
             before.append((owner, name, owner.__dict__.get(name, _MISSING)))
             setattr(owner, name, value)
         yield

@@ -1,0 +1,18 @@
+"""What a worker would only log of a fault of its own is one of the schedule."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.worker.task_work import TaskWork
+from tests.sim.scripted import ScriptedWorld
+
+
+def test_a_task_that_cannot_follow_its_plan_is_a_fault_of_the_schedule() -> None:
+    async def cannot(*_: object) -> None:
+        raise KeyError("plan")
+
+    world = ScriptedWorld(ScriptedWorld.create, [(TaskWork, "_start", cannot)])
+    with pytest.raises(AssertionError):
+        world.play()
+    assert world.kernel.faults == ["A fault of this worker: it cannot follow its plan"]
