@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
@@ -59,9 +59,11 @@ def _replay(seed: int, mutation: str | None) -> int:
 
 def _run_all(seeds: range, jobs: int, ends: float | None) -> int:
     done, records = 0, 0
+    troubles: Counter[str] = Counter()
     bad: list[Outcome] = []
     for outcomes in _outcomes(_chunks(seeds), jobs, ends):
         records += sum(outcome.records for outcome in outcomes)
+        troubles += sum((outcome.troubles for outcome in outcomes), Counter())
         bad += [outcome for outcome in outcomes if outcome.faults]
         if (done + len(outcomes)) // _TELL_EVERY > done // _TELL_EVERY:
             _say(f"{done + len(outcomes)} schedules, {len(bad)} of them bad")
@@ -70,6 +72,7 @@ def _run_all(seeds: range, jobs: int, ends: float | None) -> int:
             break
     for outcome in bad[:_MOST_BAD]:
         _show(outcome)
+    _say(", ".join(f"{kind}: {count}" for kind, count in sorted(troubles.items())))
     _say(f"{done} schedules with {records} records: {len(bad)} in which something does not hold")
     return bool(bad)
 

@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import heapq
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -162,6 +162,8 @@ class Kernel:
         self.random = random.Random(seed)
         self.now = 0.0
         self.faults: list[str] = []
+        self.troubles: Counter[str] = Counter()
+        """What happened to processes and messages, and how often."""
         self.process: Process | None = None
         self.events = 0
         self._trace = trace
@@ -177,6 +179,11 @@ class Kernel:
         if self._trace is not None:
             name = self.process.name if self.process is not None else "-"
             self._trace(f"{self.now:9.3f}  {name:8}  {text}")
+
+    def trouble(self, kind: str, text: str) -> None:
+        """Count what happens to a process or a message, and add it to the trace."""
+        self.troubles[kind] += 1
+        self.note(text)
 
     def fault(self, text: str, error: BaseException | None = None) -> None:
         """Take note of something that must not happen."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.sim.kernel import Kernel, Process
@@ -23,6 +24,8 @@ class Network:
         self.slow = slow
         self._kernel: Kernel = process.kernel
         self._chaos = chaos
+        self._sent = 0
+        self._arrived = 0
 
     def call(self, request: Callable[[], Any], *, timeout: float, what: str = "") -> Any:
         """Have the broker do something, on a thread; return its answer, None if none comes in time."""
@@ -59,7 +62,14 @@ class Network:
         lost = self._chaos(self._process, "sending")
         if lost or self._process.cut_off_until > self._kernel.now:
             return
-        self._kernel.later(self.delay(), lambda: request(lambda answer: self._answer(answer, answered)))
+        self._sent += 1
+        self._kernel.later(self.delay(), partial(self._arrive, self._sent, request, answered))
+
+    def _arrive(self, number: int, request: Callable[[Reply], None], answered: Callable[[Any], None]) -> None:
+        if number < self._arrived:
+            self._kernel.troubles["message overtaken"] += 1
+        self._arrived = max(self._arrived, number)
+        request(lambda answer: self._answer(answer, answered))
 
     def _answer(self, answer: Any, answered: Callable[[Any], None]) -> None:
         delay = self.delay()

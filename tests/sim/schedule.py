@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +28,8 @@ from tests.sim.group import GroupCoordinator
 from tests.sim.kernel import Kernel, Process
 from tests.sim.network import Network
 from tests.sim.plan import plan
-from tests.sim.site import GROUP_ID, OFFSETS, SimRest, SimStatuses, SimWorkerRuntime, group_config, in_world
+from tests.sim.rest import SimRest
+from tests.sim.site import GROUP_ID, OFFSETS, SimStatuses, SimWorkerRuntime, group_config, in_world
 from tests.sim.source import DATA
 
 _PEACE_S = 400.0
@@ -47,6 +49,7 @@ class Outcome:
     seconds: float
     events: int
     records: int
+    troubles: Counter[str]
 
 
 class World:
@@ -97,7 +100,7 @@ class World:
         for process in list(self._sites):
             process.kill()
         records = sum(len(batch.rows) for batch in self.broker.batches(DATA) if batch.committed)
-        return Outcome(0, tuple(kernel.faults), kernel.now, kernel.events, records)
+        return Outcome(0, tuple(kernel.faults), kernel.now, kernel.events, records, kernel.troubles)
 
     # -- workers ------------------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class World:
         """Kill a worker; another one comes in its place."""
         process = site.process
         if process.alive:
-            self.kernel.note(f"{process.name} is killed")
+            self.kernel.trouble("killed", f"{process.name} is killed")
             process.kill()
             self.kernel.later(again_after, lambda: self._start_worker(process.name))
 
@@ -149,7 +152,7 @@ class World:
         match self.kernel.random.choice(troubles):
             case "lose":
                 if at in ("sending", "answering"):
-                    self.kernel.note(f"a message of {process.name} is lost ({at})")
+                    self.kernel.trouble("message lost", f"a message of {process.name} is lost ({at})")
                     return True
             case "stop":
                 self._stop(process, 0.5 + draw() * draw() * 25.0)
@@ -162,15 +165,15 @@ class World:
         return False
 
     def _stop(self, process: Process, seconds: float) -> None:
-        self.kernel.note(f"{process.name} is stopped for {seconds:.1f} s at most")
+        self.kernel.trouble("stopped", f"{process.name} is stopped for {seconds:.1f} s at most")
         process.stop(seconds)
 
     def _deafen(self, process: Process, seconds: float) -> None:
-        self.kernel.note(f"{process.name} reads nothing new of the config topic for {seconds:.1f} s")
+        self.kernel.trouble("without news", f"{process.name} reads nothing new of the config topic for {seconds:.1f} s")
         process.deaf_until = self.kernel.now + seconds
 
     def _cut_off(self, process: Process, seconds: float) -> None:
-        self.kernel.note(f"{process.name} is cut off for {seconds:.1f} s")
+        self.kernel.trouble("cut off", f"{process.name} is cut off for {seconds:.1f} s")
         process.cut_off_until = max(process.cut_off_until, self.kernel.now + seconds)
 
     def _kill(self, process: Process, again_after: float) -> None:
@@ -358,7 +361,7 @@ def run_schedule(
     world = World(seed, trace, harsh=harsh)
     with in_world(world.kernel, world.here, mutations):
         outcome = world.run()
-    return Outcome(seed, outcome.faults, outcome.seconds, outcome.events, outcome.records)
+    return replace(outcome, seed=seed)
 
 
 def run_schedules(seeds: Sequence[int], ends: float | None) -> list[Outcome]:

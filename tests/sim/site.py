@@ -23,7 +23,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import fencepost
-from fencepost.api.errors import FencepostError
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
@@ -34,11 +33,7 @@ from fencepost.storage.config_records import CommitRecord, decode, encode
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.storage.offset_store import OffsetStore
 from fencepost.storage.status_table import StatusTable
-from fencepost.worker import errors
 from fencepost.worker.group_parts import GroupParts
-from fencepost.worker.herder import DistributedHerder
-from fencepost.worker.request_signing import SignedRequest, signature_headers
-from fencepost.worker.rest_client import Signer
 from fencepost.worker.task_work import TaskPlan, TaskWork
 from tests.sim.clients import (
     SimAdmin,
@@ -56,7 +51,7 @@ from tests.sim.threads import SimExecutor, SimThreading, SimTime
 
 GROUP_ID = "group"
 CONFIGS, OFFSETS = "configs", "offsets"
-_READ_BACK_MS = 3_000
+_READ_BACK_MS = 6_000
 
 _THREADED = ("runtime", "storage")
 """The packages whose threads, locks and conditions are simulated; what the others have of them is simulated as a whole."""
@@ -198,82 +193,6 @@ class SimStatuses:
 
     def close(self) -> None:
         """Nothing is left to free."""
-
-
-Request = Callable[[DistributedHerder], Any]
-
-
-class SimRest:
-    """Requests to workers by their URLs, with the forwarding that the REST layer does."""
-
-    _HOPS = 2
-
-    def __init__(self, site: Site, herders: Mapping[str, tuple[Site, DistributedHerder]]) -> None:
-        self._site = site
-        self._herders = herders
-
-    async def fence_zombie_source_tasks(self, url: str, connector: str, signer: Signer | None) -> None:
-        signed = _signed(b"", signer)
-        await self.send(url, lambda herder: herder.fence_zombie_source_tasks(connector, signed), hops=1)
-
-    async def put_task_configs(
-        self, url: str, connector: str, configs: Sequence[Mapping[str, str]], signer: Signer | None
-    ) -> None:
-        signed = _signed(b"", signer)
-        await self.send(url, lambda herder: herder.put_task_configs(connector, configs, signed), hops=1)
-
-    async def send(self, url: str, request: Request, hops: int = 0) -> Any:
-        """Have a worker do something. Raises what it answers."""
-        answer = await self._site.network.ask_async(lambda reply: self._arrive(url, request, hops, reply), timeout=90.0)
-        if answer is None:
-            raise errors.RequestFailedError(f"The worker at {url} did not answer")
-        ok, result = answer
-        if not ok:
-            raise result
-        return result
-
-    def _arrive(self, url: str, request: Request, hops: int, reply: Callable[[Any], None]) -> None:
-        site, herder = self._herders[url]
-        if not site.process.alive:
-            reply((False, errors.RequestFailedError(f"The worker at {url} cannot be reached")))
-            return
-
-        async def handle() -> None:
-            reply(await self._handled(site, herder, request, hops))
-
-        site.kernel.later(0.0, lambda: _ignore(site.process.loop.create_task(handle())), site.process)
-
-    async def _handled(self, site: Site, herder: DistributedHerder, request: Request, hops: int) -> tuple[bool, Any]:
-        try:
-            return True, await request(herder)
-        except errors.RequestTargetError as elsewhere:
-            if elsewhere.forward_url is None or hops >= self._HOPS:
-                return False, errors.RebalanceNeededError(str(elsewhere))
-            try:
-                client = SimRest(site, self._herders)
-                return True, await client.send(elsewhere.forward_url, request, hops + 1)
-            except FencepostError as error:
-                return False, error
-        except FencepostError as error:
-            known = (
-                errors.BadRequestError,
-                errors.ForbiddenError,
-                errors.NotFoundError,
-                errors.ConflictError,
-                errors.ServiceUnavailableError,
-            )
-            return False, error if isinstance(error, known) else errors.RequestFailedError(str(error))
-
-
-def _ignore(_: Any) -> None:
-    pass
-
-
-def _signed(body: bytes, signer: Signer | None) -> SignedRequest:
-    if signer is None:
-        return SignedRequest(None, None, body)
-    headers = list(signature_headers(body, signer.key, signer.algorithm).values())
-    return SignedRequest(headers[0], headers[1], body)
 
 
 _NONE: Any = None

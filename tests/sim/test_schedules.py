@@ -21,6 +21,8 @@ def test_whatever_a_schedule_brings_nothing_is_lost_or_doubled_and_no_zombie_is_
     run = _simulate("--schedules", "2500", "--seconds", "35", "--jobs", "2")
 
     assert run.returncode == 0, f"{run.stdout[-8000:]}{run.stderr[-2000:]}"
+    for trouble in "killed", "stopped", "cut off", "without news", "message lost", "message overtaken":
+        assert f"{trouble}: " in run.stdout, "the schedules were as hard as they are to be"
 
 
 def test_the_model_notices_each_step_that_is_taken_out():
