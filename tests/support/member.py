@@ -24,14 +24,15 @@ from tests.support.topics import unique
 class Member:
     """A worker of a group without work, as far as it writes and reads the config topic, leads, and fences."""
 
-    def __init__(self, group_id: str, bootstrap_servers: str, **group: str) -> None:
-        """`group` has properties of a group of workers, with underscores for dots."""
+    def __init__(self, group_id: str, bootstrap_servers: str, **settings: str) -> None:
+        """`settings` are properties of a worker, with underscores for dots."""
         given = {
             "bootstrap.servers": bootstrap_servers,
             "group.id": group_id,
             "exactly.once.source.support": "enabled",
             **{f"{kind}.storage.topic": f"{group_id}-{kind}" for kind in ("config", "offset", "status")},
             **{f"{kind}.converter": "org.apache.kafka.connect.storage.StringConverter" for kind in ("key", "value")},
+            **{name.replace("_", "."): text for name, text in settings.items()},
         }
         self.config = WorkerConfig.from_properties(given, where="a test", mode=WorkerMode.DISTRIBUTED)
         self.client = ClientConfig((bootstrap_servers,))
@@ -47,7 +48,7 @@ class Member:
         )
         self.parts = GroupParts(
             self.config,
-            GroupConfig.from_properties({k.replace("_", "."): v for k, v in group.items()}, where="a test"),
+            GroupConfig.from_properties(given, where="a test"),
             "http://127.0.0.1:1",
             Worker(self.config),
             self.configs,
@@ -79,7 +80,6 @@ class Member:
         for store in (self.configs, self.parts.statuses):
             await self.parts.run(store.close)
         await self.parts.client.close()
-        self.parts.close()
 
     def _assigned(self, leader: str, leader_url: str) -> None:
         assignment = Assignment(leader=leader, leader_url=leader_url)
@@ -89,15 +89,15 @@ class Member:
         self.leadership.assigned(membership)
 
 
-def in_group(*bootstrap_servers: str, scenario: Callable[..., Coroutine[Any, Any, None]], **group: str) -> None:
+def in_group(*bootstrap_servers: str, scenario: Callable[..., Coroutine[Any, Any, None]], **settings: str) -> None:
     """Run a scenario with members of a group, one for each address at which they find the broker.
 
-    `group` has properties of it, with underscores for dots.
+    `settings` are properties of theirs, with underscores for dots.
     """
 
     async def run() -> None:
         group_id = unique("group")
-        members = [Member(group_id, servers, **group) for servers in bootstrap_servers]
+        members = [Member(group_id, servers, **settings) for servers in bootstrap_servers]
         try:
             for member in members:
                 await member.start()

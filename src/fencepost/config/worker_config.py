@@ -161,7 +161,8 @@ def _define_connectors(definitions: ConfigDef) -> None:
         )
         .define(
             "task.shutdown.graceful.timeout.ms", _T.LONG, 5_000, _I.LOW,
-            "How long all tasks together may take to stop, in milliseconds, before they are abandoned.",
+            "How long all tasks together, or a connector, may take to stop, in milliseconds, before they are "
+            "abandoned.",
             validator=at_least(0),
         )
     )  # fmt: skip

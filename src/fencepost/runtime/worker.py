@@ -179,8 +179,9 @@ class Worker:
 
     def stop_connector(self, connector: WorkerConnector) -> None:
         """End a connector."""
-        connector.stop()
+        # First: one that does not come to an end may have a successor meanwhile.
         self.metrics.remove_connector(connector.config.name)
+        connector.stop()
 
     def stop(self) -> None:
         """Let go of the offsets topics and of Spark. Tasks that still run fail.

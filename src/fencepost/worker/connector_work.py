@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
 
-from fencepost.api.errors import ConfigError, describe_error
+from fencepost.api.errors import ConfigError, FencepostError, describe_error
 from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy
 from fencepost.runtime.source_connector import WorkerConnector
 from fencepost.runtime.task_state import State
@@ -17,6 +18,9 @@ from fencepost.runtime.worker import connector_version
 from fencepost.storage.config_records import Config, TargetState
 from fencepost.worker.convergence import Converging
 from fencepost.worker.group_parts import GroupParts
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -33,8 +37,15 @@ class ConnectorPlan:
     restart: int
 
 
+class _GivenUpError(FencepostError):
+    """A connector's code did not return, and something else is wanted of the connector."""
+
+
 class ConnectorWork(Converging[ConnectorPlan]):
     """Starts, pauses and stops one connector as it is planned, and reports its states.
+
+    A connector whose code does not return holds up nobody: once something else is wanted of it, it gets
+    `task.shutdown.graceful.timeout.ms`, and is left to itself then.
 
     `configure_tasks` is called with the name whenever the connector should be asked for its task configurations.
     """
@@ -58,12 +69,32 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._version: str | None = None
         # Which instance it is: what earlier ones still tell does not count.
         self._run = 0
+        self._left: asyncio.Future[None] = parts.loop.create_future()
+        self._doing: ConnectorPlan | None = None
+        self._changed = asyncio.Event()
 
     @property
     def running(self) -> WorkerConnector | None:
         """The connector, if it runs and can be asked for task configurations."""
         connector = self._connector
         return connector if connector is not None and connector.state is State.RUNNING else None
+
+    async def task_configs(self) -> list[dict[str, str]] | None:
+        """Ask the connector for its task configurations. None if it does not run, or is stopped before it answers."""
+        running = self.running
+        if running is None:
+            return None
+        answer = asyncio.ensure_future(self._parts.run(running.task_configs))
+        answer.add_done_callback(lambda late: late.cancelled() or late.exception())
+        either: list[asyncio.Future[Any]] = [answer, self._left]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return answer.result() if answer.done() else None
+
+    def want(self, plan: ConnectorPlan | None) -> None:
+        """Have it follow a plan, soon, also if it hangs."""
+        super().want(plan)
+        if plan != self._doing:
+            self._changed.set()
 
     def refuse_tasks(self, error: Exception) -> None:
         """Report that the task configurations which the connector gives will not do, while it runs itself."""
@@ -81,6 +112,8 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._restarts = RestartPolicy()
 
     async def _step(self, before: ConnectorPlan | None, wanted: ConnectorPlan | None) -> ConnectorPlan | None:
+        self._doing = wanted
+        self._changed.clear()
         if wanted is None:
             await self._halt()
             if self._parts.state.contains(self.name):
@@ -108,6 +141,12 @@ class ConnectorWork(Converging[ConnectorPlan]):
                     await self._halt()
                     await self._find_version()
                     self._report(State.STOPPED)
+        except _GivenUpError:
+            _log.warning(
+                "Connector %s hangs in its own code and is given up, since something else is wanted of it. What it holds "
+                "is not free before it comes to an end, or this worker does",
+                self.name,
+            )
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
             self._failed(error)
 
@@ -115,7 +154,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._starting = True
         try:
             if self._connector is not None and self._connector.state is State.PAUSED:
-                await self._parts.run(self._connector.start)
+                await self._call(self._connector.start)
             else:
                 await self._start_anew()
         finally:
@@ -146,8 +185,8 @@ class ConnectorWork(Converging[ConnectorPlan]):
         await self._halt()
         config, metrics = self._config(), self._parts.worker.metrics
         try:
-            self._connector = await self._parts.run(self._make, config, self._run)
-            await self._parts.run(self._connector.start)
+            self._connector = await self._call(self._make, config, self._run)
+            await self._call(self._connector.start)
         except Exception:
             metrics.add_failed_connector(self.name, config)
             raise
@@ -171,7 +210,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         if self._start_due is not None:
             await self._halt()
         if self._connector is not None:
-            await self._parts.run(self._connector.pause)
+            await self._call(self._connector.pause)
         else:
             await self._find_version()
             self._report(State.PAUSED)
@@ -179,21 +218,58 @@ class ConnectorWork(Converging[ConnectorPlan]):
     async def _find_version(self) -> None:
         if self._version is None:
             config = {name: value for name, value in self._config().items() if value is not None}
-            self._version = await self._parts.run(connector_version, config)
+            self._version = await self._call(connector_version, config)
 
     async def _halt(self) -> bool:
-        """Stop the connector, and return whether there was one."""
+        """Stop the connector, and return whether there was one. One that does not stop in time is left to itself."""
+        connector = self._leave()
+        if connector is None:
+            self._parts.worker.metrics.remove_connector(self.name)
+            return False
+        stopping = asyncio.ensure_future(self._parts.run(self._parts.worker.stop_connector, connector))
+        await asyncio.wait([stopping], timeout=self._patience_s)
+        if not stopping.done():
+            _log.warning("Connector %s does not stop in time: what it holds is not free before it does", self.name)
+        return True
+
+    def _leave(self) -> WorkerConnector | None:
+        """Take no more note of what the connector does, and return it."""
         self._run += 1
         self._tasks_refused = False
         if self._start_due is not None:
             self._start_due.cancel()
             self._start_due = None
+        self._left.set_result(None)
+        self._left = self._parts.loop.create_future()
         connector, self._connector = self._connector, None
-        if connector is not None:
-            await self._parts.run(self._parts.worker.stop_connector, connector)
-        else:
-            self._parts.worker.metrics.remove_connector(self.name)
-        return connector is not None
+        return connector
+
+    @property
+    def _patience_s(self) -> float:
+        return self._parts.config.task_shutdown_graceful_timeout_ms / 1000
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the connector's code. Raises _GivenUpError if it does not return, and something else is wanted."""
+        call = asyncio.ensure_future(self._parts.run(function, *args, **kwargs))
+        while not call.done():
+            changed = asyncio.ensure_future(self._changed.wait())
+            await asyncio.wait([call, changed], return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+            await asyncio.wait([call], timeout=self._patience_s)
+            if not call.done() and self.wanted != self._doing:
+                call.add_done_callback(partial(self._stop_late, self._leave()))
+                raise _GivenUpError
+            self._changed.clear()
+        return call.result()
+
+    def _stop_late(self, connector: WorkerConnector | None, call: asyncio.Future[Any]) -> None:
+        """Stop a connector that was given up and came to an end after all."""
+        if call.cancelled() or call.exception() is not None:
+            return
+        made = call.result()
+        late = made if isinstance(made, WorkerConnector) else connector
+        if late is not None:
+            asyncio.ensure_future(self._parts.run(late.stop))  # noqa: RUF006 - nothing waits for it
 
     def _announce_restart(self) -> None:
         if self.announce_restart:

@@ -1,11 +1,10 @@
-"""What the parts of a herder share. Everything but the pool's functions is for the event loop."""
+"""What the parts of a herder share. Everything but the functions that are called on threads is for the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from fencepost.storage.cluster_config_state import ClusterConfigState
 from fencepost.storage.config_topic import ConfigBackingStore
 from fencepost.storage.status_records import Status
 from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.worker.calls import Calls
 from fencepost.worker.group_metrics import GroupMetrics
 from fencepost.worker.mixed_group import MixedGroup
 from fencepost.worker.outliving import outcome_of
@@ -29,7 +29,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # Connectors and tasks that start or stop at once. Their threads wait most of the time, for brokers or the connector.
-_THREADS: Final = 32
+_CALLS_AT_ONCE: Final = 32
+_TURN_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -51,11 +52,10 @@ class GroupParts:
     """What the last generation of the group told of its members' settings."""
     _reading: asyncio.Future[None] | None = None
     _next_read: asyncio.Future[None] | None = None
-    _threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="herder")
-    )
+    _calls: Calls = field(init=False)
 
     def __post_init__(self) -> None:
+        self._calls = Calls(self.loop, at_once=_CALLS_AT_ONCE, turn_s=_TURN_SECONDS)
         self.mixed = MixedGroup(str(self.config.exactly_once_source_support))
 
     @property
@@ -75,7 +75,7 @@ class GroupParts:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call what may block on a thread, and wait for it."""
-        return await self.loop.run_in_executor(self._threads, in_context(lambda: function(*args, **kwargs)))
+        return await self._calls.run(in_context(lambda: function(*args, **kwargs)))
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the event loop and wait for it, on any other thread. Raises what it raises."""
@@ -114,7 +114,3 @@ class GroupParts:
         """Whether the tasks of a connector are to deliver at least once, by its `exactly.once.support`."""
         support = (self.state.applied_config(connector) or {}).get("exactly.once.support") or ""
         return support.strip().lower() == ExactlyOnceRequest.DISABLED
-
-    def close(self) -> None:
-        """Let go of the threads, without waiting for those that hang."""
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -146,7 +146,6 @@ class DistributedHerder(Herder):
         await parts.run(parts.configs.close)
         await parts.run(parts.statuses.close)
         await parts.run(parts.worker.stop)
-        parts.close()
 
     # -- the worker ----------------------------------------------------------------------------------------------
 

@@ -121,9 +121,9 @@ class TaskConfigs:
                 await self._take_away(connector)
             return
         work = self._find(connector)
-        if work is None or (running := work.running) is None:
+        configs = None if work is None else await work.task_configs()
+        if work is None or configs is None:
             return
-        configs = await self._parts.run(running.task_configs)
         work.take_tasks()
         if self._is_stored(connector, configs):
             return

@@ -1,0 +1,69 @@
+"""Calls of what may block, or may never return: each on a thread of its own, which no other call waits for.
+
+So many calls go on at once, in their turns. A turn ends with its call, or after some time: a call that hangs goes on
+without one, and the next call begins. No thread keeps the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Calls:
+    """Calls functions for an event loop, `at_once` of them; one that takes longer than `turn_s` seconds does not count."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, at_once: int, turn_s: float) -> None:
+        self._loop = loop
+        self._turn_s = turn_s
+        self._turns = asyncio.Semaphore(at_once)
+        self._threads = _NewThreads()
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Return what the function returns, or raise what it raises. It goes on if whoever waits is cancelled."""
+        await self._turns.acquire()
+        call = self._loop.run_in_executor(self._threads, function)
+        turn = _Turn(self._turns)
+        over = self._loop.call_later(self._turn_s, turn.end)
+        try:
+            return await call
+        finally:
+            over.cancel()
+            turn.end()
+
+
+class _Turn:
+    """Ends once."""
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns: asyncio.Semaphore | None = turns
+
+    def end(self) -> None:
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.release()
+
+
+class _NewThreads(Executor):
+    """A new daemon thread for each call."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001 - the future's to raise
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        future.set_running_or_notify_cancel()
+        threading.Thread(target=call, name="herder", daemon=True).start()
+        return future
