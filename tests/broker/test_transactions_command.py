@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from fencepost.cli import main
+from fencepost.cli.tables import shown_time
 from fencepost.kafka.topic_reader import TopicReadTimeoutError, read_to_end
 from tests.support.checker import read_topic, values
 from tests.support.hanging import hang
@@ -66,13 +68,14 @@ def test_an_open_transaction_is_listed_with_who_holds_it_and_where(run: Run, gro
     code, table, _ = run("list", "--group", group)
 
     assert found["transactional_id"] == f"{group}-orders-0"
+    assert 0 < time.time() * 1000 - found["open_since"] < found["timeout_ms"]
     assert found["state"] == "Ongoing"
     assert found["partitions"] == [{"topic": topic, "partition": 0}]
     assert code == 0
     (row,) = [line for line in table.splitlines() if f"{group}-orders-0" in line]
     cells = [cell.strip() for cell in row.strip("│ ").split("│")]
     producer = [str(found["producer_id"]), str(found["producer_epoch"])]
-    assert cells[1:5] == [*producer, "Ongoing", str(found["coordinator"])]
+    assert cells[1:6] == [*producer, "Ongoing", str(found["coordinator"]), shown_time(found["open_since"])]
     assert cells[-1] == f"{topic}-0"
 
 

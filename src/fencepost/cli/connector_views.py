@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -14,6 +14,7 @@ from fencepost.cli.tables import print_table, shown_time
 
 FAILED: Final = "FAILED"
 
+_SHOWN_OFFSETS: Final = 5
 _STYLES: Final = {"RUNNING": "green", FAILED: "bold red", "PAUSED": "yellow", "STOPPED": "dim"}
 
 Json = dict[str, Any]
@@ -68,10 +69,11 @@ def print_transactions(body: Json) -> None:
                 shown_time(task["open_since"]),
                 "" if task["open_since"] is None else f"{task['records']} ({task['bytes']} bytes)",
                 "" if commit is None else f"{shown_time(commit['at'])}, {commit['records']} records",
+                "" if commit is None else _moved(commit["offsets"]),
             )
         )
     columns = ("task", "worker", "transactional id", "state", "producer/epoch", "open since", "records", "last commit")
-    print_table(columns, rows)
+    print_table((*columns, "its offsets"), rows)
 
 
 def print_validation(body: Json) -> None:
@@ -102,6 +104,12 @@ def _task_states(tasks: Iterable[Json]) -> Text:
 
 def _state(state: str, before: str = "") -> Text:
     return Text(before + state, style=_STYLES.get(state, ""))
+
+
+def _moved(offsets: Sequence[Json]) -> str:
+    shown = [f"{_compact(moved['partition'])}: {_compact(moved['offset'])}" for moved in offsets[:_SHOWN_OFFSETS]]
+    left = len(offsets) - len(shown)
+    return "\n".join([*shown, *([f"and {left} more, see -o json"] if left else [])])
 
 
 def _compact(value: Any) -> str:

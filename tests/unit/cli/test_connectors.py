@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.cli import main
+from fencepost.cli.connector_views import print_transactions
 from fencepost.cli.connector_watch import changes, first_line
 from fencepost.storage.config_records import TargetState
 from fencepost.worker.errors import RebalanceNeededError
@@ -210,10 +211,22 @@ def test_transactions_are_shown_by_task(run: Run, file: Path) -> None:
     assert run("create", file)[0] == 0
     code, out, _ = run("transactions", "lines")
     assert code == 0
-    shown = ("group-lines-0", "IN_TRANSACTION", "1000/7", "2 (99 bytes)", "3 records")
+    shown = ("group-lines-0", "IN_TRANSACTION", "1000/7", "2 (99 bytes)", "3 records", '{"p": "a"}: {"o": 3}')
     assert [word for word in shown if word in out] == list(shown)
     assert json.loads(run("transactions", "lines", "-o", "json")[1])["tasks"][0]["open_since"] == 1_700_000_001_000
     assert run("transactions", "unknown")[0] == 1
+
+
+def test_of_a_commit_of_many_offsets_the_first_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    offsets = [{"partition": {"p": number}, "offset": None} for number in range(8)]
+    task = {
+        "id": 0, "worker_id": "w", "transactional_id": "t", "state": "READY", "producer_id": 1, "producer_epoch": 2,
+        "open_since": None, "last_commit": {"at": 0, "records": 8, "offsets": offsets},
+    }  # fmt: skip
+    print_transactions({"tasks": [task]})
+    out = capsys.readouterr().out
+    assert [number for number in range(8) if f'{{"p": {number}}}: null' in out] == [0, 1, 2, 3, 4]
+    assert "and 3 more, see -o json" in out
 
 
 def test_offsets_that_are_shown_as_json_can_be_altered_and_reset(run: Run, file: Path, tmp_path: Path) -> None:
