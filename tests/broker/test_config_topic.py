@@ -337,7 +337,7 @@ def test_without_exactly_once_writes_are_plain(cluster: Cluster):
     assert [(record.offset, record.key) for record in cluster.records()] == list(enumerate(keys))
 
 
-def test_records_that_java_wrote_are_read_and_others_left_alone(cluster: Cluster):
+def test_records_that_java_wrote_are_read_and_others_left_alone(cluster: Cluster, caplog: pytest.LogCaptureFixture):
     worker = cluster.worker()
     worker.start()
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
@@ -357,6 +357,7 @@ def test_records_that_java_wrote_are_read_and_others_left_alone(cluster: Cluster
     assert state.task_configs("a-1") == [{"n": "0"}]
     assert state.task_count_record("a-1") == 3
     assert state.offset == 7
+    assert "The record connector-b of the config topic is left alone" in caplog.text
 
 
 def test_the_topic_is_followed_again_after_a_cut(cluster: Cluster, fault_proxy: FaultProxy):

@@ -54,6 +54,17 @@ def test_i3_the_connectors_own_interval_decides(runner: TaskRunner, bootstrap_se
     assert seen.commits < seen.polls / 2, "a transaction holds many polls"
 
 
+def test_k4_without_an_interval_of_its_own_the_connector_has_the_workers(bootstrap_servers: str, topic: str, name: str):
+    """K4."""
+    config = {"transaction.boundary": "interval", "messages.per.poll": 10}
+    with TaskRunner(bootstrap_servers, {"offset.flush.interval.ms": "200"}) as runner:
+        task, seen = runner.started(name, topic, config)
+        wait_for(lambda: seen.commits >= 2)
+        stop(task)
+    assert _found(bootstrap_servers, topic, name) == list(range(1, seen.last_seq + 1))
+    assert seen.commits < seen.polls / 2, "a transaction holds many polls"
+
+
 def _boundaries(limit: int) -> list[int]:
     """1, 2, 3, 5, 8, 13, ... up to a limit."""
     numbers = [1, 2]
