@@ -235,6 +235,38 @@ def test_a_round_that_fails_for_a_passing_reason_is_tried_again(
     assert pair.leader.metric(FAILURES) == before + 1
 
 
+def test_who_asked_for_a_round_that_fails_is_told_why_and_asks_again(
+    pair: Pair, name: str, topic: str, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C3: the former tasks are not fenced in time, then another one takes over writing as the leader."""
+    config = pair.create(name, topic)
+    # Paused tasks ask for no round, so that each is this test's.
+    assert pair.leader.request("PUT", f"/connectors/{name}/pause").status == 202
+    pair.leader.wait_for_states(name, "PAUSED", "PAUSED", "PAUSED")
+    pair.group.put_task_configs(pair.leader, config, 2, limit="20")
+    with monkeypatch.context() as hasty:
+        hasty.setitem(Admin.fence_producers.__kwdefaults__, "timeout_ms", 500)
+        trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
+        late = pair.fence(name)
+        trap.release()
+    trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.HOLD)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(pair.fence, name)
+        trap.wait()
+        with pair.stranger_as_leader():
+            trap.release()
+            fenced = waiting.result()
+
+    assert (late.status, fenced.status) == (500, 500)
+    assert "could not be fenced within 500 ms" in late.body["message"]
+    assert "Check the health of the brokers that hold __transaction_state" in late.body["message"]
+    assert f"The task count of connector {name} could not be written" in fenced.body["message"]
+    assert "This can be retried" in fenced.body["message"]
+    assert pair.counts(name) == [2]
+    wait_for(lambda: pair.fence(name).status == 204, what="the leader may write again")
+    assert pair.counts(name) == [2, 2]
+
+
 def test_a_task_that_is_fenced_again_and_again_fails_and_goes_on_when_it_is_restarted_by_hand(
     pair: Pair, name: str, topic: str
 ) -> None:
