@@ -12,6 +12,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import ClientKind, overrides
 from fencepost.config.connector_config import ConnectorConfig, TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 
@@ -67,7 +68,8 @@ def override_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[Co
         if not given:
             continue
         try:
-            make(worker, connector)
+            with log_context(connector.name):
+                make(worker, connector)
         except ConfigError as error:
             blamed = prefix + error.name if error.name else given[0]
             found.append(ConfigValue(blamed, connector.properties.get(blamed), errors=[str(error)]))

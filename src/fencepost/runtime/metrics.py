@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -102,6 +102,12 @@ class WorkerMetrics(Collector):
         """Take in a connector that could not even be made."""
         with self._lock:
             self._connectors[name] = _Connector(properties.get(_CLASS) or "", "", lambda: State.FAILED)
+
+    def connector_restarts(self, name: str) -> None:
+        """Show a connector that failed as one that is to be started again."""
+        with self._lock:
+            if name in self._connectors:
+                self._connectors[name] = replace(self._connectors[name], state=lambda: State.RESTARTING)
 
     def remove_connector(self, name: str) -> None:
         """Forget a connector."""

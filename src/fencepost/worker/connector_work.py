@@ -174,6 +174,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
             self._report(State.FAILED, error)
             return
         _log.warning("Connector %s failed and is started again in %.1f s: %s", self.name, delay, describe_error(error))
+        self._parts.worker.metrics.connector_restarts(self.name)
         self._report(State.RESTARTING, error)
         self._start_due = self._parts.loop.call_later(delay, self._restart, self.name)
 

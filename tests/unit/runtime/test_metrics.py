@@ -113,12 +113,16 @@ def test_a_connector_shows_its_state_class_and_version_until_it_is_removed():
     assert _read(metrics)("kafka_connect_worker_connector_count") == 0
 
 
-def test_a_connector_that_could_not_be_made_shows_as_failed():
+def test_a_connector_that_could_not_be_made_shows_as_failed_unless_it_is_started_again():
     metrics = WorkerMetrics()
     metrics.add_failed_connector("c", {"connector.class": "Gone"})
     value = _read(metrics)
     assert value("kafka_connect_connector_status", connector="c", status="failed") == 1
     assert value("kafka_connect_connector_connector_class", connector="c", connector_class="Gone") == 1
+    metrics.connector_restarts("c")
+    value = _read(metrics)
+    assert value("kafka_connect_connector_status", connector="c", status="failed") is None
+    assert value("kafka_connect_connector_status", connector="c", status="restarting") == 1
 
 
 def test_the_transaction_size_is_taken_at_commit_and_aborted_records_do_not_count(task: TaskMetrics):
