@@ -96,7 +96,7 @@ class SimWorkerRuntime(Worker):
     def start(self) -> None:
         """The offsets topic is there."""
 
-    def checked(self, properties: Mapping[str, str]) -> ConnectorConfig:
+    def checked(self, properties: Mapping[str, str], **_: bool) -> ConnectorConfig:
         return self.connector_config(properties)
 
     def connector_config(self, properties: Mapping[str, str | None]) -> ConnectorConfig:

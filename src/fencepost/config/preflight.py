@@ -29,17 +29,19 @@ def preflight(
     *,
     support: ExactlyOnceSourceSupport,
     override_policy: OverridePolicy,
+    accepted: bool = False,
 ) -> list[ConfigValue]:
     """Check a connector's configuration and return every property with its errors.
 
     `support` and `override_policy` are the worker's. The connector is asked for its own properties, and for its
-    abilities where the configuration needs them.
+    abilities where the configuration needs them. What was `accepted` before is only checked against the definitions of
+    the connector's properties: its own check may look at its source, which may be away for a moment.
     """
     common = connector_config_def().validate(config)
     return merge(
         [
             *common,
-            *connector.validate(config),
+            *(connector.config().validate(config) if accepted else connector.validate(config)),
             *chain_errors(config),
             *topic_creation_errors(config),
             *(ConfigValue(name, config[name], errors=[why]) for name, why in override_policy.refused(config).items()),

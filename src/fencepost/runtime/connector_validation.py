@@ -88,10 +88,10 @@ def connector_class(config: Mapping[str, str]) -> type[SourceConnector]:
     return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)
 
 
-def validate(worker: WorkerConfig, transformed: TransformedConfig) -> Validation:
+def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: bool = False) -> Validation:
     """Check a connector's configuration as a worker of this configuration would run it.
 
-    Raises ConfigError if there is no connector that could check it, or if its code fails.
+    What was `accepted` before is not put to the connector's own check again (see `preflight`). Raises ConfigError if there is no connector that could check it, or if its code fails.
     """
     # Tools know a connector by this property, and nobody else resolves it.
     named = {
@@ -99,7 +99,7 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig) -> Validation
     }
     plugin = connector_class(named)
     try:
-        return _validated(worker, transformed, plugin())
+        return _validated(worker, transformed, plugin(), accepted=accepted)
     except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the user sees it
         said = (
             f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
@@ -111,7 +111,9 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig) -> Validation
         raise ConfigError(said, name=_CONNECTOR_CLASS) from shown
 
 
-def _validated(worker: WorkerConfig, transformed: TransformedConfig, connector: SourceConnector) -> Validation:
+def _validated(
+    worker: WorkerConfig, transformed: TransformedConfig, connector: SourceConnector, *, accepted: bool
+) -> Validation:
     config = transformed.properties
     sections = [
         _common(worker, config, connector),
@@ -121,7 +123,7 @@ def _validated(worker: WorkerConfig, transformed: TransformedConfig, connector: 
         _Section(dict(_overrides(config))),
     ]
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
-    values = _findings(worker, transformed, connector, sections)
+    values = _findings(worker, transformed, connector, sections, accepted=accepted)
     keys |= {name: _other(name) for name in (*values, *topic_creation_properties(config)) if name not in keys}
     unknown = _unknown(config, sections, keys)
     ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
@@ -151,11 +153,20 @@ def _shown(key: ConfigKey, value: ConfigValue | None, transformed: TransformedCo
 
 
 def _findings(
-    worker: WorkerConfig, transformed: TransformedConfig, connector: SourceConnector, sections: Iterable[_Section]
+    worker: WorkerConfig,
+    transformed: TransformedConfig,
+    connector: SourceConnector,
+    sections: Iterable[_Section],
+    *,
+    accepted: bool,
 ) -> dict[str, ConfigValue]:
     config, unresolved = transformed.properties, {value.name for value in transformed.errors}
     checked = preflight(
-        config, connector, support=worker.exactly_once_source_support, override_policy=worker.override_policy
+        config,
+        connector,
+        support=worker.exactly_once_source_support,
+        override_policy=worker.override_policy,
+        accepted=accepted,
     )
     values = merge([*(value for section in sections for value in section.found), *checked])
     for value in values:

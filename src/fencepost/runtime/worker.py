@@ -76,19 +76,20 @@ class Worker:
         """
         self._offsets.open_global()
 
-    def validate(self, properties: Mapping[str, str]) -> Validation:
+    def validate(self, properties: Mapping[str, str], *, accepted: bool = False) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.
 
-        Raises ConfigError if there is no connector that could check it, or if its code fails.
+        What was `accepted` before is not put to the connector's own check again. Raises ConfigError if there is no
+        connector that could check it, or if its code fails.
         """
-        return validate(self.config, self._transformer.transform(properties))
+        return validate(self.config, self._transformer.transform(properties), accepted=accepted)
 
-    def checked(self, properties: Mapping[str, str], *, warn: bool = False) -> ConnectorConfig:
+    def checked(self, properties: Mapping[str, str], *, warn: bool = False, accepted: bool = False) -> ConnectorConfig:
         """Return a connector's configuration. Raises one ConfigError that lists all that is wrong with it.
 
-        `warn` has properties that nobody knows in the log.
+        `warn` has properties that nobody knows in the log; `accepted` is that of `validate`.
         """
-        validation = self.validate(properties)
+        validation = self.validate(properties, accepted=accepted)
         if warn:
             validation.warn_of_unknown()
         wrong = [value for value in validation.values.values() if value.errors]

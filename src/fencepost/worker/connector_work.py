@@ -197,7 +197,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
     def _make(self, config: Config, run: int) -> WorkerConnector:
         properties = {name: value for name, value in config.items() if value is not None}
         self._version = connector_version(properties)
-        checked = self._parts.worker.checked(properties)
+        checked = self._parts.worker.checked(properties, accepted=True)
         self._restarts.config = self._parts.worker.restarts(checked)
         return self._parts.worker.new_connector(checked, _ConnectorEvents(self, run))
 

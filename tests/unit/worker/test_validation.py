@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost import ConfigDef, SourceConnector, SourceTask
+from fencepost import ConfigDef, ConfigError, SourceConnector, SourceTask
 from fencepost.runtime.worker import Worker
 from fencepost.worker.config_infos import HIDDEN, error_message
 from fencepost.worker.errors import BadRequestError
@@ -181,6 +181,16 @@ def test_passwords_are_never_shown():
     assert "letmein" not in repr([*infos.configs])
     assert "hunter2" not in repr([*infos.configs])
     assert _info(infos, "secret").value.value == HIDDEN
+
+
+def test_what_was_accepted_before_is_not_put_to_the_connectors_own_check_again():
+    """It may look at a source that is away for a moment when the connector is started again."""
+    away = {**AWKWARD, "fail": "the database is away"}
+    with pytest.raises(ConfigError, match="the database is away"):
+        WORKER.checked(away)
+    assert WORKER.checked(away, accepted=True).name == "c"
+    with pytest.raises(ConfigError, match=r"tasks\.max"):
+        WORKER.checked({**away, "tasks.max": "none"}, accepted=True)
 
 
 @pytest.mark.parametrize(
