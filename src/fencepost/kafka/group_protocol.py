@@ -15,6 +15,9 @@ workers add what Connect has no field for, each after the mark `FNCP`:
 
     Metadata         STRING exactly.once.source.support of the member
     Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty of those that do not tell
+
+Connect's workers read version 0 of an assignment as version 1 that may end early. So the mark stands behind the fields
+of version 1 there, too, which say that nothing is revoked and nothing held back.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ from fencepost.kafka.errors import GroupProtocolError
 PROTOCOL_TYPE: Final = "connect"
 
 _MARK: Final = b"FNCP"
+_NO_CHANGE: Final = bytes(8)
+"""An empty array of what is revoked, and no delay."""
 _CONNECTOR_ITSELF: Final = -1
 
 _INT16: Final = struct.Struct(">h")
@@ -197,6 +202,7 @@ def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> byte
         encoded += _work(assignment.revoked_connectors, assignment.revoked_tasks) + _int32(assignment.delay_ms)
     if assignment.supports:
         pairs = (_string(url) + _string(support) for url, support in assignment.supports)
+        encoded += _NO_CHANGE if protocol is ConnectProtocol.EAGER else b""
         encoded += _MARK + _int32(len(assignment.supports)) + b"".join(pairs)
     return encoded
 
@@ -218,7 +224,7 @@ def decode_assignment(data: bytes) -> Assignment:
         revoked_connectors=revoked_connectors,
         revoked_tasks=revoked_tasks,
         delay_ms=reader.int32() if version > 0 else 0,
-        supports=reader.pairs() if reader.marked() else (),
+        supports=reader.pairs() if reader.marked(behind=b"" if version > 0 else _NO_CHANGE) else (),
     )
 
 
@@ -302,10 +308,11 @@ class _Reader:
                     tasks.append(ConnectorTaskId(connector, number))
         return tuple(connectors), tuple(tasks)
 
-    def marked(self) -> bool:
-        """Whether fencepost's own fields follow."""
-        found = self._data.startswith(_MARK, self._at)
-        self._at += len(_MARK) if found else 0
+    def marked(self, behind: bytes = b"") -> bool:
+        """Whether fencepost's own fields follow, behind some bytes."""
+        mark = behind + _MARK
+        found = self._data.startswith(mark, self._at)
+        self._at += len(mark) if found else 0
         return found
 
     def pairs(self) -> tuple[tuple[str, str], ...]:

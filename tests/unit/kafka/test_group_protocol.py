@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,6 +139,17 @@ def test_k1_what_a_member_is_set_to_stands_behind_what_connect_knows(protocol: C
     encoded = encode_metadata(metadata, protocol)
     assert encoded == plain + b"FNCP\x00\x09preparing"
     assert decode_metadata(encoded) == metadata
+
+
+def test_k1_what_members_are_set_to_is_told_where_java_reads_no_more():
+    """A worker of Apache's reads `revoked` and `delay` behind an assignment of the eager protocol, if bytes follow."""
+    told = replace(ASSIGNMENT, supports=((URL, "enabled"),))
+    pairs = "464e4350 00000001 000e 687474703a2f2f773a383038332f 0007 656e61626c6564"
+    encoded = encode_assignment(told, ConnectProtocol.EAGER)
+    assert encoded == bytes.fromhex("0000" + HEAD + WORK + "00000000" + "00000000" + pairs)
+    assert decode_assignment(encoded).supports == told.supports
+    cooperative = encode_assignment(told, ConnectProtocol.SESSIONED)
+    assert cooperative == encode_assignment(ASSIGNMENT, ConnectProtocol.SESSIONED) + bytes.fromhex(pairs)
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
