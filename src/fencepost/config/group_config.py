@@ -56,7 +56,11 @@ def _times() -> ConfigDef:
             "How often a worker is heard, and hears of rebalances; oftener right after one (Kafka Connect: 3 s).",
         ),
         ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
-        ("scheduled.rebalance.max.delay.ms", 10_000, "How long the work of a worker that left is held back for it."),
+        (
+            "scheduled.rebalance.max.delay.ms",
+            10_000,
+            "How long the work of a worker that left is held back for it, and stands still (Kafka Connect: 5 minutes).",
+        ),
         ("inter.worker.key.ttl.ms", 3_600_000, "How long a session key signs requests between workers."),
         (
             "worker.sync.timeout.ms",

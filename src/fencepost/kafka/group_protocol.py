@@ -16,8 +16,8 @@ workers add what Connect has no field for, each after the mark `FNCP`:
     Metadata         STRING exactly.once.source.support of the member
     Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty of those that do not tell
 
-Connect's workers read version 0 of an assignment as version 1 that may end early. So the mark stands behind the fields
-of version 1 there, too, which say that nothing is revoked and nothing held back.
+Connect's workers read version 0 as version 1 that may end early. So the mark stands behind the fields of version 1 there,
+too, which say nothing: no allocation, no revocations, no delay.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from fencepost.kafka.errors import GroupProtocolError
 PROTOCOL_TYPE: Final = "connect"
 
 _MARK: Final = b"FNCP"
+_NO_ALLOCATION: Final = b"\xff\xff\xff\xff"
 _NO_CHANGE: Final = bytes(8)
 """An empty array of what is revoked, and no delay."""
 _CONNECTOR_ITSELF: Final = -1
@@ -170,9 +171,9 @@ def encode_metadata(metadata: WorkerMetadata, protocol: ConnectProtocol) -> byte
     encoded = _int16(protocol.version) + _string(metadata.url) + _int64(metadata.config_offset)
     added = _MARK + _string(metadata.support) if metadata.support else b""
     if protocol is ConnectProtocol.EAGER:
-        return encoded + added
+        return encoded + (_NO_ALLOCATION + added if added else b"")
     if metadata.assignment is None:
-        return encoded + _int32(_NULL) + added
+        return encoded + _NO_ALLOCATION + added
     allocation = encode_assignment(metadata.assignment, protocol)
     return encoded + _int32(len(allocation)) + allocation + added
 
@@ -184,7 +185,7 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
     url, config_offset = reader.string(), reader.int64()
     allocation = reader.nullable_bytes() if version > 0 else None
     assignment = decode_assignment(allocation) if allocation else None
-    support = reader.string() if reader.marked() else ""
+    support = reader.string() if reader.marked(behind=b"" if version > 0 else _NO_ALLOCATION) else ""
     return WorkerMetadata(url=url, config_offset=config_offset, assignment=assignment, support=support)
 
 

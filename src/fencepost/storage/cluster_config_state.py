@@ -98,12 +98,13 @@ _UNKNOWN: Final = ConnectorState()
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfigState:
-    """What the config topic says up to `offset`, the offset of the last record that was read, plus 1.
+    """What the config topic says up to `offset`, the offset of the last record that was read, plus 1; -1 before any.
 
-    Transaction markers do not count in it, other than in a consumer's position: workers compare it, and must agree.
+    Transaction markers do not count in it, other than in a consumer's position: workers compare it, and must agree, also
+    with those of Kafka Connect, and also about a topic without records.
     """
 
-    offset: int = 0
+    offset: int = -1
     session_key: SessionKey | None = None
     entries: Mapping[str, ConnectorState] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -218,7 +218,7 @@ def _read_target_state(connector: str, value: bytes | None) -> TargetStateRecord
     if value is None:
         return TargetStateRecord(connector, None)
     states = _object(value)
-    name = _string(states, "state.v2" if "state.v2" in states else "state")
+    name = _string(states, "state" if states.get("state.v2") is None else "state.v2")
     try:
         return TargetStateRecord(connector, TargetState(name))
     except ValueError:

@@ -137,7 +137,9 @@ def test_k1_what_a_member_is_set_to_stands_behind_what_connect_knows(protocol: C
     metadata = WorkerMetadata(url=URL, config_offset=5, support="preparing")
     plain = encode_metadata(WorkerMetadata(url=URL, config_offset=5), protocol)
     encoded = encode_metadata(metadata, protocol)
-    assert encoded == plain + b"FNCP\x00\x09preparing"
+    # A worker of Apache's reads an allocation in the eager protocol as well, if bytes follow: there is none.
+    no_allocation = b"\xff\xff\xff\xff" if protocol is ConnectProtocol.EAGER else b""
+    assert encoded == plain + no_allocation + b"FNCP\x00\x09preparing"
     assert decode_metadata(encoded) == metadata
 
 

@@ -238,9 +238,9 @@ def test_generations_count_commits_that_brought_tasks():
 
 
 def test_the_offset_is_that_of_the_last_record_plus_one_whatever_it_says():
-    """Transaction markers hold offsets too, which nobody hands over."""
+    """Transaction markers hold offsets too, which nobody hands over. Before any record it is as Java's workers have it."""
     state = ClusterConfigState()
-    assert state.offset == 0
+    assert state.offset == -1
     for offset, record in [(0, _CREATED), (2, None), (7, TaskCountRecord("c", 1))]:
         state, _ = apply(state, offset, record)
         assert state.offset == offset + 1

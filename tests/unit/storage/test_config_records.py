@@ -68,6 +68,7 @@ def test_records_are_those_of_connect_byte_for_byte(record: ConfigRecord, key: b
     [
         (b"target-state-c", b'{"state":"PAUSED"}', TargetStateRecord("c", TargetState.PAUSED)),
         (b"target-state-c", b'{"state": "PAUSED", "state.v2": "STOPPED"}', TargetStateRecord("c", TargetState.STOPPED)),
+        (b"target-state-c", b'{"state":"PAUSED","state.v2":null}', TargetStateRecord("c", TargetState.PAUSED)),
         (b"tasks-count-c", b'{"tasks":4}', TaskCountRecord("c", 4)),
         (b"restart-connector-c", b'{"include-tasks":"true","only-failed":1}', RestartRequest("c", False, False)),
         (b"restart-connector-c", b'{"only-failed":true}', RestartRequest("c", False, True)),
