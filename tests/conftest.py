@@ -69,7 +69,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory, _session_proxy: FaultProxy)
     """A broker of one node, transaction version 2, without security. Tests that stop it take one of their own."""
     listeners = (Listener(CLIENT), Listener(PROXIED, advertised_ports=[_session_proxy.port]))
     folder = tmp_path_factory.mktemp("broker")
-    with EmbeddedBroker(folder, listeners=listeners, properties=FAST_EXPIRY) as broker:
+    # How often it looks for what is to be compacted: 15 s by default.
+    properties = {**FAST_EXPIRY, "log.cleaner.backoff.ms": "2000"}
+    with EmbeddedBroker(folder, listeners=listeners, properties=properties) as broker:
         _session_proxy.upstream = broker.nodes[0].place.ports[PROXIED]
         yield broker
 

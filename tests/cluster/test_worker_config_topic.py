@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
@@ -16,7 +17,7 @@ from tests.support.workers import Group
 
 CHANGES = 150
 # All that is not in the last segment is compacted, which is begun by the first record after this time.
-COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.0001"}
+SOON_COMPACTED = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0.0001"}
 
 
 def produce(bootstrap_servers: str, topic: str, records: dict[str, object]) -> None:
@@ -26,11 +27,18 @@ def produce(bootstrap_servers: str, topic: str, records: dict[str, object]) -> N
     assert producer.flush(60) == 0
 
 
-def test_a_worker_makes_tasks_anew_that_compaction_has_left_inconsistent(
+def alter(bootstrap_servers: str, topic: str, settings: dict[str, str]) -> None:
+    entries = [ConfigEntry(*setting, incremental_operation=AlterConfigOpType.SET) for setting in settings.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(60)
+
+
+def test_workers_read_a_long_topic_and_make_tasks_anew_that_compaction_has_left_inconsistent(
     tmp_path: Path, bootstrap_servers: str, topics: Topics
 ) -> None:
     group, name = Group(tmp_path, bootstrap_servers), unique("connector")
-    config_topic = topics.create(f"{group.id}-configs", config=COMPACTED)
+    config_topic = topics.create(f"{group.id}-configs", config={"cleanup.policy": "compact"})
     topic, wrong_topic = topics.create(), topics.create()
     config = properties(name, topic, {"tasks.max": 2, "limit": 50})
     with group.worker() as worker:
@@ -38,8 +46,14 @@ def test_a_worker_makes_tasks_anew_that_compaction_has_left_inconsistent(
         for limit in range(51, 51 + CHANGES):
             config["limit"] = str(limit)
             assert worker.request("PUT", f"/connectors/{name}/config", config).status == 200
-        worker.wait_for_states(name, "RUNNING", "RUNNING", "RUNNING")
+        with group.worker() as late:
+            late.wait_for_states(name, "RUNNING", "RUNNING", "RUNNING")
+            assert late.get(f"/connectors/{name}/config") == config
+            assert [task["config"]["limit"] for task in late.get(f"/connectors/{name}/tasks")] == [config["limit"]] * 2
+    configs = [record for record in read_topic(bootstrap_servers, config_topic) if b"connector-" in (record.key or b"")]
+    assert len(configs) > CHANGES
 
+    alter(bootstrap_servers, config_topic, SOON_COMPACTED)
     # A leader died after it had written other tasks and before it wrote that they are complete.
     other = properties(name, wrong_topic, {"limit": 7})
     half = {f"task-{name}-{task}": {"properties": {**other, "task.id": str(task)}} for task in (0, 1)}

