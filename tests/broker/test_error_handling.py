@@ -45,6 +45,13 @@ class FlakyConverter(StringConverter):
     """Fails some times for a passing reason."""
 
     failures = 0
+    away = False
+
+    def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
+        if FlakyConverter.away:
+            FlakyConverter.away = False
+            raise RetriableError("the registry is away")
+        super().configure(configs, is_key=is_key)
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
         if FlakyConverter.failures:
@@ -172,6 +179,18 @@ def test_a_task_that_failed_for_what_may_pass_with_a_record_starts_again(
     assert runner.states.of(task) == [State.RUNNING, State.RESTARTING, State.RUNNING, State.STOPPED]
     reason = next(error for of, state, error in runner.states.of_tasks if of == task.id and state is State.RESTARTING)
     assert "VALUE_CONVERTER (FlakyConverter): the registry is away" in str(reason)
+    assert seqs(values(read_topic(bootstrap_servers, topic)), name) == [1, 2]
+
+
+def test_a_task_whose_converter_cannot_be_made_for_a_passing_reason_starts_again(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    config = {"limit": 2, "task.restart.backoff.ms": 10} | converter(FlakyConverter)
+    task, _ = runner.task(name, topic, config, stop_at_end=True)
+    FlakyConverter.away = True
+    task.start()
+    assert task.join(120)
+    assert runner.states.of(task) == [State.RESTARTING, State.RUNNING, State.STOPPED]
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == [1, 2]
 
 

@@ -108,7 +108,7 @@ class SimWorkerRuntime(Worker):
     def _parts(self, task_id: ConnectorTaskId, connector: ConnectorConfig, *args: Any) -> TaskParts:
         parts = super()._parts(task_id, connector, *args)
         pipeline: Any = SimPipeline(Origin(connector.name, task_id.task, self.planned_at))
-        return replace(parts, write_path=replace(parts.write_path, pipeline=pipeline))
+        return replace(parts, new_write_path=lambda: replace(parts.new_write_path(), pipeline=pipeline))
 
 
 class _OffsetStores:

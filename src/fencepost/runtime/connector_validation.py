@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
-from fencepost.api.errors import ConfigError, describe_error
+from fencepost.api.errors import ConfigError, RetriableError, describe_error
 from fencepost.api.source import SourceConnector
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
@@ -91,7 +91,9 @@ def connector_class(config: Mapping[str, str]) -> type[SourceConnector]:
 def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: bool = False) -> Validation:
     """Check a connector's configuration as a worker of this configuration would run it.
 
-    What was `accepted` before is not put to the connector's own check again (see `preflight`). Raises ConfigError if there is no connector that could check it, or if its code fails.
+    What was `accepted` before is not put to the connector's own check again (see `preflight`). Raises ConfigError if
+    there is no connector that could check it, or if code of a plugin fails; a RetriableError of what was accepted is
+    raised as it is.
     """
     # Tools know a connector by this property, and nobody else resolves it.
     named = {
@@ -100,7 +102,9 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
     plugin = connector_class(named)
     try:
         return _validated(worker, transformed, plugin(), accepted=accepted)
-    except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the user sees it
+    except Exception as error:
+        if accepted and isinstance(error, RetriableError):
+            raise
         said = (
             f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
             f"{transformed.hidden(describe_error(error))}"

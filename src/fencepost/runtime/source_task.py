@@ -130,7 +130,7 @@ class WorkerSourceTask:
         """
         self._control.cancel()
         self.stop()
-        self._parts.write_path.engine.cancel(str(self.id))
+        self._parts.engine.cancel(str(self.id))
         if self._run is not None and self._thread.is_alive():
             self._run.abandon()
 

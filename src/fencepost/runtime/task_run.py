@@ -2,7 +2,8 @@
 
 The steps of a start stand in this order:
 
-    wait while paused -> check before -> own the transactional id -> check after -> read the offsets -> start() -> poll
+    wait while paused -> make the transforms and converters -> check before -> own the transactional id -> check after
+    -> read the offsets -> start() -> poll
 
 The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
 one is not an older generation itself. Once the transactional id is owned, every earlier owner is fenced and what it
@@ -29,6 +30,7 @@ from fencepost.runtime.task_instance import TaskInstance
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_state import State
 from fencepost.runtime.task_writes import Delivery, WritePath, WritesContext
+from fencepost.spark.engine import SparkEngine
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 
 
@@ -61,7 +63,8 @@ class TaskParts:
     new_delivery: Callable[[], Delivery]
     open_offsets: Callable[[], ConnectorOffsetStore]
     new_boundaries: Callable[[float], TransactionBoundaryManager]
-    write_path: WritePath
+    engine: SparkEngine
+    new_write_path: Callable[[], WritePath]
     restarts: RestartConfig = field(default_factory=RestartConfig)
     checks: StartChecks = field(default_factory=NoChecks)
 
@@ -112,6 +115,8 @@ class TaskRun:
             self._control.wait_until_resumed()
         if self._control.stopping:
             return False
+        # Before anybody is fenced: its plugins may be of no use, or of none for the moment.
+        path = self._parts.new_write_path()
         self._parts.checks.before_ownership(self._id)
         if self._control.stopping:
             return False
@@ -119,11 +124,11 @@ class TaskRun:
         try:
             delivery.own()
             self._parts.checks.after_ownership(self._id)
-            return not self._control.stopping and self._run_task(delivery)
+            return not self._control.stopping and self._run_task(delivery, path)
         finally:
             delivery.close()
 
-    def _run_task(self, delivery: Delivery) -> bool:
+    def _run_task(self, delivery: Delivery, path: WritePath) -> bool:
         offsets = self._parts.open_offsets()
         offsets.refresh()
         boundaries = self._parts.new_boundaries(time.monotonic())
@@ -131,7 +136,7 @@ class TaskRun:
             self._parts.config,
             offsets.task_reader(),
             boundaries.context,
-            self._parts.write_path.engine.session,
+            self._parts.engine.session,
         )
         instance = TaskInstance(self._id, self._parts.new_task())
         try:
@@ -140,7 +145,7 @@ class TaskRun:
             self._on_state(State.RUNNING)
             written = WritesContext(
                 self._id,
-                self._parts.write_path,
+                path,
                 offsets.records(),
                 self._metrics,
                 self._control.cancelled,

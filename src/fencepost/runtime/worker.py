@@ -79,8 +79,8 @@ class Worker:
     def validate(self, properties: Mapping[str, str], *, accepted: bool = False) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.
 
-        What was `accepted` before is not put to the connector's own check again. Raises ConfigError if there is no
-        connector that could check it, or if its code fails.
+        What was `accepted` before is not put to the connector's own check again. Raises as `validate` of
+        connector_validation.
         """
         return validate(self.config, self._transformer.transform(properties), accepted=accepted)
 
@@ -209,7 +209,8 @@ class Worker:
             # Once: a task that starts again must know what it read of a topic that somebody deleted.
             open_offsets=cache(partial(self._offsets.open, connector)),
             new_boundaries=new_boundaries,
-            write_path=WritePath(
+            engine=self.engine,
+            new_write_path=lambda: WritePath(
                 engine=self.engine,
                 pipeline=build_pipeline(self.config, connector),
                 topic_creator=self._topic_creator(connector),

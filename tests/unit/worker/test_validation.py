@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fencepost import ConfigDef, ConfigError, SourceConnector, SourceTask
+from fencepost import ConfigDef, ConfigError, RetriableError, SourceConnector, SourceTask
+from fencepost.converters import StringConverter
 from fencepost.runtime.worker import Worker
 from fencepost.worker.config_infos import HIDDEN, error_message
 from fencepost.worker.errors import BadRequestError
@@ -46,6 +47,13 @@ class Awkward(SourceConnector):
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         raise AssertionError(max_tasks)
+
+
+class Away(StringConverter):
+    """Cannot be configured for the moment."""
+
+    def configure(self, configs: Any, *, is_key: bool = False) -> None:  # noqa: ARG002 - the API's
+        raise RetriableError("the registry is away")
 
 
 AWKWARD = {"connector.class": f"{Awkward.__module__}.Awkward", "name": "c"}
@@ -191,6 +199,14 @@ def test_what_was_accepted_before_is_not_put_to_the_connectors_own_check_again()
     assert WORKER.checked(away, accepted=True).name == "c"
     with pytest.raises(ConfigError, match=r"tasks\.max"):
         WORKER.checked({**away, "tasks.max": "none"}, accepted=True)
+
+
+def test_a_plugin_that_cannot_be_made_for_the_moment_is_no_fault_of_what_was_accepted_before():
+    config = {**CONFIG, "value.converter": f"{Away.__module__}.Away"}
+    with pytest.raises(BadRequestError, match="the registry is away"):
+        _validate(config)
+    with pytest.raises(RetriableError, match="the registry is away"):
+        WORKER.checked(config, accepted=True)
 
 
 @pytest.mark.parametrize(
