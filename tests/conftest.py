@@ -108,9 +108,10 @@ def topic(topics: Topics) -> str:
 
 @pytest.fixture(scope="session")
 def tv1_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker with transaction version 1, as Kafka 2.5 to 3.9."""
+    """A broker with transaction version 1, as Kafka 2.5 to 3.9. It does not create topics by itself."""
+    properties = {**FAST_EXPIRY, "auto.create.topics.enable": "false"}
     arguments = ("--feature", "transaction.version=1")
-    with EmbeddedBroker(tmp_path_factory.mktemp("tv1"), properties=FAST_EXPIRY, format_arguments=arguments) as broker:
+    with EmbeddedBroker(tmp_path_factory.mktemp("tv1"), properties=properties, format_arguments=arguments) as broker:
         yield broker
 
 

@@ -110,7 +110,10 @@ class TransactionCoordinator:
     def add_partitions(
         self, identity: ProducerIdentity, partitions: Iterable[TopicPartition], deadline: Deadline
     ) -> None:
-        """Make partitions part of the open transaction (transaction version 1)."""
+        """Make partitions part of the open transaction (transaction version 1).
+
+        Raises TopicNotFoundError, AuthorizationError, and what it means that the coordinator refuses.
+        """
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
@@ -121,11 +124,18 @@ class TransactionCoordinator:
             v3_and_below_producer_epoch=identity.epoch,
             v3_and_below_topics=[topic_class(name=name, partitions=numbers) for name, numbers in by_topic.items()],
         )
-        # The coordinator may learn of a new topic a little later than the partitions' leaders.
+
+        def code_of(answer: Any) -> int:
+            code = _worst_of_partitions(answer)
+            if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+                # The coordinator may learn of a new topic a little later than others; of one that is gone nobody knows.
+                for topic in by_topic:
+                    self._cluster.forget_topic(topic)
+                    self._cluster.partitions(topic, deadline)
+            return code
+
         passing = PASSING | {Code.UNKNOWN_TOPIC_OR_PARTITION}
-        answer = self._call(
-            request, deadline, at_most=_ADD_PARTITIONS_V1, code_of=_worst_of_partitions, passing=passing
-        )
+        answer = self._call(request, deadline, at_most=_ADD_PARTITIONS_V1, code_of=code_of, passing=passing)
         for topic in answer.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 if result.partition_error_code == Code.TOPIC_AUTHORIZATION_FAILED:
