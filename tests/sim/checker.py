@@ -14,8 +14,10 @@ from fencepost.storage.offsets import decode_key, decode_value
 from fencepost.storage.task_count import fencing_plan
 from tests.sim.broker import Batch, Broker
 from tests.sim.kernel import Kernel
-from tests.sim.site import CONFIGS, OFFSETS, decoded
+from tests.sim.site import CONFIGS, OFFSETS, OWN_OFFSETS, decoded
 from tests.sim.source import DATA
+
+_OFFSETS_TOPICS = OFFSETS, OWN_OFFSETS
 
 
 @dataclass
@@ -42,8 +44,8 @@ class Checker:
         self.state = ClusterConfigState()
         self.looks_at_stops = True
         self._position = 0
-        self._stored: dict[tuple[str, int], int] = {}
-        self._stored_position = 0
+        self._stored: dict[str, dict[tuple[str, int], int]] = {topic: {} for topic in _OFFSETS_TOPICS}
+        self._stored_positions = dict.fromkeys(_OFFSETS_TOPICS, 0)
         self._generations: dict[str, _Generations] = defaultdict(_Generations)
 
     def follow(self, broker: Broker) -> None:
@@ -122,12 +124,13 @@ class Checker:
 
     def stored(self) -> Mapping[tuple[str, int], int]:
         """The offsets as readers see them."""
-        rows, self._stored_position = self._broker.fetch(OFFSETS, self._stored_position)
-        for _, (key, value), _ in rows:
-            named, offset = decode_key(key), decode_value(value)
-            assert named is not None
-            self._stored[named.connector, named.partition["partition"]] = 0 if offset is None else offset["next"]
-        return self._stored
+        for topic, stored in self._stored.items():
+            rows, self._stored_positions[topic] = self._broker.fetch(topic, self._stored_positions[topic])
+            for _, (key, value), _ in rows:
+                named, offset = decode_key(key), decode_value(value)
+                assert named is not None
+                stored[named.connector, named.partition["partition"]] = 0 if offset is None else offset["next"]
+        return self._stored[OFFSETS] | self._stored[OWN_OFFSETS]
 
     # -- nothing lost, nothing doubled, offsets as visible -----------------------------------------------------
 
@@ -139,7 +142,11 @@ class Checker:
         written = self._records_by_transaction()
         order: dict[tuple[str, int], list[int]] = defaultdict(list)
         offsets: dict[tuple[str, int], int] = defaultdict(int)
-        for batch in self._broker.batches(OFFSETS):
+        # What is not in a transaction is a copy of what is. Who has committed to the other topic stays there.
+        batches = [
+            batch for topic in _OFFSETS_TOPICS for batch in self._broker.batches(topic) if batch.transactional_id
+        ]
+        for batch in batches:
             if not batch.committed:
                 continue
             records = written.pop((batch.producer_id, batch.epoch), {})
@@ -155,7 +162,7 @@ class Checker:
                         partition, f"records {sequences} are visible where the offsets go {offsets[partition]} -> "
                         f"{stored}",
                     )  # fmt: skip
-                elif not sequences and batch.transactional_id and expected and not self._set_by_hand(batch):
+                elif not sequences and expected and not self._set_by_hand(batch):
                     self._fault(partition, f"records {expected} are lost: their offsets are stored, they are not")
                 offsets[partition] = stored
                 order[partition] += sequences

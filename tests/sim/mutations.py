@@ -15,6 +15,8 @@ from fencepost.storage import config_topic
 from fencepost.storage.cluster_config_state import ClusterConfigState
 from fencepost.storage.config_writer import PlainLeaderWriter
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
+from fencepost.storage.offset_table import OffsetTable
+from fencepost.storage.offset_view import OffsetView
 from fencepost.worker.errors import RequestTargetError
 from fencepost.worker.fencing_round import FencingRounds
 from fencepost.worker.task_work import GroupChecks
@@ -59,6 +61,14 @@ def _reads_nothing(store: ConnectorOffsetStore, *_: Any) -> None:
     """Leave the offsets as they were last read."""
 
 
+def _looks_in_no_other_topic(view: OffsetView, connector: str, own: OffsetTable, shared: Any = None) -> None:
+    del shared
+    _view(view, connector, own)
+
+
+_view = OffsetView.__init__
+
+
 def _plain_writer(producer: Any, transactional_id: str, topic: str) -> PlainLeaderWriter:
     del transactional_id
     return PlainLeaderWriter(config_topic.PlainProducer(producer), topic)
@@ -96,6 +106,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the epoch bump": [(Broker, "bumps_epochs", False)],
     "the leader's transaction": [(config_topic, "TransactionalLeaderWriter", _plain_writer)],
     "the read of the offsets at a start": [(ConnectorOffsetStore, "refresh", _reads_nothing)],
+    "the worker's offsets below those of an own topic": [(OffsetView, "__init__", _looks_in_no_other_topic)],
     "the fencing of tasks that change": [(ClusterConfigState, "unchanged_tasks", _all_that_stay)],
     "the partitions in the configurations of steady tasks": [
         (SteadyConnector, "task_configs", _configs_without_partitions),

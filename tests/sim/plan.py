@@ -32,9 +32,11 @@ class Plan:
     """Whether one of the workers does not know that promise."""
     compacted: bool = False
     """Whether workers that start may find the config topic compacted."""
+    own_offsets: bool = False
+    """Whether connectors get an offsets topic besides the worker's, while they run."""
 
 
-def plan(kernel: Kernel, *, steady: bool) -> Plan:
+def plan(kernel: Kernel, *, steady: bool, own_offsets: bool) -> Plan:
     """Draw a schedule's setting."""
     draw = kernel.random
     drawn = Plan(
@@ -50,6 +52,7 @@ def plan(kernel: Kernel, *, steady: bool) -> Plan:
         slow=draw.choice((0.0, 0.01, 0.05, 0.15)),
         pause_s=draw.choice((1.0, 3.0, 6.0)),
         steady=steady,
+        own_offsets=own_offsets,
     )
     if not steady:
         return drawn

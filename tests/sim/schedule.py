@@ -29,12 +29,13 @@ from tests.sim.kernel import Kernel, Process
 from tests.sim.network import Network
 from tests.sim.plan import plan
 from tests.sim.rest import SimRest
-from tests.sim.site import GROUP_ID, OFFSETS, SimStatuses, SimWorkerRuntime, group_config, in_world
+from tests.sim.site import GROUP_ID, OFFSETS, OWN_OFFSETS, SimStatuses, SimWorkerRuntime, group_config, in_world
 from tests.sim.source import DATA
 
 _PEACE_S = 400.0
 _OWNING = f"before InitProducerId of {GROUP_ID}-"
 TASKS_MAX = (3, 5, 1, 5, 3)
+_OWN_OFFSETS_STEP = 2
 STEADY_TASKS_MAX = (3, 5, 3, 4, 5, 4, 2, 1)
 
 Mutation = Sequence[tuple[Any, str, Any]]
@@ -57,7 +58,7 @@ class World:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None, *, harsh: bool = False) -> None:
         self.kernel = Kernel(seed, trace)
-        self.plan = plan(self.kernel, steady=bool(seed % 2))
+        self.plan = plan(self.kernel, steady=bool(seed % 2), own_offsets=seed % 8 in (2, 3))
         if harsh:
             self.plan = replace(self.plan, partitions=5, records=60, chaos_s=50.0, slow=0.1, pause_s=4.0)
             self.plan = replace(self.plan, troubles=0.004, connectors=("a",))
@@ -92,7 +93,7 @@ class World:
         if not kernel.faults:
             self._make_peace()
             if self._harsh:
-                kernel.run(kernel.now + 30.0, lambda: self.broker.is_settled(DATA, OFFSETS))
+                kernel.run(kernel.now + 30.0, lambda: self.broker.is_settled(DATA, OFFSETS, OWN_OFFSETS))
             else:
                 kernel.run(kernel.now + _PEACE_S, self._is_done)
         if not kernel.faults:
@@ -226,6 +227,8 @@ class World:
             "transaction.boundary.interval.ms": "2000",
             "transaction.boundary": "interval" if interval else "poll",
         }
+        if self.plan.own_offsets and step >= _OWN_OFFSETS_STEP:
+            config["offsets.storage.topic"] = OWN_OFFSETS
         self._ask(
             f"configures {name} with tasks.max {tasks}",
             lambda herder: herder.put_connector_config(name, config, allow_replace=True),
@@ -326,7 +329,7 @@ class World:
         stored = self.checker.stored()
         return (
             self._user_is_done
-            and self.broker.is_settled(DATA, OFFSETS)
+            and self.broker.is_settled(DATA, OFFSETS, OWN_OFFSETS)
             and all(
                 stored.get((name, number)) == self.plan.records
                 for name in self.plan.connectors

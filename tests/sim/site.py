@@ -30,7 +30,8 @@ from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.runtime.task_run import TaskParts
 from fencepost.runtime.worker import Worker
 from fencepost.storage.config_records import CommitRecord, decode, encode
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore
+from fencepost.storage.connector_offset_store import ConnectorOffsetStore, SharedOffsets
+from fencepost.storage.offset_copies import OffsetCopies
 from fencepost.storage.offset_store import OffsetStore
 from fencepost.storage.status_table import StatusTable
 from fencepost.worker.group_parts import GroupParts
@@ -50,7 +51,7 @@ from tests.sim.source import NumbersTask, Origin, SimEngine, SimPipeline
 from tests.sim.threads import SimExecutor, SimThreading, SimTime
 
 GROUP_ID = "group"
-CONFIGS, OFFSETS = "configs", "offsets"
+CONFIGS, OFFSETS, OWN_OFFSETS = "configs", "offsets", "own-offsets"
 _READ_BACK_MS = 6_000
 
 _THREADED = ("runtime", "storage")
@@ -112,22 +113,26 @@ class SimWorkerRuntime(Worker):
 
 
 class _OffsetStores:
-    """As runtime.offset_stores.OffsetStores, for the worker's one topic."""
+    """As runtime.offset_stores.OffsetStores, for the worker's topic and another one."""
 
     def __init__(self, _: Any) -> None:
-        self._store = OffsetStore(WORKER.offset_storage, consumer=_NONE, admin=_NONE)
+        topics = WORKER.offset_storage, replace(WORKER.offset_storage, name=OWN_OFFSETS)
+        self._store, self._own = (OffsetStore(topic, consumer=_NONE, admin=_NONE) for topic in topics)
+        self._copies = OffsetCopies(OFFSETS, self._store.table, _NONE)
 
     def open(self, connector: ConnectorConfig) -> ConnectorOffsetStore:
-        return ConnectorOffsetStore(connector.name, self._store)
+        if self.topic(connector) == OFFSETS:
+            return ConnectorOffsetStore(connector.name, self._store)
+        return ConnectorOffsetStore(connector.name, self._own, SharedOffsets(self._store, self._copies))
 
-    def topic(self, _: ConnectorConfig) -> str:
-        return OFFSETS
+    def topic(self, connector: ConnectorConfig) -> str:
+        return str(connector.properties.get("offsets.storage.topic", OFFSETS))
 
     def pending_copies(self) -> int:
-        return 0
+        return self._copies.pending()
 
     def close(self) -> None:
-        """Nothing is left to free."""
+        self._copies.close()
 
 
 class _Silent:
@@ -255,6 +260,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("runtime.deliveries"), "producer_config", lambda *_: _PRODUCER),
         (at("runtime.worker"), "OffsetStores", _OffsetStores),
         (at("runtime.worker"), "use_plugin_path", lambda _: ()),
+        (at("storage.offset_copies"), "PlainProducer", lambda _: SimPlainProducer(here())),
         (at("storage.offset_store"), "TopicReader", lambda _, topic: SimTopicReader(here(), topic)),
         (at("worker.fencing_round"), "Admin", lambda _: SimAdmin(here())),
         (at("worker.fencing_round"), "admin_config", lambda *_: None),
