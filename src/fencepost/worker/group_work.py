@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
 from fencepost.api.errors import FencepostError
@@ -99,10 +100,15 @@ class GroupWork:
         return {task: status for task, status in found if status is not None}
 
     def configured(self) -> ConfiguredWork:
-        """Return what a leader is to share out. On the member's thread."""
+        """Return what a leader is to share out. On the member's thread, which tells the loop of it."""
         state = self._parts.state
-        self._shared_out = task_counts(state)
-        return ConfiguredWork(state.offset, self._shared_out)
+        counts = task_counts(state)
+        with suppress(RuntimeError):  # the loop is closed
+            self._parts.loop.call_soon_threadsafe(self._on_shared_out, counts)
+        return ConfiguredWork(state.offset, counts)
+
+    def _on_shared_out(self, counts: dict[str, int]) -> None:
+        self._shared_out = counts
 
     def restart(self, unit: Unit, *, announce: bool) -> None:
         """Start a connector or task of this worker again; `announce` shows it as RESTARTING.
