@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,14 @@ WORKERS: dict[str, tuple[Start, Start]] = {
     "java leads": (java_worker, Group.starting),
     "fencepost leads": (Group.starting, java_worker),
 }
+
+
+@contextmanager
+def running(start: Start, group: Group) -> Iterator[Worker]:
+    """A worker that is in its group."""
+    with start(group) as worker:
+        worker.wait_until_healthy()
+        yield worker
 
 
 def create(worker: Worker, name: str, topic: str, file: Path, **extra: str) -> None:
@@ -66,7 +74,7 @@ def wait_until_shared(leader: Worker, follower: Worker, names: list[str]) -> Non
     def shared() -> bool:
         seen = [owners(worker, names) for worker in (leader, follower)]
         even = all(
-            sorted(owner[kind] for owner in seen[0].values()) == sorted([leader.id, follower.id] * (CONNECTORS // 2))
+            sorted(owner[kind] for owner in seen[0].values()) == sorted([leader.id, follower.id] * (len(names) // 2))
             for kind in (0, 1)
         )
         return even and seen[0] == seen[1]
@@ -103,10 +111,7 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
     connectors = {unique("connector"): topics.create() for _ in range(CONNECTORS)}
     names = list(connectors)
     with ExitStack() as stack:
-        leader = stack.enter_context(first(group))
-        leader.wait_until_healthy()
-        follower = stack.enter_context(second(group))
-        follower.wait_until_healthy()
+        leader, follower = (stack.enter_context(running(start, group)) for start in (first, second))
         assert leader.leads()
         assert not follower.leads()
 
@@ -135,6 +140,24 @@ def test_a_java_worker_and_one_of_fencepost_share_work(
         for topic in connectors.values():
             wait_for(lambda topic=topic: len(read_topic(bootstrap_servers, topic)) > len(LINES))
             assert values(read_topic(bootstrap_servers, topic)) == [*LINES, b"the end"]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("who", "protocol"), [("java leads", "eager"), ("fencepost leads", "compatible")])
+def test_they_share_work_in_the_older_protocols_as_well(
+    tmp_path: Path, bootstrap_servers: str, topics: Topics, who: str, protocol: str
+) -> None:
+    """What workers of fencepost tell each other beside the protocol must not keep Apache's from their work."""
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"line\n")
+    group = Group(tmp_path, bootstrap_servers, connect_protocol=protocol)
+    names = [unique("connector") for _ in range(2)]
+    with ExitStack() as stack:
+        leader, follower = (stack.enter_context(running(start, group)) for start in WORKERS[who])
+        assert leader.leads()
+        for name in names:
+            create(follower, name, topics.create(), file)
+        wait_until_shared(leader, follower, names)
 
 
 @pytest.mark.timeout(900)
