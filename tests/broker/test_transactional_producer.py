@@ -260,19 +260,15 @@ def test_an_expired_transaction_says_how_to_prevent_it(servers: str, ending: str
 def test_a_topic_that_was_deleted_is_named_under_transaction_version_1_as_well(tv1_broker: EmbeddedBroker) -> None:
     """It is the coordinator that finds it missing, and would be asked for `delivery.timeout.ms`."""
     servers = tv1_broker.bootstrap_servers
-    topics = Topics(servers)
-    topic = topics.create()
+    topic = Topics(servers).create()
     with open_producer(producer_config(servers, delivery_timeout_ms=20_000), unique("gone")) as producer:
         producer.begin_transaction()
         write_in_transaction(producer, topic, [b"before"])
         producer.commit_transaction()
-        topics.delete(topic)
+        Topics(servers).delete(topic)
         producer.begin_transaction()
-        writer = producer.writer()
-        writer.write(topic, 0, records([b"after"]))
         with pytest.raises(TopicNotFoundError, match=topic):
-            writer.flush()
-        writer.close()
+            write_in_transaction(producer, topic, [b"after"])
         producer.abort_transaction()
 
 

@@ -63,6 +63,8 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     _define_cluster(definitions, alone=alone)
     _define_stores(definitions, alone=alone)
     _define_connectors(definitions)
+    _define_topics(definitions)
+    _define_tasks(definitions)
     _define_limits(definitions)
     return define_restarts(definitions, whose="For connectors that do not say.")
 
@@ -140,7 +142,12 @@ def _define_connectors(definitions: ConfigDef) -> None:
             "source offsets.",
             validator=at_least(0),
         )
-        .define(
+    )  # fmt: skip
+
+
+def _define_topics(definitions: ConfigDef) -> None:
+    (
+        definitions.define(
             "topic.creation.enable", _T.BOOLEAN, True, _I.LOW,
             "Whether tasks create missing topics as the topic.creation.* properties of their connectors say; else these "
             "have no effect, and missing topics are left to the brokers.",
@@ -153,7 +160,12 @@ def _define_connectors(definitions: ConfigDef) -> None:
             "topic.tracking.allow.reset", _T.BOOLEAN, True, _I.LOW,
             "Whether a request may have the topics of a connector forgotten (PUT /connectors/{name}/topics/reset).",
         )
-        .define(
+    )  # fmt: skip
+
+
+def _define_tasks(definitions: ConfigDef) -> None:
+    (
+        definitions.define(
             "offset.flush.timeout.ms", _T.LONG, 5_000, _I.LOW,
             "How long a task that delivers at least once tries to commit its source offsets, in milliseconds, before "
             "it leaves that to the next time. Exactly-once delivery commits them with the records.",
