@@ -174,6 +174,25 @@ def test_a_report_that_lands_behind_that_of_the_next_owner_does_not_stay(workers
     assert states()[0] == "RUNNING"
 
 
+def test_a_report_that_somebody_removes_late_is_made_again(workers: Workers):
+    """A connector was deleted and created again: the one who removes the statuses of the former may come late."""
+    owner, other = workers.store(), workers.store()
+    owner.put(_TASK, _RUNNING)
+    owner.put("c1", _RUNNING)
+    wait_for(lambda: other.table.task(_TASK) and other.table.connector("c1"), what="the owner has reported")
+    other.delete_connector("c1")
+    _written(other)
+
+    def history(key: bytes) -> list[bool]:
+        return [value is not None for value in workers.history(key)]
+
+    for key in b"status-connector-c1", b"status-task-c1-0":
+        wait_for(lambda key=key: history(key) == [True, False, True], what="the owner has reported again")
+    owner.delete_connector("c1")
+    _written(owner)
+    wait_for(lambda: owner.table.connectors() == [], what="what the owner itself removes stays away")
+
+
 def test_nothing_is_said_again_of_what_is_given_up(workers: Workers):
     store = workers.store()
     lost, given_up = (ConnectorTaskId("c1", number) for number in range(2))

@@ -10,7 +10,8 @@ is stored is this worker's own, or is of no newer generation of the group.
 
 That is asked before a report is sent, and what is on its way may still land behind the next owner's, where it would
 stay until that has something new to tell: any state, since RUNNING that waits for a broker comes late as well. So a
-worker that reads of what it has in the words of another one, of an older generation than its own, says its own again.
+worker that reads of what it has in the words of another one, of an older generation than its own, says its own again;
+and so if it reads that its word was removed, by a worker that had not heard yet that there is such a connector again.
 To leave such a record out in reading would not do: compaction keeps it and drops the one before, and a worker that
 starts later finds nothing else.
 """
@@ -168,11 +169,12 @@ class StatusBackingStore:
     def _apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
         before = self.table.status(subject)
         self.table.apply(subject, status)
-        if isinstance(status, Status) and before is not None and is_late(before, status):
-            with self._changed:
-                # What is said since is written behind this one anyway.
-                if self._own.get(subject) == before and not self._closing:
-                    self._enqueue(_Write(subject, before))
+        if before is None or (isinstance(status, Status) and not is_late(before, status)):
+            return
+        with self._changed:
+            # What is said since is written behind this one anyway.
+            if self._own.get(subject) == before and not self._closing:
+                self._enqueue(_Write(subject, before))
 
     def _enqueue(self, write: _Write) -> None:
         with self._changed:
