@@ -137,12 +137,18 @@ class GroupAndModel:
         """Wait until all workers show a connector as the model does, and any of them shows its offsets so."""
         expected = _shown(self._model.request, name), _offsets(self._model.request, name)
 
-        def equal() -> bool:
-            shown = [_shown(worker.request, name) for worker in self._workers]
-            anyone = self._chance.choice(self._workers)
-            return shown == [expected[0]] * len(shown) and _offsets(anyone.request, name) == expected[1]
+        found: list[Any] = []
 
-        wait_for(equal, what=f"{name} is {expected}")
+        def equal() -> bool:
+            anyone = self._chance.choice(self._workers)
+            found[:] = *(_shown(worker.request, name) for worker in self._workers), _offsets(anyone.request, name)
+            return found == [*[expected[0]] * len(self._workers), expected[1]]
+
+        try:
+            wait_for(equal, what=f"{name} is {expected}")
+        except AssertionError as error:
+            error.add_note(f"It is {found}")
+            raise
 
     def _ask(self, request: Request) -> Answer | None:
         try:
