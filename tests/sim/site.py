@@ -135,6 +135,18 @@ class _OffsetStores:
         self._copies.close()
 
 
+class _Finalizer:
+    """As weakref.finalize for what is closed by hand. The real one would keep every world: what it calls knows its own."""
+
+    atexit = False
+
+    def __init__(self, _: Any, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def __call__(self) -> None:
+        self._call()
+
+
 class _Silent:
     """Metrics that nobody looks at."""
 
@@ -261,6 +273,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("runtime.worker"), "OffsetStores", _OffsetStores),
         (at("runtime.worker"), "use_plugin_path", lambda _: ()),
         (at("storage.offset_copies"), "PlainProducer", lambda _: SimPlainProducer(here())),
+        (at("storage.offset_store"), "weakref", SimpleNamespace(finalize=_Finalizer)),
         (at("storage.offset_store"), "TopicReader", lambda _, topic: SimTopicReader(here(), topic)),
         (at("worker.fencing_round"), "Admin", lambda _: SimAdmin(here())),
         (at("worker.fencing_round"), "admin_config", lambda *_: None),
