@@ -190,7 +190,10 @@ def test_a_report_that_somebody_removes_late_is_made_again(workers: Workers):
         wait_for(lambda key=key: history(key) == [True, False, True], what="the owner has reported again")
     owner.delete_connector("c1")
     _written(owner)
-    wait_for(lambda: owner.table.connectors() == [], what="what the owner itself removes stays away")
+    wait_for(lambda: owner.table.connectors() == [], what="the owner reads that it has removed them")
+    _written(owner)
+    for key in b"status-connector-c1", b"status-task-c1-0":
+        assert history(key) == [True, False, True, False], "what the owner itself removes is not said again"
 
 
 def test_nothing_is_said_again_of_what_is_given_up(workers: Workers):

@@ -12,7 +12,6 @@ from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.local_workers import LocalWorkers
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SequenceConnector, properties, seqs
-from tests.support.topics import unique
 from tests.support.workers import Answer, Group, WorkerApi
 
 SUPPORT, BOUNDARY, INTERVAL = "exactly.once.support", "transaction.boundary", "transaction.boundary.interval.ms"
@@ -52,14 +51,6 @@ def workers(group: Group) -> Iterator[LocalWorkers]:
 @pytest.fixture(scope="module")
 def worker(workers: LocalWorkers) -> WorkerApi:
     return workers.start(**{"producer.transactional.id": "the-workers"})
-
-
-@pytest.fixture
-def name(worker: WorkerApi) -> Iterator[str]:
-    """The name of a connector, which is deleted in the end."""
-    name = unique("connector")
-    yield name
-    worker.request("DELETE", f"/connectors/{name}")
 
 
 def answering(name: str, answer: str = "yes", **extra: Any) -> dict[str, str]:

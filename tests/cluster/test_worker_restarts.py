@@ -10,7 +10,6 @@ import pytest
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties
-from tests.support.topics import unique
 from tests.support.workers import Group, Worker
 
 
@@ -18,14 +17,6 @@ from tests.support.workers import Group, Worker
 def worker(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Iterator[Worker]:
     with Group(tmp_path_factory.mktemp("restarts"), broker.bootstrap_servers).worker() as worker:
         yield worker
-
-
-@pytest.fixture
-def name(worker: Worker) -> Iterator[str]:
-    """The name of a connector, which is deleted in the end."""
-    name = unique("connector")
-    yield name
-    worker.request("DELETE", f"/connectors/{name}")
 
 
 def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(

@@ -43,14 +43,6 @@ def worker(group: Group) -> Iterator[Worker]:
         yield worker
 
 
-@pytest.fixture
-def name(worker: Worker) -> Iterator[str]:
-    """The name of a connector, which is deleted in the end."""
-    name = unique("connector")
-    yield name
-    worker.request("DELETE", f"/connectors/{name}")
-
-
 def create(worker: Worker, name: str, topic: str, tasks: int = 1, **extra: Any) -> dict[str, str]:
     config = properties(name, topic, {"tasks.max": tasks, "limit": 50, **extra})
     answer = worker.request("POST", "/connectors", {"name": name, "config": config})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 from fencepost.storage.config_records import ConfigRecord, encode
 from fencepost.worker.herder import DistributedHerder
@@ -80,6 +82,21 @@ class ScriptedWorld(World):
     def kill_leader(self) -> None:
         """Kill the worker that leads."""
         self._kill(self.workers()[0][0].process, 1.0)
+
+    def replace_leader_amid(
+        self, message: str, request: Callable[[DistributedHerder], Coroutine[Any, Any, Any]]
+    ) -> tuple[Process, DistributedHerder, list[asyncio.Task[Any]]]:
+        """Have the leader asked for something, and freeze it right before it sends a message, until another one leads.
+
+        Returns its frozen process, the other one, and a list with the request.
+        """
+        (site, zombie), (_, successor) = self.workers()
+        process, asked = site.process, list[asyncio.Task[Any]]()
+        self.freeze_at(process, message)
+        self.kernel.later(0.0, lambda: asked.append(process.loop.create_task(request(zombie))), process)
+        self.wait_for(lambda: process.stopped_until > 0)
+        self.wait_for(lambda: successor._leadership.leads)
+        return process, successor, asked
 
     def freeze_at(self, process: Process, message: str) -> None:
         """Stop a process right before it sends a message, until it is resumed."""

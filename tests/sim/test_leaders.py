@@ -24,17 +24,12 @@ from tests.sim.site import GROUP_ID
 
 
 def test_a_zombie_leader_can_change_nothing_and_tells_who_asked_it_that_this_can_be_retried() -> None:
-    asked: list[asyncio.Task[None]] = []
-
     def script(world: ScriptedWorld) -> None:
         world.create()
-        (site, zombie), (_, successor) = world.workers()
-        process = site.process
-        world.freeze_at(process, f"EndTxn of connect-cluster-{GROUP_ID}")
-        stop = zombie.stop_connector("a")
-        world.kernel.later(0.0, lambda: asked.append(process.loop.create_task(stop)), process)
-        world.wait_for(lambda: process.stopped_until > 0)
-        world.wait_for(lambda: successor._leadership.leads)
+        zombie = world.workers()[0][1]
+        process, successor, asked = world.replace_leader_amid(
+            f"EndTxn of connect-cluster-{GROUP_ID}", lambda leader: leader.stop_connector("a")
+        )
         world.change(successor._parts.url)
         assert zombie._leadership.leads
         process.resume()
@@ -127,19 +122,13 @@ def test_tasks_say_that_their_predecessors_could_not_be_fenced_in_time_until_the
 
 
 def test_a_zombie_leader_does_not_commit_the_reset_of_a_connector_that_its_successor_resumed() -> None:
-    asked: list[asyncio.Task[str]] = []
-
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.wait_for(lambda: len(world.checker.stored()) > 0)
         world.stop()
-        (site, zombie), (_, successor) = world.workers()
-        process = site.process
-        world.freeze_at(process, f"InitProducerId of {GROUP_ID}-a-0")
-        reset = zombie.reset_connector_offsets("a")
-        world.kernel.later(0.0, lambda: asked.append(process.loop.create_task(reset)), process)
-        world.wait_for(lambda: process.stopped_until > 0)
-        world.wait_for(lambda: successor._leadership.leads)
+        process, successor, asked = world.replace_leader_amid(
+            f"InitProducerId of {GROUP_ID}-a-0", lambda leader: leader.reset_connector_offsets("a")
+        )
         assert world._ask("resumes a", lambda herder: herder.resume_connector("a"), successor._parts.url)
         world.wait_for(lambda: world.tasks == 3)
         process.resume()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from fencepost.config.ids import ConnectorTaskId
@@ -67,9 +68,24 @@ class StatusTable:
             self._of_the_past = {*self._connectors, *tasks}
 
     def connectors(self) -> list[str]:
-        """The connectors that have a status, or tasks that have one, sorted."""
+        """The connectors that have a status, sorted."""
         with self._lock:
-            return sorted(self._connectors.keys() | self._tasks.keys())
+            return sorted(self._connectors)
+
+    def others(self, counts: Mapping[str, int]) -> tuple[list[str], list[ConnectorTaskId]]:
+        """The connectors that have a status and are not in `counts`, which has the number of tasks by connector.
+
+        And the tasks, of all other connectors, that have a status and are more than that number.
+        """
+        with self._lock:
+            connectors = sorted(self._connectors.keys() - counts.keys())
+            tasks = [
+                ConnectorTaskId(name, number)
+                for name in self._tasks.keys() - set(connectors)
+                for number in self._tasks[name]
+                if number >= counts.get(name, 0)
+            ]
+        return connectors, tasks
 
     def connector(self, connector: str) -> Status | None:
         """How a connector is, None if nobody said."""

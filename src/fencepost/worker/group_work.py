@@ -288,12 +288,12 @@ class GroupWork:
         Not before the group has shared out its work without them: Apache's workers report what they give up as
         UNASSIGNED, and show whatever a status says, of a task that is gone as well.
         """
-        state, statuses = self._parts.state, self._parts.statuses
-        for name in statuses.table.connectors():
-            if not state.contains(name):
-                statuses.delete_connector(name)
-            for task in statuses.table.tasks(name).keys() - set(state.tasks(name)):
-                statuses.delete_task(task)
+        statuses = self._parts.statuses
+        connectors, tasks = statuses.table.others(task_counts(self._parts.state))
+        for name in connectors:
+            statuses.delete_connector(name)
+        for task in tasks:
+            statuses.delete_task(task)
 
     def _share_out_again(self) -> None:
         """Have the group share out what there is, if it is not what was shared out."""

@@ -119,9 +119,20 @@ def test_a_table_knows_the_latest_of_everything():
     table.apply(_TASK, None)
     table.apply("c1", None)
     table.apply(ActiveTopic("c1", "t"), None)
-    assert (table.connector("c1"), table.task(_TASK), table.topics("c1")) == (None, None, [])
-    assert table.connectors() == ["c1", "c2"], "of c1 there are tasks"
+    assert (table.connectors(), table.task(_TASK), table.topics("c1")) == (["c2"], None, [])
     assert [task.task for task in table.tasks("c1")] == [2, 10]
+
+
+def test_a_table_tells_of_what_there_is_not():
+    table = StatusTable()
+    for name in ("there", "gone"):
+        table.apply(name, Status("RUNNING", "w", 1))
+    for name, number in (("there", 0), ("there", 1), ("there", 2), ("gone", 0), ("left", 0)):
+        table.apply(ConnectorTaskId(name, number), Status("RUNNING", "w", 1))
+    connectors, tasks = table.others({"there": 2, "new": 1})
+    assert connectors == ["gone"]
+    assert sorted(map(str, tasks)) == ["left-0", "there-2"]
+    assert table.others({"there": 3, "gone": 1, "left": 1}) == ([], [])
 
 
 def test_removing_what_is_not_known_changes_nothing():
