@@ -104,7 +104,9 @@ class Worker:
 
     def settle(self) -> None:
         """Wait until Spark is up and nothing is going on any more."""
-        wait_for(lambda: self._cores_over(1.0) < QUIET_CORES and len(self.tree()) > 1)
+        # Spark starts some seconds after the worker has: it is quiet before that as well.
+        wait_for(lambda: len(self.tree()) > 1)
+        wait_for(lambda: self._cores_over(1.0) < QUIET_CORES)
 
     def _cores_over(self, seconds: float) -> float:
         before, started = self.cpu_seconds(), time.perf_counter()
