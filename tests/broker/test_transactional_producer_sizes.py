@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from contextlib import closing
 
@@ -114,6 +115,39 @@ def test_where_many_records_follow_a_partition_s_first_batch_is_small(broker: Em
             assert min(ack.size for ack in others) > 400_000
 
     assert values(read_topic(broker.bootstrap_servers, topic)) == written * 4
+
+
+def test_what_is_left_over_from_full_batches_waits_for_the_records_that_follow(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    written = numbered(45_000)
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        with closing(producer.writer()) as writer:
+            write_values(writer, topic, written, step=10_000)
+            acks = writer.flush()
+        producer.acknowledge(acks)
+        producer.commit_transaction()
+
+    # Each slice of 10,000 is a little more than a batch may be.
+    assert min(ack.size for ack in acks[1:-1]) > 700_000
+    assert values(read_topic(broker.bootstrap_servers, topic)) == written
+
+
+def test_what_is_left_over_is_sent_where_memory_runs_short(broker: EmbeddedBroker, topics: Topics) -> None:
+    topic = topics.create(partitions=4)
+    config = producer_config(broker.bootstrap_servers, buffer_memory=100_000)
+    written = [numbered(10_000, start=partition * 10_000) for partition in range(4)]
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        with closing(producer.writer()) as writer:
+            for partition, of_partition in enumerate(written):
+                write_values(writer, topic, of_partition, partition=partition, step=10_000)
+                assert writer._gathered_bytes <= config.buffer_memory
+            producer.acknowledge(writer.flush())
+        producer.commit_transaction()
+
+    assert sorted(values(read_topic(broker.bootstrap_servers, topic))) == sorted(itertools.chain(*written))
 
 
 def test_a_partition_s_first_record_may_be_large(broker: EmbeddedBroker, topic: str) -> None:

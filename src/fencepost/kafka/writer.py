@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafka.protocol.producer import ProduceRequest
@@ -36,15 +36,15 @@ from fencepost.kafka.partition_queue import Ack, Batch, PartitionQueue, sequence
 from fencepost.kafka.pool import POOL
 from fencepost.kafka.produce_errors import Verdict, judge, lasting_error
 from fencepost.kafka.produce_request import PartitionResult
-from fencepost.kafka.record_batch import BATCH_OVERHEAD, OversizeRecordError, encode, split_by_bytes
+from fencepost.kafka.record_batch import OversizeRecordError, encode, estimated_bytes, split_by_bytes, surely_fits
 from fencepost.kafka.records import Records
 from fencepost.kafka.responses import Code
 from fencepost.kafka.transaction import TopicPartition, Transaction, TransactionVersion
 
 __all__ = ["Ack", "RecordWriter"]
 
-_FIXED_BYTES_OF_RECORD: Final = 10
-"""About what a record takes beside its columns."""
+_FILL: Final = 15 / 16
+"""How much of a batch is filled where records are estimated: some are longer than others."""
 
 _JOINING_BATCH_BYTES: Final = 32_768
 """The first batch of a partition in a transaction, where many records are to follow it."""
@@ -73,12 +73,12 @@ class RecordWriter:
         if not len(records):
             return
         queue = self._queue((topic, partition))
-        size = _estimated_bytes(records)
+        size = estimated_bytes(records)
         queue.gather(records, size)
         self._gathered_bytes += size
         if queue.gathered_bytes >= self._batch_limit(topic) / 2:
-            self._cut(queue)
-        elif self._gathered_bytes > self._config.buffer_memory:
+            self._cut(queue, follows=True)
+        if self._gathered_bytes > self._config.buffer_memory:
             self._cut(max(self._queues.values(), key=lambda candidate: candidate.gathered_bytes))
         self._send_all_queued()
 
@@ -133,20 +133,35 @@ class RecordWriter:
     def _batch_limit(self, topic: str) -> int:
         return min(self._config.batch_size, self._config.max_request_size, self._message_bytes(topic))
 
-    def _cut(self, queue: PartitionQueue) -> None:
-        """Make batches of what is gathered and send all but the last."""
+    def _cut(self, queue: PartitionQueue, *, follows: bool = False) -> None:
+        """Make batches of what is gathered and send all but the last.
+
+        Where more `follows`, what is left over from full batches waits for it.
+        """
         size = queue.gathered_bytes
         self._gathered_bytes -= size
-        for piece in self._pieces(queue, queue.take_gathered(), size):
+        records = queue.take_gathered()
+        if follows:
+            records = self._without_rest(queue, records, size)
+            size -= queue.gathered_bytes
+        for piece in self._pieces(queue, records, size):
             # At most one batch waits, so that a large call takes no more memory than a small one.
             self._send_queued_of(queue)
             queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
-    def _pieces(self, queue: PartitionQueue, records: Records, size: int) -> Iterator[Records]:
-        """Cut records of an estimated `size` into batches of about equal size, but for the first of a transaction.
+    def _without_rest(self, queue: PartitionQueue, records: Records, size: int) -> Records:
+        """Gather again what is left over from full batches, if it is less than half of one; return the others."""
+        limit, count = self._batch_limit(queue.topic_partition[0]), len(records)
+        full = int(count * _FILL * limit / size)
+        rest = count % full if count > full > 0 else 0
+        if not 0 < rest * size / count < limit / 2:
+            return records
+        queue.gather(records.slice(count - rest, rest), size * rest // count)
+        self._gathered_bytes += queue.gathered_bytes
+        return records.slice(0, count - rest)
 
-        A small remainder would cost a batch of its own, or a copy to join it with the records that come next.
-        """
+    def _pieces(self, queue: PartitionQueue, records: Records, size: int) -> Iterator[Records]:
+        """Cut records of an estimated `size` into batches of about equal size, but for the first of a transaction."""
         topic = queue.topic_partition[0]
         limit = self._batch_limit(topic)
         start = 0
@@ -367,29 +382,3 @@ class RecordWriter:
             for batch in batches:
                 self._cluster.forget_topic(batch.topic_partition[0])
                 self._queues[batch.topic_partition].fail(batch, str(error), maybe_written=True)
-
-
-def surely_fits(records: Records, limit: int) -> bool:
-    """Say whether records take at most `limit` bytes as a batch, without a look at each. False if it cannot be said.
-
-    A record has its length (at most 4 bytes), attributes (1), deltas of its offset (3) and, unless all have the same
-    time, of its timestamp (10, else 1), the lengths of key and value (4 each; a missing key takes 1) and its header
-    count (1). These widths hold for batches below 128 MiB and a million records. A column's own size counts at least 4
-    bytes a record for its offsets, which are not sent.
-    """
-    if records.headers is not None or limit >= 1 << 27 or len(records) >= 1 << 20:
-        return False
-    fixed = 4 + 1 + 3 + (1 if records.timestamp is None else 10) + 4 + 1
-    columns = records.value.nbytes - 4 * len(records)
-    if records.key is None:
-        fixed += 1
-    else:
-        fixed += 4
-        columns += records.key.nbytes - 4 * len(records)
-    return bool(BATCH_OVERHEAD + columns + fixed * len(records) <= limit)
-
-
-def _estimated_bytes(records: Records) -> int:
-    columns: Iterable[object] = (records.value, records.key, records.headers)
-    total = sum(column.nbytes for column in columns if column is not None)  # type: ignore[attr-defined]
-    return int(total) + _FIXED_BYTES_OF_RECORD * len(records)

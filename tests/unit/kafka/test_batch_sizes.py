@@ -1,4 +1,4 @@
-"""The pure parts of the writer."""
+"""What is said of the size of a record batch before it is encoded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.kafka.compression import Compression
-from fencepost.kafka.record_batch import encode
+from fencepost.kafka.record_batch import encode, surely_fits
 from fencepost.kafka.records import Records
-from fencepost.kafka.writer import surely_fits
 
 _TEXTS = st.one_of(st.none(), st.binary(max_size=300))
 
