@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, cast
 
 from aiohttp import web
@@ -49,17 +49,41 @@ class _Bound:
         return port
 
 
-@dataclass(frozen=True, slots=True)
-class _Serving:
-    """An application that answers."""
+class _Endpoint:
+    """Sockets to which one application answers after the other.
 
-    runner: web.AppRunner
-    servers: Sequence[asyncio.Server]
+    They are listened on throughout: a server that ends may leave a connection that it just takes without an answer.
+    """
+
+    def __init__(self, bound: Sequence[_Bound]) -> None:
+        self._bound = bound
+        self._runners: list[web.AppRunner] = []
+        self._servers: list[asyncio.Server] = []
+
+    async def answer(self, app: web.Application) -> None:
+        """Have an application answer on connections that come from now on."""
+        runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        self._runners.append(runner)
+        if not self._servers:
+            loop = asyncio.get_running_loop()
+            self._servers = [
+                await loop.create_server(self._protocol, sock=bound.socket, ssl=bound.tls, backlog=_BACKLOG)
+                for bound in self._bound
+            ]
 
     async def stop(self) -> None:
-        for server in self.servers:
+        for server in self._servers:
             server.close()
-        await self.runner.cleanup()
+        for runner in self._runners:
+            await runner.cleanup()
+        for bound in self._bound:
+            bound.socket.close()
+
+    def _protocol(self) -> HttpProtocol:
+        server = cast("web.Server", self._runners[-1].server)
+        loop = asyncio.get_running_loop()
+        return HttpProtocol(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: nothing is logged
 
 
 class RestServer:
@@ -78,18 +102,17 @@ class RestServer:
         """Raises ConfigError for an address that cannot be listened on, or for certificates that will not do."""
         self._config = config
         self.client = RestClient(client_tls(config.tls))
-        self._announcement: _Serving | None = None
-        self._serving: list[_Serving] = []
         with ExitStack() as undo:
-            self._main = _bind_all("listeners", config.listeners, config.tls, undo)
-            self._admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
+            self._bound = _bind_all("listeners", config.listeners, config.tls, undo)
+            admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
             undo.pop_all()
+        self._main, self._admin = _Endpoint(self._bound), _Endpoint(admin)
 
     @property
     def advertised_url(self) -> str:
         """The address under which other workers reach this one, without a slash at its end."""
         scheme = self._config.advertised_scheme
-        bound = next(bound for bound in self._main if bound.listener.scheme == scheme)
+        bound = next(bound for bound in self._bound if bound.listener.scheme == scheme)
         host = self._config.advertised_host or bound.listener.host
         if host in _ALL_INTERFACES:
             host = _own_address()
@@ -97,9 +120,8 @@ class RestServer:
 
     async def announce(self) -> None:
         """Answer with 503 that the worker is starting: making a herder takes a while."""
-        # Of their own, since a server that ends closes its sockets.
-        sockets = [replace(bound, socket=bound.socket.dup()) for bound in (*self._main, *self._admin)]
-        self._announcement = await _serve(make_starting_app(), sockets)
+        for endpoint in (self._main, self._admin):
+            await endpoint.answer(make_starting_app())
 
     async def start(self, herder: Herder, registry: CollectorRegistry) -> None:
         """Answer requests."""
@@ -107,38 +129,15 @@ class RestServer:
         admin = LoggersResource(herder).routes()
         here = admin if self._config.admin_listeners is None else []
         public = [*_public_routes(herder, registry), *InternalResource(herder).routes(), *here]
-        self._serving.append(await _serve(make_app(public, gate), self._main))
-        if self._admin:
-            self._serving.append(await _serve(make_app(admin, gate), self._admin))
-        await self._end_announcement()
-        _log.info("The REST API answers at %s", ", ".join(f"{b.listener.scheme} port {b.port}" for b in self._main))
+        await self._main.answer(make_app(public, gate))
+        await self._admin.answer(make_app(admin, gate))
+        _log.info("The REST API answers at %s", ", ".join(f"{b.listener.scheme} port {b.port}" for b in self._bound))
 
     async def stop(self) -> None:
         """Finish the requests that are under way, for a few seconds at most, and give the ports back."""
-        await self._end_announcement()
-        for serving in self._serving:
-            await serving.stop()
-        for bound in (*self._main, *self._admin):
-            bound.socket.close()
+        for endpoint in (self._main, self._admin):
+            await endpoint.stop()
         await self.client.close()
-
-    async def _end_announcement(self) -> None:
-        announcement, self._announcement = self._announcement, None
-        if announcement is not None:
-            await announcement.stop()
-
-
-async def _serve(app: web.Application, bound: Sequence[_Bound]) -> _Serving:
-    runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
-    await runner.setup()
-    loop, server = asyncio.get_running_loop(), cast("web.Server", runner.server)
-
-    def protocol() -> HttpProtocol:
-        return HttpProtocol(server, loop=loop, access_log=None)  # type: ignore[arg-type]  # None: nothing is logged
-
-    return _Serving(
-        runner, [await loop.create_server(protocol, sock=one.socket, ssl=one.tls, backlog=_BACKLOG) for one in bound]
-    )
 
 
 def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -270,6 +270,27 @@ def test_a_worker_without_a_herder_says_that_it_is_starting_and_then_answers():
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("turns", range(0, 20, 2))
+def test_whoever_connects_as_the_worker_starts_is_answered(turns: int):
+    async def scenario() -> None:
+        server = RestServer(RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties"))
+        address = urlsplit(server.advertised_url)
+        await server.announce()
+        starting = asyncio.ensure_future(server.start(ModelHerder(), CollectorRegistry()))
+        for _ in range(turns):
+            await asyncio.sleep(0)  # of the steps in which one application takes over from the other
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        await starting
+        writer.write(b"GET /connectors HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        writer.close()
+        await server.stop()
+        assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503"))
+
+    asyncio.run(scenario())
+
+
 def test_a_worker_that_never_got_a_herder_gives_its_port_back():
     async def scenario() -> None:
         server = RestServer(RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties"))
