@@ -53,7 +53,7 @@ def test_an_offsets_topic_is_let_go_of_with_the_last_of_its_readers(
     second.refresh()
     del first
     assert second.offsets() == []
-    assert fault_proxy.connections == 1
+    wait_for(lambda: fault_proxy.connections == 1, what="the connection with which the topic was made is closed")
     del second
     wait_for(lambda: fault_proxy.connections == 0, what="the connection is closed")
     stores.close()

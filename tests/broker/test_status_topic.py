@@ -174,6 +174,28 @@ def test_a_report_that_lands_behind_that_of_the_next_owner_does_not_stay(workers
     assert states()[0] == "RUNNING"
 
 
+def test_a_late_report_that_bears_the_generation_of_the_next_owner_does_not_stay(workers: Workers):
+    """As a worker of Apache's makes it about a task that did not stop in time; another group would make it for ever."""
+    owner = workers.store()
+    owner.put(_TASK, Status("RUNNING", "new:8083", 5))
+    _written(owner)
+    producer = Producer({"bootstrap.servers": workers.bootstrap_servers, "partitioner": "murmur2_random"})
+    key, late = encode(_TASK, Status("RUNNING", "old:8083", 5))
+
+    def owners() -> list[str]:
+        return [json.loads(value or b"")["worker_id"] for value in workers.history(key)]
+
+    for times in range(1, 4):
+        producer.produce(workers.topic, late, key=key)
+        said = ["new:8083", *["old:8083", "new:8083"] * times]
+        wait_for(lambda said=said: owners() == said, what="the owner has reported again")
+        wait_for(lambda: (owner.table.task(_TASK) or _RUNNING).worker_id == "new:8083", what="and has read it")
+    producer.produce(workers.topic, late, key=key)
+    wait_for(lambda: (owner.table.task(_TASK) or _RUNNING).worker_id == "old:8083", what="the fourth one is read")
+    _written(owner)
+    assert owners()[-2:] == ["new:8083", "old:8083"]
+
+
 def test_a_report_that_somebody_removes_late_is_made_again(workers: Workers):
     """A connector was deleted and created again: the one who removes the statuses of the former may come late."""
     owner, other = workers.store(), workers.store()

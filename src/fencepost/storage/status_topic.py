@@ -12,6 +12,8 @@ That is asked before a report is sent, and what is on its way may still land beh
 stay until that has something new to tell: any state, since RUNNING that waits for a broker comes late as well. So a
 worker that reads of what it has in the words of another one, of an older generation than its own, says its own again;
 and so if it reads that its word was removed, by a worker that had not heard yet that there is such a connector again.
+Apache's workers report a task that did not stop in time under the generation that they have come to since, in which it
+may be this worker's. That is answered as well, but a few times only: groups that share the topic would go on for ever.
 To leave such a record out in reading would not do: compaction keeps it and drops the one before, and a worker that
 starts later finds nothing else.
 """
@@ -21,7 +23,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,6 +47,7 @@ _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 200
 _LONGEST_PAUSE_MS: Final = 10_000
 _CLOSING_SECONDS: Final = 5.0
+_MOST_DISPUTES: Final = 3
 
 _GIVEN_UP: Final = "UNASSIGNED"
 
@@ -76,6 +79,7 @@ class StatusBackingStore:
         self._latest: dict[Subject, _Write] = {}
         # What this worker last said of what it has.
         self._own: dict[Subject, Status] = {}
+        self._disputes: Counter[Subject] = Counter()
         self._closing = False
         self._sender = threading.Thread(target=self._send_all, name="status-writing", daemon=True)
         self._sender.start()
@@ -92,6 +96,7 @@ class StatusBackingStore:
         with self._changed:
             self._enqueue(_Write(subject, status))
             self._own[subject] = status
+            self._disputes.pop(subject, None)
             if status.state == _GIVEN_UP:
                 self.disown(subject)
 
@@ -169,12 +174,19 @@ class StatusBackingStore:
     def _apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
         before = self.table.status(subject)
         self.table.apply(subject, status)
-        if before is None or (isinstance(status, Status) and not is_late(before, status)):
-            return
         with self._changed:
             # What is said since is written behind this one anyway.
-            if self._own.get(subject) == before and not self._closing:
+            if before is None or self._own.get(subject) != before or self._closing:
+                return
+            if not isinstance(status, Status) or is_late(before, status) or self._is_disputed(subject, before, status):
                 self._enqueue(_Write(subject, before))
+
+    def _is_disputed(self, subject: Subject, own: Status, status: Status) -> bool:
+        """Whether another worker claims the same of the same generation, and that is still to be answered."""
+        if status.worker_id == own.worker_id or status.generation != own.generation:
+            return False
+        self._disputes[subject] += 1
+        return self._disputes[subject] <= _MOST_DISPUTES
 
     def _enqueue(self, write: _Write) -> None:
         with self._changed:
