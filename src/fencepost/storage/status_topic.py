@@ -178,11 +178,15 @@ class StatusBackingStore:
             # What is said since is written behind this one anyway.
             if before is None or self._own.get(subject) != before or self._closing:
                 return
-            if not isinstance(status, Status) or is_late(before, status) or self._is_disputed(subject, before, status):
+            if (
+                not isinstance(status, Status)
+                or is_late(before, status)
+                or self._disputes_again(subject, before, status)
+            ):
                 self._enqueue(_Write(subject, before))
 
-    def _is_disputed(self, subject: Subject, own: Status, status: Status) -> bool:
-        """Whether another worker claims the same of the same generation, and that is still to be answered."""
+    def _disputes_again(self, subject: Subject, own: Status, status: Status) -> bool:
+        """Whether another worker reports under the same generation, and was not answered often; counts the answer."""
         if status.worker_id == own.worker_id or status.generation != own.generation:
             return False
         self._disputes[subject] += 1
