@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -43,6 +44,11 @@ def worker(group: Group) -> Iterator[Worker]:
         yield worker
 
 
+def told(worker: Worker) -> list[str]:
+    """What the worker logged, but for warnings and errors."""
+    return [line for line in worker.process.output.splitlines() if " INFO " in line]
+
+
 def create(worker: Worker, name: str, topic: str, tasks: int = 1, **extra: Any) -> dict[str, str]:
     config = properties(name, topic, {"tasks.max": tasks, "limit": 50, **extra})
     answer = worker.request("POST", "/connectors", {"name": name, "config": config})
@@ -69,6 +75,28 @@ def test_a_connector_that_is_posted_runs_and_delivers_exactly_once(
         ("tasks-fencing-c", {"task-count": 2}),
     ]
     wait_for(lambda: worker.get(f"/connectors/{name}/topics") == {name: {"topics": [topic]}})
+
+
+def test_a_worker_whose_work_goes_on_as_it_did_says_nothing(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"0\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic}
+
+    def lines() -> list[bytes | None]:
+        return values(read_topic(bootstrap_servers, topic))
+
+    with Group(tmp_path, bootstrap_servers).worker(forked=False) as worker:
+        assert worker.request("PUT", "/connectors/lines/config", config).status == 201
+        worker.wait_for_states("lines", "RUNNING", "RUNNING")
+        wait_for(lambda: lines() == [b"0"], what="the first line is delivered")
+        said = told(worker)
+        for number in range(1, 4):
+            with file.open("ab") as end:
+                end.write(b"%d\n" % number)
+            wait_for(lambda number=number: lines()[-1] == b"%d" % number, what=f"line {number} is delivered")
+
+        assert any("Task lines-0 is RUNNING" in line for line in said)
+        assert told(worker) == said
 
 
 def test_fewer_tasks_fence_the_former_ones_and_go_on_where_they_were(
