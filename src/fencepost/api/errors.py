@@ -4,11 +4,16 @@
     ├── ConfigError          a property is missing, malformed or contradicts another
     ├── DataError            a record, row or file does not fit what was declared
     ├── RetriableError       a passing failure: what was asked may be asked again as it is
-    └── IllegalStateError    a call at a time at which it makes no sense
+    ├── IllegalStateError    a call at a time at which it makes no sense
+    └── PluginError          code of a plugin does what its contract does not allow
 
 Other packages add their own below these. A message says what happened, to which connector, task or topic, and what
 to do about it; it is written to be shown to an operator as it stands.
 """
+
+from __future__ import annotations
+
+from fencepost.api.traces import plugin_location
 
 
 class FencepostError(Exception):
@@ -38,9 +43,21 @@ class IllegalStateError(FencepostError):
     """A call came at a time at which it makes no sense, for example commit and abort of the same record."""
 
 
+class PluginError(FencepostError):
+    """Code of a connector or another plugin does what its contract does not allow.
+
+    It returned what it must not, or raised what would end a thread or the process. Its author has to mend it.
+    """
+
+
 def describe_error(error: BaseException) -> str:
-    """Return an error in one line. Others than fencepost's own are told with their type: `KeyError: 'id'`."""
+    """Return an error in one line. Others than fencepost's own are told with their type: `KeyError: 'id'`.
+
+    What the code of a plugin raised is told with its place: `KeyError: 'id' (/plugins/counter.py:12)`.
+    """
     message = " ".join(str(error).split())
     if isinstance(error, FencepostError):
         return message
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    described = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    location = plugin_location(error)
+    return described if location is None else f"{described} ({location})"

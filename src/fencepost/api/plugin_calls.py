@@ -1,0 +1,105 @@
+"""The edge between the worker and the code of plugins.
+
+    worker ──call_plugin──> plugin's code
+       ^                        │ whatever it raises
+       └────an Exception <──────┘
+
+Plugins are connectors, tasks, converters, transforms, predicates and config providers; to import one runs its code, too.
+What comes back is an Exception with a text that can be shown, so that it can become the failure of one connector, task
+or request. `traces` finds the frames of this module: what lies behind them is the plugin's.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from inspect import unwrap
+from typing import Any, Final, ParamSpec, TypeVar
+
+from fencepost.api.errors import PluginError
+from fencepost.api.traces import plugin_location
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Exceptions by name, but whoever they reach takes them for something else than a failure.
+_CONTROL_FLOW: Final = (StopIteration, StopAsyncIteration, CancelledError)
+
+
+def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call code of a plugin, which `what` names: `poll() of task files-0`.
+
+    Raises what it raises if that is an ordinary failure. Raises PluginError for all else: what would end the thread or
+    the process (SystemExit, KeyboardInterrupt, GeneratorExit ...), what is control flow (StopIteration ...), what has
+    no text, and for what cannot be called.
+    """
+    if not callable(function):
+        raise PluginError(f"{what} cannot be called: it is {kind_of(function)}. Define it as a method")
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        failure = as_failure(what, error)
+        if failure is error:
+            raise
+        raise failure from error
+
+
+def iterate_plugin(what: str, items: Iterable[T]) -> Iterator[T]:
+    """Yield what a plugin's iterable yields. Raises as `call_plugin`."""
+    iterator = call_plugin(what, iter, items)
+    while True:
+        found = call_plugin(what, next, iterator, _END)
+        if found is _END:
+            return
+        yield found
+
+
+def as_failure(what: str, error: BaseException) -> Exception:
+    """Return an error that a plugin raised if it is an ordinary failure, else a PluginError that tells of it."""
+    if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
+        raise error
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException as broken:  # noqa: BLE001 - a plugin's __str__ may raise anything
+        return PluginError(f"{what} raised {name}, which has no text: its __str__ raised {type(broken).__name__}")
+    if isinstance(error, Exception) and not isinstance(error, _CONTROL_FLOW):
+        return error
+    location = plugin_location(error)
+    return PluginError(
+        f"{what} raised {name}{f'({text})' if text else ''}{f' at {location}' if location else ''}, which is no failure "
+        "but would end a thread or the process: raise an exception that says what is wrong, for example DataError"
+    )
+
+
+def wrong_return(what: str, function: Callable[..., object], found: str, expected: str) -> PluginError:
+    """Return the error of a plugin's method that returned what it must not.
+
+    wrong_return("poll() of task files-0", task.poll, kind_of(answer), "a list of SourceRecord")
+    """
+    code = getattr(unwrap(function), "__code__", None)
+    location = "" if code is None else f", defined at {code.co_filename}:{code.co_firstlineno},"
+    return PluginError(f"{what}{location} returned {found}: it must return {expected}")
+
+
+def kind_of(value: object) -> str:
+    """Name a value by its type, for messages: `a dict`, `an int`, `None`, `the class Counter`. It is never shown."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    name = type(value).__qualname__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _is_ctrl_c() -> bool:
+    """Whether a KeyboardInterrupt may be the user's: only this thread gets it, and only from Python's own handler."""
+    return (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+
+_END: Final[Any] = object()

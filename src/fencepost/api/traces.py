@@ -1,0 +1,75 @@
+"""Traces of errors that a plugin's code raised: shown from where that code begins, without the worker's own frames.
+
+worker's frames -> plugin_calls -> plugin's frames
+                                   └── what is shown
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Final
+
+_EDGE: Final = "fencepost.api.plugin_calls"
+# Where a plugin is imported, Python's own frames come before those of its module.
+_IMPORTS: Final = "importlib"
+
+
+def format_trace(error: BaseException) -> str:
+    """Return an error with its causes as Python prints it; of what a plugin raised, the plugin's frames only."""
+    shown = traceback.TracebackException.from_exception(error)
+    _trim(shown, error)
+    return "".join(shown.format())
+
+
+def plugin_location(error: BaseException) -> str | None:
+    """Return `/path/to/file.py:12` for what a plugin's code raised, None for any other error.
+
+    It is the innermost line of the package that the worker called: what that calls in turn is seldom to blame.
+    """
+    frames = _plugin_frames(error.__traceback__)
+    if not frames:
+        return None
+    package = _package(frames[0][0])
+    frame, line = [entry for entry in frames if _package(entry[0]) == package][-1]
+    return f"{frame.f_code.co_filename}:{line}"
+
+
+def _plugin_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
+    """The frames behind the last call of a plugin, each with its line; none if no plugin was called."""
+    start = _plugin_start(trace)
+    return [] if start is None else [(entry.tb_frame, entry.tb_lineno) for entry in list(_entries(trace))[start:]]
+
+
+def _plugin_start(trace: TracebackType | None) -> int | None:
+    """The position of a plugin's first frame, which may be behind all frames; None if no plugin was called."""
+    modules = [str(entry.tb_frame.f_globals.get("__name__", "")) for entry in _entries(trace)]
+    if _EDGE not in modules:
+        return None
+    start = len(modules) - modules[::-1].index(_EDGE)
+    while start < len(modules) and modules[start].partition(".")[0] == _IMPORTS:
+        start += 1
+    return start
+
+
+def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _trim(shown: traceback.TracebackException, error: BaseException) -> None:
+    """Leave the worker's frames out of an error and of those that led to it."""
+    del shown.stack[: _plugin_start(error.__traceback__) or 0]
+    if shown.__cause__ is not None and error.__cause__ is not None:
+        _trim(shown.__cause__, error.__cause__)
+    if shown.__context__ is not None and error.__context__ is not None:
+        _trim(shown.__context__, error.__context__)
+    if shown.exceptions and isinstance(error, BaseExceptionGroup):
+        for member, inner in zip(shown.exceptions, error.exceptions, strict=False):
+            _trim(member, inner)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

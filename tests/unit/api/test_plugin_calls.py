@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import importlib
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost import DataError, FencepostError, RetriableError
+from fencepost.api.errors import PluginError, describe_error
+from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, wrong_return
+from fencepost.api.traces import format_trace
+
+_HERE = Path(__file__)
+_WHAT = "poll() of task c-0"
+
+
+class _MuteError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+class _SilentExit(SystemExit):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def _raising(error: BaseException) -> Callable[[], None]:
+    def poll() -> None:
+        raise error
+
+    return poll
+
+
+def _elsewhere(function: Callable[[], Any]) -> Any:
+    """What a call on another thread than the main one returns or raises: there no KeyboardInterrupt is the user's."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(function())
+        except BaseException as error:  # noqa: BLE001 - what is looked at
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(120)
+    return outcome[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        BaseException("odd"),
+        BaseExceptionGroup("several", [SystemExit(1)]),
+        StopIteration(7),
+        StopAsyncIteration(),
+        concurrent.futures.CancelledError(),
+        _MuteError(),
+        _SilentExit(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_is_no_ordinary_failure_becomes_one(error: BaseException):
+    failure = _elsewhere(lambda: call_plugin(_WHAT, _raising(error)))
+    assert isinstance(failure, PluginError)
+    assert f"{_WHAT} raised {type(error).__name__}" in str(failure)
+    assert failure.__cause__ is error
+
+
+def test_an_exit_is_told_with_its_status_and_its_place():
+    failure = _elsewhere(lambda: call_plugin(_WHAT, _raising(SystemExit(3))))
+    assert f"raised SystemExit(3) at {_HERE}:" in str(failure)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("x"), DataError("x"), RetriableError("x"), MemoryError(), RecursionError("x"), ExceptionGroup("x", [OSError()])],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_an_ordinary_failure_stays_what_it_is(error: Exception):
+    with pytest.raises(type(error)) as raised:
+        call_plugin(_WHAT, _raising(error))
+    assert raised.value is error
+
+
+def test_what_is_no_method_is_told():
+    with pytest.raises(PluginError, match=r"version\(\) of connector c cannot be called: it is a str\. Define it as"):
+        call_plugin("version() of connector c", "1.0")  # type: ignore[arg-type]  # what an author may write
+
+
+def test_ctrl_c_is_no_failure_of_the_plugin_that_it_interrupts():
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call_plugin(_WHAT, lambda: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGINT, lambda *_: None)
+        with pytest.raises(PluginError, match="raised KeyboardInterrupt"):
+            call_plugin(_WHAT, _raising(KeyboardInterrupt()))
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def test_a_generator_is_iterated_as_any_other_code_of_a_plugin():
+    def records() -> Iterator[int]:
+        yield 1
+        raise SystemExit(2)
+
+    items = iterate_plugin("read() of reader", records())
+    assert next(items) == 1
+    with pytest.raises(PluginError, match=r"read\(\) of reader raised SystemExit\(2\)"):
+        next(items)
+    assert list(iterate_plugin("read() of reader", iter([1, None, 2]))) == [1, None, 2]
+
+
+def test_a_return_value_of_another_type_is_told_in_the_authors_terms():
+    def poll() -> None: ...
+
+    line = poll.__code__.co_firstlineno
+    error = wrong_return(_WHAT, poll, kind_of({"secret": 1}), "a list of SourceRecord")
+    assert str(error) == f"{_WHAT}, defined at {_HERE}:{line}, returned a dict: it must return a list of SourceRecord"
+    assert "returned None: it must" in str(wrong_return(_WHAT, print, kind_of(None), "a str"))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(None, "None"), ({}, "a dict"), (1, "an int"), (dict, "the class dict"), (_HERE, "a PosixPath")]
+)
+def test_values_are_named_by_their_type(value: object, told: str):
+    assert kind_of(value) == told
+
+
+def _break() -> None:
+    json.loads("{")
+
+
+def test_a_plugins_error_is_described_with_the_line_of_the_plugin():
+    with pytest.raises(json.JSONDecodeError) as raised:
+        call_plugin(_WHAT, _break)
+    line = _break.__code__.co_firstlineno + 1
+    assert describe_error(raised.value).endswith(f"(char 1) ({_HERE}:{line})")
+
+
+def test_other_errors_are_described_without_a_line():
+    with pytest.raises(ValueError, match="x") as raised:
+        _raising(ValueError("x"))()
+    assert describe_error(raised.value) == "ValueError: x"
+    with pytest.raises(FencepostError) as told:
+        call_plugin(_WHAT, _raising(DataError("row 7 is bad")))
+    assert describe_error(told.value) == "row 7 is bad"
+
+
+def _worker() -> None:
+    call_plugin(_WHAT, _plugin)
+
+
+def _plugin() -> None:
+    try:
+        _break()
+    except ValueError as error:
+        raise DataError("no JSON") from error
+
+
+def test_the_trace_of_a_plugins_error_begins_where_its_code_does():
+    with pytest.raises(DataError) as raised:
+        _worker()
+    trace = format_trace(raised.value)
+    assert "_worker" not in trace
+    assert "fencepost/api/plugin_calls" not in trace
+    for shown in ("in _plugin", "in _break", "decoder.py", "direct cause", "DataError: no JSON"):
+        assert shown in trace
+
+
+def test_the_trace_of_an_error_that_the_edge_made_shows_what_the_plugin_raised():
+    failure = _elsewhere(lambda: call_plugin(_WHAT, _raising(SystemExit(3))))
+    trace = format_trace(failure)
+    assert "in poll" in trace
+    assert "fencepost/api/plugin_calls" not in trace
+    assert "SystemExit: 3" in trace
+
+
+def test_the_trace_of_any_other_error_is_whole():
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        _break()
+    assert "test_the_trace_of_any_other_error_is_whole" in format_trace(raised.value)
+
+
+def test_a_module_that_fails_to_import_is_told_with_its_own_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    module = tmp_path / "edge_of_import.py"
+    module.write_text("x = 1\n1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ZeroDivisionError) as raised:
+        call_plugin("importing edge_of_import", importlib.import_module, "edge_of_import")
+    assert describe_error(raised.value) == f"ZeroDivisionError: division by zero ({module}:2)"
+    assert "importlib" not in format_trace(raised.value)
+    assert "edge_of_import" not in sys.modules
