@@ -46,7 +46,8 @@ _CLIENTS: Final = """## Kafka clients
 The worker's clients take the properties below. Those that every client has (`security.protocol`, `sasl.*`, `ssl.*`,
 `request.timeout.ms` and the like) may stand in the worker's file as they are; `producer.`, `consumer.` and `admin.` set
 a property for one kind of client. A connector sets its own with `producer.override.`, `consumer.override.` and
-`admin.override.`, as far as the worker's `connector.client.config.override.policy` lets it.
+`admin.override.`, as far as the worker's `connector.client.config.override.policy` lets it. See
+[what connectors may override](operating.md#what-connectors-may-override).
 """
 
 _TOPICS: Final = """### Topics that the connector creates

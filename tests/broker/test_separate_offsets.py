@@ -111,6 +111,7 @@ def test_d6_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
     worker = {"bootstrap.servers": bootstrap_servers, "group.id": group, "offset.storage.topic": f"{group}-offsets"}
     worker |= {"config.storage.topic": f"{group}-configs", "key.converter": string, "value.converter": string}
     worker |= {"offset.storage.partitions": "3", "offset.storage.segment.ms": "123456"}
+    worker |= {"connector.client.config.override.allowlist": "bootstrap.servers"}
     override = {"producer.override.bootstrap.servers": there}
     for limit in (100, 200):
         config = WorkerConfig.from_properties(worker, where="test worker")

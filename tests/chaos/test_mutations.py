@@ -112,6 +112,21 @@ GUARDS = (
         "if False:",
         "tests/chaos/test_spark_faults.py::test_a_write_that_spark_runs_again_is_refused",
     ),
+    Guard(
+        "the worker's credentials that stay with its own brokers",
+        "config/client_overrides.py",
+        "    if not changed or _CREDENTIALS not in worker:",
+        "    if True:",
+        "tests/unit/runtime/test_client_properties.py::test_the_workers_credentials_go_only_where_the_worker_sends_them",
+    ),
+    Guard(
+        "the brokers that connectors may not choose",
+        "config/client_overrides.py",
+        '    "acks", "batch.size",',
+        '    "bootstrap.servers", "acks", "batch.size",',
+        "tests/unit/config/test_worker_config.py::"
+        "test_k9_without_a_policy_connectors_tune_clients_and_choose_no_brokers",
+    ),
 )
 
 

@@ -33,6 +33,7 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
     return Group(
         tmp_path_factory.mktemp("single"),
         broker.bootstrap_servers,
+        connector_client_config_override_policy="All",
         config_providers="files",
         config_providers_files_class="org.apache.kafka.common.config.provider.FileConfigProvider",
     )

@@ -50,6 +50,7 @@ class TaskRunner:
                 {
                     "bootstrap.servers": bootstrap_servers,
                     "group.id": group,
+                    "connector.client.config.override.policy": "All",
                     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
                     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
                     "offset.storage.topic": self.offsets_topic,

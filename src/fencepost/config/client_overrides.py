@@ -9,8 +9,12 @@ from enum import StrEnum
 from typing import Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.config.unknown_properties import unknown_properties
 
 _log = logging.getLogger(__name__)
+
+POLICY: Final = "connector.client.config.override.policy"
+ALLOWLIST: Final = "connector.client.config.override.allowlist"
 
 CLIENT_PROPERTIES: Final = frozenset(
     {
@@ -44,6 +48,35 @@ _RESERVED: Final[Mapping[ClientKind, Mapping[str, str]]] = {
 
 _PRINCIPAL_PROPERTIES: Final = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 
+BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
+_CREDENTIALS: Final = "sasl.jaas.config"
+_DESTINATIONS: Final = frozenset(
+    {
+        BOOTSTRAP_SERVERS, "sasl.mechanism", "sasl.oauthbearer.token.endpoint.url", "security.protocol",
+        "ssl.endpoint.identification.algorithm", "ssl.truststore.certificates", "ssl.truststore.location",
+        "ssl.truststore.password", "ssl.truststore.type",
+    }
+)  # fmt: skip
+"""Properties that decide who gets to see SASL credentials: which servers, and how it is known that it is they."""
+
+DEFAULT_ALLOWLIST: Final = (
+    "acks", "batch.size", "buffer.memory", "client.id", "client.rack", "compression.gzip.level",
+    "compression.lz4.level", "compression.type", "compression.zstd.level", "connections.max.idle.ms",
+    "default.api.timeout.ms", "delivery.timeout.ms", "enable.idempotence", "fetch.max.bytes", "fetch.max.wait.ms",
+    "fetch.min.bytes", "isolation.level", "linger.ms", "max.block.ms", "max.in.flight.requests.per.connection",
+    "max.partition.fetch.bytes", "max.poll.records", "max.request.size", "metadata.max.age.ms",
+    "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms", "retries",
+    "retry.backoff.max.ms", "retry.backoff.ms", "sasl.jaas.config", "sasl.mechanism", "security.protocol",
+    "send.buffer.bytes", "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
+    "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "transaction.timeout.ms",
+    "transactional.id",
+)  # fmt: skip
+"""What connectors may override by default: what tunes clients, and a principal of their own.
+
+Left out is whatever names a server, whom to trust, or a file of the worker's machine. A producer that reaches no other
+cluster cannot take the worker's credentials there.
+"""
+
 
 def is_client_property(name: str) -> bool:
     """Say whether a worker property without a prefix is meant for its Kafka clients."""
@@ -68,6 +101,38 @@ def overrides(properties: Mapping[str, str], prefix: str, kind: ClientKind, *, w
     return chosen
 
 
+def combined(worker: Mapping[str, str], own: Mapping[str, str], kind: ClientKind, *, connector: str) -> dict[str, str]:
+    """Return the properties of a connector's client: the worker's for its kind, and over them the connector's `own`.
+
+    The worker's SASL credentials are left out where the connector changes who gets to see them. Raises ConfigError if
+    the client then has none.
+    """
+    changed = sorted(name for name in own.keys() & _DESTINATIONS if not _within(own[name], worker.get(name)))
+    if not changed or _CREDENTIALS not in worker:
+        return {**worker, **own}
+    properties = {name: value for name, value in worker.items() if name != _CREDENTIALS} | dict(own)
+    if _CREDENTIALS not in own and properties.get("security.protocol", "").upper().startswith("SASL_"):
+        raise ConfigError(
+            f"The {kind} of connector {connector} does not get the worker's SASL credentials, because the connector "
+            f"changes where or how they are sent ({', '.join(changed)}): set {kind}.override.{_CREDENTIALS} to "
+            "credentials of the connector's own",
+            name=_CREDENTIALS,
+        )
+    return properties
+
+
+def _within(own: str, worker: str | None) -> bool:
+    """Say whether all that a list has is in the worker's: fewer of its brokers are still its brokers.
+
+    What the worker leaves to a default differs from any value, the empty one included.
+    """
+    return worker is not None and _parts(own) <= _parts(worker)
+
+
+def _parts(text: str) -> set[str]:
+    return {part.strip() for part in text.split(",")}
+
+
 @dataclass(frozen=True, slots=True)
 class OverridePolicy:
     """Which client properties a connector may override: all of them, or those that are listed."""
@@ -90,23 +155,27 @@ class OverridePolicy:
             case "allowlist":
                 return cls("Allowlist", frozenset(allowlist))
         raise ConfigError(
-            f"Invalid value {name!r} for the property connector.client.config.override.policy: "
-            "it must be one of All, None, Principal, Allowlist",
-            name="connector.client.config.override.policy",
+            f"Invalid value {name!r} for the property {POLICY}: it must be one of All, None, Principal, Allowlist",
+            name=POLICY,
         )
 
     def refused(self, config: Mapping[str, str]) -> dict[str, str]:
         """Return the properties of a connector's configuration that it may not set, each with the reason."""
         if self.allowed is None:
             return {}
-        allowed = f"it allows {', '.join(sorted(self.allowed))}" if self.allowed else "it allows none"
         reasons = {}
         for kind in ClientKind:
             prefix = f"{kind}.override."
-            for name in config:
-                if name.startswith(prefix) and name.removeprefix(prefix) not in self.allowed:
-                    reasons[name] = (
-                        f"The worker's override policy {self.name} does not let a connector set {name} ({allowed}): "
-                        "remove the property, or change connector.client.config.override.policy on the worker"
-                    )
+            given = [name.removeprefix(prefix) for name in config if name.startswith(prefix)]
+            for short, alike in unknown_properties(given, self.allowed).items():
+                instead = "remove the property" if alike is None else f"set {prefix}{alike}, if that was meant,"
+                reasons[prefix + short] = (
+                    f"The worker's override policy {self.name} does not let a connector set {prefix}{short}: "
+                    f"{instead} or {self._permission(short)} in the worker's configuration"
+                )
         return reasons
+
+    def _permission(self, short: str) -> str:
+        if self.name == "Allowlist":
+            return f"add {short} to {ALLOWLIST}"
+        return f"set {POLICY}=Allowlist with {short} in {ALLOWLIST}"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config import config_transformer, rest_config
+from fencepost.config import client_overrides, config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.group_config import group_config_def
 from fencepost.config.restart_config import define_restarts
@@ -184,13 +184,16 @@ def _define_limits(definitions: ConfigDef) -> None:
     """What connectors may set, and where what they name comes from."""
     (
         definitions.define(
-            "connector.client.config.override.policy", _T.STRING, "All", _I.MEDIUM,
+            client_overrides.POLICY, _T.STRING, "Allowlist", _I.MEDIUM,
             "Which properties connectors may set with producer.override., consumer.override. and admin.override.: "
-            "All, None, Principal (the credentials) or Allowlist (see connector.client.config.override.allowlist).",
+            "All (Kafka Connect's default), None, Principal (the credentials) or Allowlist "
+            f"(see {client_overrides.ALLOWLIST}).",
         )
         .define(
-            "connector.client.config.override.allowlist", _T.LIST, "", _I.MEDIUM,
-            "The client properties that connectors may override under the policy Allowlist, comma-separated.",
+            client_overrides.ALLOWLIST, _T.LIST, ",".join(client_overrides.DEFAULT_ALLOWLIST), _I.MEDIUM,
+            "The client properties that connectors may override under the policy Allowlist, comma-separated; empty: "
+            "none. The default lets them tune clients and have a principal of their own, but not choose other brokers, "
+            "whom to trust, or files.",
         )
         .define(
             "plugin.path", _T.LIST, "", _I.LOW,
@@ -251,9 +254,7 @@ class WorkerConfig:
         try:
             values = definitions.parse(properties)
             support = _exactly_once_source_support(values, mode)
-            policy = OverridePolicy.of(
-                values["connector.client.config.override.policy"], values["connector.client.config.override.allowlist"]
-            )
+            policy = OverridePolicy.of(values[client_overrides.POLICY], values[client_overrides.ALLOWLIST])
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}", name=error.name) from None
         _warn_of_unknown(properties, definitions, mode, where)

@@ -9,14 +9,14 @@ from typing import Final
 
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError
-from fencepost.config.client_overrides import ClientKind, overrides
+from fencepost.config.client_overrides import BOOTSTRAP_SERVERS, ClientKind, combined, overrides
 from fencepost.config.connector_config import ConnectorConfig, TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 
-BOOTSTRAP_SERVERS: Final = "bootstrap.servers"
+_PRODUCERS_BROKERS: Final = f"producer.override.{BOOTSTRAP_SERVERS}"
 _TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
 _USUAL_TRANSACTION_TIMEOUT_MS: Final = 60_000
 _LONGEST_TRANSACTION_TIMEOUT_MS: Final = 900_000
@@ -24,33 +24,40 @@ _LONGEST_TRANSACTION_TIMEOUT_MS: Final = 900_000
 
 
 def client_properties(worker: WorkerConfig, connector: ConnectorConfig | None, kind: ClientKind) -> dict[str, str]:
-    """Return the properties of a kind of client, for a connector or (None) for the worker itself."""
+    """Return the properties of a kind of client, for a connector or (None) for the worker itself.
+
+    A connector's clients all go to where its producers write, unless it says otherwise. Raises ConfigError if they
+    would need the worker's credentials for other brokers.
+    """
     properties = worker.client_properties(kind)
-    if connector is not None:
-        where = f"connector {connector.name}"
-        properties |= overrides(connector.properties, f"{kind}.override.", kind, where=where)
-    return properties
+    if connector is None:
+        return properties
+    own = overrides(connector.properties, f"{kind}.override.", kind, where=f"connector {connector.name}")
+    if kind is not ClientKind.PRODUCER:
+        properties[BOOTSTRAP_SERVERS] = _workers_brokers(worker)
+        if _PRODUCERS_BROKERS in connector.properties:
+            own.setdefault(BOOTSTRAP_SERVERS, connector.properties[_PRODUCERS_BROKERS])
+    return combined(properties, own, kind, connector=connector.name)
 
 
 def admin_config(worker: WorkerConfig, connector: ConnectorConfig | None) -> ClientConfig:
     """Return how to administer the cluster that a connector writes to, or the worker's. Raises ConfigError."""
     properties = client_properties(worker, connector, ClientKind.ADMIN)
-    if connector is not None and f"admin.override.{BOOTSTRAP_SERVERS}" not in connector.properties:
-        properties[BOOTSTRAP_SERVERS] = brokers_written_to(worker, connector)
     return ClientConfig.from_properties(properties, where=_where(worker, connector))
 
 
 def brokers_written_to(worker: WorkerConfig, connector: ConnectorConfig) -> str:
     """Return the `bootstrap.servers` of a connector's producers, where its source offsets are as well."""
-    by_worker = worker.properties.get(f"producer.{BOOTSTRAP_SERVERS}", worker.bootstrap_servers)
-    return connector.properties.get(f"producer.override.{BOOTSTRAP_SERVERS}", by_worker)
+    return connector.properties.get(_PRODUCERS_BROKERS, _workers_brokers(worker))
+
+
+def _workers_brokers(worker: WorkerConfig) -> str:
+    return worker.properties.get(f"producer.{BOOTSTRAP_SERVERS}", worker.bootstrap_servers)
 
 
 def reading_config(worker: WorkerConfig, connector: ConnectorConfig) -> ClientConfig:
     """Return how a connector's source offsets are read. Raises ConfigError."""
     properties = client_properties(worker, connector, ClientKind.CONSUMER)
-    if f"consumer.override.{BOOTSTRAP_SERVERS}" not in connector.properties:
-        properties[BOOTSTRAP_SERVERS] = brokers_written_to(worker, connector)
     return ClientConfig.from_properties(properties, where=f"connector {connector.name}")
 
 
@@ -65,13 +72,13 @@ def override_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[Co
     for kind, make in clients.items():
         prefix = f"{kind}.override."
         given = [name for name in connector.properties if name.startswith(prefix)]
-        if not given:
+        if not given and _PRODUCERS_BROKERS not in connector.properties:
             continue
         try:
             with log_context(connector.name):
                 make(worker, connector)
         except ConfigError as error:
-            blamed = prefix + error.name if error.name else given[0]
+            blamed = prefix + error.name if error.name else next(iter(given), _PRODUCERS_BROKERS)
             found.append(ConfigValue(blamed, connector.properties.get(blamed), errors=[str(error)]))
     return found
 

@@ -14,13 +14,12 @@ from functools import cached_property
 from weakref import WeakValueDictionary
 
 from fencepost.api.errors import ConfigError
-from fencepost.config.client_overrides import ClientKind
+from fencepost.config.client_overrides import BOOTSTRAP_SERVERS, ClientKind
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.runtime.client_properties import (
-    BOOTSTRAP_SERVERS,
     admin_config,
     brokers_written_to,
     client_properties,

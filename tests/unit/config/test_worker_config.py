@@ -100,6 +100,9 @@ def test_k8_an_override_that_breaks_exactly_once_is_ignored_with_a_warning(
     assert f"{kind}.override.{name}, set in connector c, is ignored" in caplog.text
 
 
+_TUNED = {"producer.override.linger.ms": "5", "producer.override.bootstrap.servers": "other:9092"}
+
+
 @pytest.mark.parametrize(
     ("policy", "refused"),
     [
@@ -119,6 +122,29 @@ def test_k9_the_override_policy_decides_what_a_connector_may_set(policy: str, re
         "topic": "t",
     }
     assert set(OverridePolicy.of(policy, ["linger.ms"]).refused(config)) == refused
+
+
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({}, ["producer.override.bootstrap.servers"]),
+        ({"connector.client.config.override.allowlist": ""}, list(_TUNED)),
+        ({"connector.client.config.override.policy": "All"}, []),
+    ],
+)
+def test_k9_without_a_policy_connectors_tune_clients_and_choose_no_brokers(
+    properties: dict[str, str], refused: list[str]
+):
+    """K9."""
+    assert list(_worker(properties).override_policy.refused(_TUNED)) == refused
+
+
+def test_k9_a_refused_override_tells_the_line_to_change_and_the_name_that_may_be_meant():
+    """K9."""
+    config = {"admin.override.bootstrap.servers": "b", "consumer.override.reqest.timeout.ms": "1"}
+    brokers, misspelt = map(_worker({}).override_policy.refused(config).__getitem__, config)
+    assert "add bootstrap.servers to connector.client.config.override.allowlist" in brokers
+    assert "set consumer.override.request.timeout.ms, if that was meant" in misspelt
 
 
 def test_k9_topic_settings_are_passed_on_and_the_topic_stays_compacted(caplog: pytest.LogCaptureFixture):

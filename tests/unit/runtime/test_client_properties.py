@@ -2,19 +2,26 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.config.client_overrides import ClientKind
+from fencepost.config.client_overrides import DEFAULT_ALLOWLIST, ClientKind, OverridePolicy
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka import client_properties as known
 from fencepost.kafka.compression import Compression
 from fencepost.runtime.client_properties import (
     admin_config,
     client_properties,
     offset_producer_config,
+    override_errors,
     producer_config,
+    reading_config,
 )
 
 TASK = ConnectorTaskId("c", 0)
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required username='%s' password='x';"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId='w' clientSecret='x';"
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+TOKENS = "sasl.oauthbearer.token.endpoint.url"
 
 
 def _worker(properties: dict[str, str] | None = None) -> WorkerConfig:
@@ -64,7 +71,7 @@ def test_topics_are_created_where_the_connector_writes():
     connector = _connector({"producer.override.bootstrap.servers": "other:9092"})
     assert admin_config(_worker(), connector).bootstrap_servers == ("other:9092",)
     assert admin_config(_worker(), None).bootstrap_servers == ("b:9092",)
-    assert client_properties(_worker(), connector, ClientKind.CONSUMER)["bootstrap.servers"] == "b:9092"
+    assert reading_config(_worker(), connector).bootstrap_servers == ("other:9092",)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +85,8 @@ def test_topics_are_created_where_the_connector_writes():
 def test_offsets_outside_of_transactions_are_written_by_whoever_their_topic_belongs_to(
     connector: dict[str, str], user: str
 ):
-    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username='%s' password='x';"
-    sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    worker = _worker(sasl | {"sasl.jaas.config": jaas % "worker"})
-    own = {"producer.override.sasl.jaas.config": jaas % "connector"}
+    worker = _worker(SASL | {"sasl.jaas.config": JAAS % "worker"})
+    own = {"producer.override.sasl.jaas.config": JAAS % "connector"}
     config = offset_producer_config(worker, _connector(own | connector), TASK)
     assert config.client.sasl is not None
     assert config.client.sasl.username == user
@@ -91,3 +96,67 @@ def test_a_flush_of_offsets_takes_no_longer_than_its_time_out():
     worker = _worker({"offset.flush.timeout.ms": "700", "producer.max.block.ms": "500"})
     config = offset_producer_config(worker, _connector(), TASK)
     assert (config.delivery_timeout_ms, config.max_block_ms) == (700, 500)
+
+
+@pytest.mark.parametrize(
+    ("worker", "override"),
+    [
+        (SASL, {"bootstrap.servers": "b:9092,other:9092"}),
+        (SASL, {"sasl.mechanism": "SCRAM-SHA-512"}),
+        (SASL | {"security.protocol": "SASL_SSL"}, {"security.protocol": "SASL_PLAINTEXT"}),
+        (SASL | {"security.protocol": "SASL_SSL"}, {"ssl.endpoint.identification.algorithm": ""}),
+        (
+            SASL | {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": OAUTH, TOKENS: "https://idp/token"},
+            {TOKENS: "https://other/token"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ClientKind)
+def test_the_workers_credentials_go_only_where_the_worker_sends_them(
+    worker: dict[str, str], override: dict[str, str], kind: ClientKind
+):
+    base = _worker({"sasl.jaas.config": JAAS % "worker"} | worker)
+    moved = {f"{kind}.override.{name}": value for name, value in override.items()}
+    found = override_errors(base, _connector(moved))
+    assert f"{kind}.override.sasl.jaas.config" in [error.name for error in found]
+    assert next(iter(override)) in found[0].errors[0]
+    own = {f"{kind}.override.sasl.jaas.config": JAAS % "connector"}
+    assert client_properties(base, _connector(moved | own), kind)["sasl.jaas.config"] == JAAS % "connector"
+
+
+def test_credentials_do_not_follow_the_producers_to_another_cluster_with_the_other_clients():
+    worker = _worker(SASL | {"sasl.jaas.config": JAAS % "worker"})
+    connector = _connector(
+        {"producer.override.bootstrap.servers": "other:9092", "producer.override.sasl.jaas.config": JAAS % "connector"}
+    )
+    missing = [f"{kind}.override.sasl.jaas.config" for kind in (ClientKind.CONSUMER, ClientKind.ADMIN)]
+    assert [error.name for error in override_errors(worker, connector)] == missing
+
+
+def test_the_workers_credentials_are_not_even_named_where_the_client_needs_none():
+    worker = _worker(SASL | {"sasl.jaas.config": JAAS % "worker"})
+    connector = _connector(
+        {
+            f"{kind}.override.{name}": value
+            for kind in ClientKind
+            for name, value in {"bootstrap.servers": "other:9092", "security.protocol": "PLAINTEXT"}.items()
+        }
+    )
+    assert override_errors(worker, connector) == []
+    assert all("sasl.jaas.config" not in client_properties(worker, connector, kind) for kind in ClientKind)
+
+
+def test_the_workers_credentials_stay_with_some_of_its_own_brokers():
+    worker = _worker(SASL | {"sasl.jaas.config": JAAS % "worker", "bootstrap.servers": "b:9092, c:9092"})
+    connector = _connector({"producer.override.bootstrap.servers": "c:9092"})
+    assert override_errors(worker, connector) == []
+    assert producer_config(worker, connector, TASK).client.sasl is not None
+
+
+def test_by_default_a_connector_may_override_nothing_that_says_where_credentials_go():
+    """Every name is one of a Kafka client's, and none names a server, whom to trust, or a file."""
+    allowed = set(DEFAULT_ALLOWLIST)
+    assert allowed <= known.ALL
+    forbidden = ("bootstrap", "endpoint", "truststore", "location", "url", "handler", "class", "reporters", "lookup")
+    assert [name for name in allowed if any(word in name for word in forbidden)] == []
+    assert _worker().override_policy == OverridePolicy("Allowlist", frozenset(DEFAULT_ALLOWLIST))
