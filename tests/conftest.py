@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def _no_idle_connections() -> Iterator[None]:
     """Connections that are kept for their next user are sockets left open, at the end, and warnings are errors."""
     yield
     POOL.close()
+
+
+@pytest.fixture
+def signals_handled() -> Iterator[None]:
+    """A handler for SIGINT, as a worker has one: no KeyboardInterrupt is the user's Ctrl-C."""
+    former = signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, former)
 
 
 # Set for a run of tests that a test makes: the address of the broker that is there already.

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.api.config_provider import ConfigProvider
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
+from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
 
 
@@ -113,7 +114,7 @@ def _registered(group: str, import_path: tuple[str, ...]) -> EntryPoints:  # noq
 
 def _load(kind: PluginKind, entry: EntryPoint, property_name: str) -> Any:
     try:
-        return entry.load()
+        return call_plugin(f"The import of the {kind.label} {entry.name}", entry.load)
     except Exception as error:
         raise _failed(kind, entry.name, property_name, error) from error
 
@@ -123,7 +124,7 @@ def _import(kind: PluginKind, name: str, property_name: str) -> Any:
     if not module_name or not all(part.isidentifier() for part in name.split(".")):
         raise _unknown(kind, name, property_name)
     try:
-        module = importlib.import_module(module_name)
+        module = call_plugin(f"The import of {module_name}", importlib.import_module, module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise _unknown(kind, name, property_name) from error
@@ -131,13 +132,16 @@ def _import(kind: PluginKind, name: str, property_name: str) -> Any:
     except Exception as error:
         raise _failed(kind, name, property_name, error) from error
     try:
-        return getattr(module, class_name)
+        # A module may have a __getattr__ of its own.
+        return call_plugin(f"The import of {name}", getattr, module, class_name)
     except AttributeError as error:
         raise ConfigError(
             f"The module {module_name} has no {class_name}, which the property {property_name} names as a "
             f"{kind.label}: check the spelling of {name}",
             name=property_name,
         ) from error
+    except Exception as error:
+        raise _failed(kind, name, property_name, error) from error
 
 
 def _unknown(kind: PluginKind, name: str, property_name: str) -> ConfigError:
@@ -154,6 +158,6 @@ def _unknown(kind: PluginKind, name: str, property_name: str) -> ConfigError:
 def _failed(kind: PluginKind, name: str, property_name: str, error: Exception) -> ConfigError:
     return ConfigError(
         f"The {kind.label} {name}, given by the property {property_name}, failed to import: "
-        f"{type(error).__name__}: {error}. Mend it, or install what it needs",
+        f"{describe_error(error)}. Mend it, or install what it needs",
         name=property_name,
     )

@@ -6,10 +6,8 @@ import importlib
 import json
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,22 +37,6 @@ def _raising(error: BaseException) -> Callable[[], None]:
     return poll
 
 
-def _elsewhere(function: Callable[[], Any]) -> Any:
-    """What a call on another thread than the main one returns or raises: there no KeyboardInterrupt is the user's."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(function())
-        except BaseException as error:  # noqa: BLE001 - what is looked at
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(120)
-    return outcome[0]
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -72,16 +54,17 @@ def _elsewhere(function: Callable[[], Any]) -> Any:
     ],
     ids=lambda error: type(error).__name__,
 )
+@pytest.mark.usefixtures("signals_handled")
 def test_what_is_no_ordinary_failure_becomes_one(error: BaseException):
-    failure = _elsewhere(lambda: call_plugin(_WHAT, _raising(error)))
-    assert isinstance(failure, PluginError)
-    assert f"{_WHAT} raised {type(error).__name__}" in str(failure)
-    assert failure.__cause__ is error
+    with pytest.raises(PluginError, match=rf"poll\(\) of task c-0 raised {type(error).__name__}") as raised:
+        call_plugin(_WHAT, _raising(error))
+    assert raised.value.__cause__ is error
 
 
 def test_an_exit_is_told_with_its_status_and_its_place():
-    failure = _elsewhere(lambda: call_plugin(_WHAT, _raising(SystemExit(3))))
-    assert f"raised SystemExit(3) at {_HERE}:" in str(failure)
+    with pytest.raises(PluginError) as raised:
+        call_plugin(_WHAT, _raising(SystemExit(3)))
+    assert f"raised SystemExit(3) at {_HERE}:" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +88,14 @@ def test_ctrl_c_is_no_failure_of_the_plugin_that_it_interrupts():
     try:
         with pytest.raises(KeyboardInterrupt):
             call_plugin(_WHAT, lambda: signal.raise_signal(signal.SIGINT))
-        signal.signal(signal.SIGINT, lambda *_: None)
-        with pytest.raises(PluginError, match="raised KeyboardInterrupt"):
-            call_plugin(_WHAT, _raising(KeyboardInterrupt()))
     finally:
         signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("signals_handled")
+def test_an_interrupt_is_the_plugins_own_where_a_signal_raises_none():
+    with pytest.raises(PluginError, match="raised KeyboardInterrupt"):
+        call_plugin(_WHAT, _raising(KeyboardInterrupt()))
 
 
 def test_a_generator_is_iterated_as_any_other_code_of_a_plugin():
@@ -182,8 +168,9 @@ def test_the_trace_of_a_plugins_error_begins_where_its_code_does():
 
 
 def test_the_trace_of_an_error_that_the_edge_made_shows_what_the_plugin_raised():
-    failure = _elsewhere(lambda: call_plugin(_WHAT, _raising(SystemExit(3))))
-    trace = format_trace(failure)
+    with pytest.raises(PluginError) as raised:
+        call_plugin(_WHAT, _raising(SystemExit(3)))
+    trace = format_trace(raised.value)
     assert "in poll" in trace
     assert "fencepost/api/plugin_calls" not in trace
     assert "SystemExit: 3" in trace

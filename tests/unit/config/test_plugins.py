@@ -107,6 +107,33 @@ def test_a_plugin_that_fails_to_import_is_reported_with_its_error(plugin_directo
         find(f"{module}.Broken")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import sys; sys.exit(3)",
+        "raise KeyboardInterrupt",
+        "raise StopIteration",
+        "def __getattr__(name): raise SystemExit(3)",
+        "class MuteError(Exception):\n    def __str__(self): raise SystemExit\nraise MuteError",
+    ],
+)
+@pytest.mark.usefixtures("signals_handled")
+def test_a_plugin_that_ends_the_process_when_it_is_imported_fails_to_import(plugin_directory: Path, line: str):
+    module = unique("exiting")
+    (plugin_directory / f"{module}.py").write_text(f"{line}\n")
+    with pytest.raises(
+        ConfigError, match=r"Exiting, given by the property value.converter, failed to import: .* raised"
+    ):
+        find(f"{module}.Exiting")
+
+
+def test_a_plugin_that_fails_to_import_is_reported_with_its_line(plugin_directory: Path):
+    module = unique("broken")
+    (plugin_directory / f"{module}.py").write_text("x = 1\n1 / 0\n")
+    with pytest.raises(ConfigError, match=rf"ZeroDivisionError: division by zero \(.*{module}\.py:2\)\. Mend it"):
+        find(f"{module}.Broken")
+
+
 def test_a_plugin_path_that_does_not_exist_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"plugin\.path names .*missing, which is not a directory"):
         use_plugin_path(str(tmp_path / "missing"))
