@@ -127,6 +127,21 @@ GUARDS = (
         "tests/unit/config/test_worker_config.py::"
         "test_k9_without_a_policy_connectors_tune_clients_and_choose_no_brokers",
     ),
+    Guard(
+        "the loopback that is listened on without passwords",
+        "config/rest_config.py",
+        "usual = [_LOOPBACK if credentials is None else EVERYWHERE]",
+        "usual = [EVERYWHERE]",
+        "tests/unit/config/test_rest_config.py::"
+        "test_without_passwords_a_worker_listens_on_port_8083_of_the_loopback_by_default",
+    ),
+    Guard(
+        "the content type of bodies",
+        "rest/routes.py",
+        "if content and (hdrs.CONTENT_TYPE not in request.headers or request.content_type != JSON):",
+        "if False:",
+        "tests/unit/rest/test_server.py::test_a_body_must_say_that_it_is_json",
+    ),
 )
 
 

@@ -15,14 +15,17 @@ from fencepost.config.validators import not_blank, one_of
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
-_LISTENERS: Final = "listeners"
+LISTENERS: Final = "listeners"
 ADMIN_LISTENERS: Final = "admin.listeners"
-_CREDENTIALS: Final = "rest.basic.auth.credentials.file"
+CREDENTIALS: Final = "rest.basic.auth.credentials.file"
 _EXTENSIONS: Final = "rest.extension.classes"
 _JAVA_BASIC_AUTH: Final = "BasicAuthSecurityRestExtension"
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://(?:\[(?P<six>[0-9a-f:]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})/?"
 )
+
+EVERYWHERE: Final = "http://:8083"
+_LOOPBACK: Final = "http://127.0.0.1:8083"
 
 PREFIXES: Final = ("listeners.https.", "admin.listeners.https.")
 """Beginnings of the names of properties that set up TLS for listeners."""
@@ -33,9 +36,10 @@ def rest_config_def() -> ConfigDef:
     return (
         ConfigDef()
         .define(
-            _LISTENERS, _T.LIST, "http://:8083", _I.LOW,
+            LISTENERS, _T.LIST, None, _I.LOW,
             "The addresses to listen on, comma-separated, as http://host:port or https://host:port. An empty host is "
-            "all interfaces; port 0 is any that is free. TLS is set up by listeners.https.ssl.*, else by ssl.*.",
+            "all interfaces; port 0 is any that is free. TLS is set up by listeners.https.ssl.*, else by ssl.*. Unset: "
+            f"{_LOOPBACK}, which other machines cannot reach, or {EVERYWHERE} with {CREDENTIALS}.",
         )
         .define(
             ADMIN_LISTENERS, _T.LIST, None, _I.LOW,
@@ -55,14 +59,14 @@ def rest_config_def() -> ConfigDef:
             validator=_http_or_https,
         )
         .define(
-            _CREDENTIALS, _T.STRING, None, _I.MEDIUM,
+            CREDENTIALS, _T.STRING, None, _I.MEDIUM,
             "A properties file of users and passwords, one user=password a line. With it, requests need one of them "
             "by HTTP basic authentication, except those between workers, and /health.", validator=not_blank,
         )
         .define(
             _EXTENSIONS, _T.LIST, "", _I.LOW,
             "Java's REST extensions. BasicAuthSecurityRestExtension stands for "
-            f"{_CREDENTIALS}, which must be set with it; there are no others.",
+            f"{CREDENTIALS}, which must be set with it; there are no others.",
         )
     )  # fmt: skip
 
@@ -89,6 +93,8 @@ class RestConfig:
     """The REST API's configuration, checked."""
 
     listeners: Sequence[Listener]
+    loopback_by_default: bool
+    """Whether `listeners` is this machine's own address because nobody set it and no password is asked for."""
     admin_listeners: Sequence[Listener] | None
     """None: /admin is found at `listeners`; empty: nowhere."""
     advertised_host: str | None
@@ -105,15 +111,19 @@ class RestConfig:
         """Read the properties of a worker. Raises ConfigError that names the property and `where` it is."""
         try:
             values = rest_config_def().parse(properties)
-            listeners = _listeners(values[_LISTENERS])
+            credentials = _credentials(values[CREDENTIALS], values[_EXTENSIONS])
+            unset = values[LISTENERS] is None
+            usual = [_LOOPBACK if credentials is None else EVERYWHERE]
+            listeners = _listeners(usual if unset else values[LISTENERS])
             admin = values[ADMIN_LISTENERS]
             return cls(
                 listeners=listeners,
+                loopback_by_default=unset and credentials is None,
                 admin_listeners=None if admin is None else [_listener(ADMIN_LISTENERS, text) for text in admin],
                 advertised_host=values["rest.advertised.host.name"],
                 advertised_port=values["rest.advertised.port"],
                 advertised_scheme=_advertised(values["rest.advertised.listener"], listeners),
-                credentials=_credentials(values[_CREDENTIALS], values[_EXTENSIONS]),
+                credentials=credentials,
                 tls=_tls(properties, "listeners.https."),
                 admin_tls=_tls(properties, "admin.listeners.https."),
             )
@@ -123,8 +133,8 @@ class RestConfig:
 
 def _listeners(texts: Sequence[str]) -> Sequence[Listener]:
     if not texts:
-        raise ConfigError("The property listeners is empty: name an address, or remove it", name=_LISTENERS)
-    return [_listener(_LISTENERS, text) for text in texts]
+        raise ConfigError("The property listeners is empty: name an address, or remove it", name=LISTENERS)
+    return [_listener(LISTENERS, text) for text in texts]
 
 
 def _listener(name: str, text: str) -> Listener:
@@ -153,9 +163,9 @@ def _credentials(path: str | None, extensions: Sequence[str]) -> Mapping[str, st
         return load_properties(path)
     if any(extension.endswith(_JAVA_BASIC_AUTH) for extension in extensions):
         raise ConfigError(
-            f"{_EXTENSIONS} asks for basic authentication, but no users are given: set {_CREDENTIALS} to a file of "
+            f"{_EXTENSIONS} asks for basic authentication, but no users are given: set {CREDENTIALS} to a file of "
             "user=password lines, such as the one that Java's PropertyFileLoginModule reads",
-            name=_CREDENTIALS,
+            name=CREDENTIALS,
         )
     return None
 

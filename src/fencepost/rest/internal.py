@@ -7,7 +7,7 @@ from aiohttp import web
 from fencepost.rest import requests
 from fencepost.rest.connectors import CONNECTOR, name_of
 from fencepost.rest.responses import empty
-from fencepost.rest.routes import Route, body, json_body
+from fencepost.rest.routes import Route, json_body
 from fencepost.worker.herder_interface import Herder
 from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER, SignedRequest
 
@@ -26,7 +26,7 @@ class InternalResource:
         ]
 
     async def _fence(self, request: web.Request) -> web.Response:
-        await self._herder.fence_zombie_source_tasks(name_of(request), signed(request, await body(request)))
+        await self._herder.fence_zombie_source_tasks(name_of(request), signed(request, await json_body(request)))
         return empty(204)
 
     async def _put_task_configs(self, request: web.Request) -> web.Response:

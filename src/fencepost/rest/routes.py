@@ -83,15 +83,17 @@ def _options(methods: list[str]) -> Handler:
 
 
 async def json_body(request: web.Request) -> bytes:
-    """Return the body of a request that must hold JSON.
+    """Return the body of a request that must hold JSON, and say so.
 
-    Raises 415 for another content type, 413 if it is too large, 408 if it does not arrive in time.
+    A web page can have a browser send bodies to any server it reaches, but not with this content type unless the server
+    agrees. Raises 415 for another content type or none, 413 if it is too large, 408 if it does not arrive in time.
     """
     content = await body(request)
     # Clients name some content type or other for a body that is not there.
-    if content and hdrs.CONTENT_TYPE in request.headers and request.content_type != JSON:
+    if content and (hdrs.CONTENT_TYPE not in request.headers or request.content_type != JSON):
+        given = request.headers.get(hdrs.CONTENT_TYPE, "none")
         raise web.HTTPUnsupportedMediaType(
-            text=f"The content type {request.content_type} is not taken here: send {JSON}"
+            text=f"A body needs the header {hdrs.CONTENT_TYPE}: {JSON}, and this request has {given}"
         )
     return content
 

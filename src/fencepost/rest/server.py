@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import ConfigError
-from fencepost.config.rest_config import Listener, RestConfig
+from fencepost.config.rest_config import CREDENTIALS, EVERYWHERE, LISTENERS, Listener, RestConfig
 from fencepost.kafka.security import TlsConfig
 from fencepost.rest.app import Gate, make_app, make_starting_app
 from fencepost.rest.connectors import ConnectorsResource, LifecycleResource
@@ -132,6 +132,12 @@ class RestServer:
         await self._main.answer(make_app(public, gate))
         await self._admin.answer(make_app(admin, gate))
         _log.info("The REST API answers at %s", ", ".join(f"{b.listener.scheme} port {b.port}" for b in self._bound))
+        if self._config.loopback_by_default:
+            _log.info(
+                "Only this machine reaches the REST API, because no password is asked for and %s is not set. A group "
+                "on several machines needs the line %s=%s in the worker's configuration; %s asks for passwords",
+                LISTENERS, LISTENERS, EVERYWHERE, CREDENTIALS,
+            )  # fmt: skip
 
     async def stop(self) -> None:
         """Finish the requests that are under way, for a few seconds at most, and give the ports back."""

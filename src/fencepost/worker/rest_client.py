@@ -96,7 +96,7 @@ class RestClient:
             raise RebalanceNeededError(
                 f"The request cannot be completed now, because the worker at {url} cannot be reached ({error}): ask "
                 "again when the group has shared out its work without it. If that does not help, check its "
-                "rest.advertised.host.name, rest.advertised.port and rest.advertised.listener"
+                "listeners, rest.advertised.host.name, rest.advertised.port and rest.advertised.listener"
             ) from error
         except TimeoutError:
             raise RequestFailedError(

@@ -18,11 +18,26 @@ def _config(**properties: str) -> RestConfig:
     )
 
 
-def test_a_worker_listens_on_port_8083_of_all_interfaces_by_default():
+def test_without_passwords_a_worker_listens_on_port_8083_of_the_loopback_by_default():
     config = _config()
-    assert config.listeners == [Listener("http", "", 8083)]
+    assert config.listeners == [Listener("http", "127.0.0.1", 8083)]
+    assert config.loopback_by_default
     assert config.admin_listeners is None
     assert config.credentials is None
+
+
+def test_with_passwords_a_worker_listens_on_all_interfaces_by_default(tmp_path: Path):
+    users = tmp_path / "users.properties"
+    users.write_text("ann=secret\n")
+    config = _config(**{"rest.basic.auth.credentials.file": str(users)})
+    assert config.listeners == [Listener("http", "", 8083)]
+    assert not config.loopback_by_default
+
+
+def test_a_worker_without_passwords_listens_where_it_is_told_to():
+    config = _config(listeners="http://:8083")
+    assert config.listeners == [Listener("http", "", 8083)]
+    assert not config.loopback_by_default
 
 
 def test_listeners_are_read_as_addresses():

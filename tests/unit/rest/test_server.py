@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -289,6 +290,48 @@ def test_whoever_connects_as_the_worker_starts_is_answered(turns: int):
         assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503"))
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("", b"415"),
+        ("Content-Type:\r\n", b"415"),
+        ("Content-Type: text/plain\r\n", b"415"),
+        ("Content-Type: application/json; charset=utf-8\r\n", b"400"),
+    ],
+)
+def test_a_body_must_say_that_it_is_json(headers: str, status: bytes):
+    """What a browser sends for a page of somebody else's does not say so."""
+
+    async def scenario() -> bytes:
+        server = RestServer(RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties"))
+        await server.start(ModelHerder(), CollectorRegistry())
+        address = urlsplit(server.advertised_url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        head = f"POST /connectors HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: 2\r\n\r\n"
+        writer.write(head.encode() + b"{}")
+        answer = await reader.read()
+        writer.close()
+        await server.stop()
+        return answer
+
+    assert asyncio.run(scenario()).startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_a_worker_that_only_this_machine_reaches_by_default_says_which_line_changes_that(
+    caplog: pytest.LogCaptureFixture, default: bool
+):
+    async def scenario() -> None:
+        config = RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties")
+        server = RestServer(replace(config, loopback_by_default=default))
+        await server.start(ModelHerder(), CollectorRegistry())
+        await server.stop()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    assert ("the line listeners=http://:8083" in caplog.text) is default
 
 
 def test_a_worker_that_never_got_a_herder_gives_its_port_back():
