@@ -221,10 +221,11 @@ def test_a_stopped_connector_has_no_tasks_and_its_offsets_can_be_changed(
         ("target-state-c", {"state": "PAUSED", "state.v2": "STOPPED"}),
         ("tasks-fencing-c", {"task-count": 0}),
     ]
-    # A restart leaves it as it is.
+    # A restart ends where it began.
     assert worker.request("POST", f"/connectors/{name}/restart").status == 204
     answer = worker.request("POST", f"/connectors/{name}/restart?includeTasks=true")
-    assert (answer.status, answer.body["connector"]["state"], answer.body["tasks"]) == (202, "STOPPED", [])
+    assert (answer.status, answer.body["connector"]["state"], answer.body["tasks"]) == (202, "RESTARTING", [])
+    worker.wait_for_states(name, "STOPPED")
     assert worker.request("PUT", f"/connectors/{name}/resume").status == 202
     worker.wait_for_states(name, "RUNNING", "RUNNING")
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 60, what="ten records are written again")

@@ -31,6 +31,27 @@ class _OneLineFormatter(logging.Formatter):
         return " ".join(super().format(brief).split("\n")) + hint
 
 
+class _OthersFilter(logging.Filter):
+    """Lets through what is fencepost's, and of others warnings and whatever an operator asked for by setting a level."""
+
+    def __init__(self, level: int) -> None:
+        """`level` is the one that the root logger begins with."""
+        super().__init__()
+        self._level = level
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is written."""
+        return record.levelno >= logging.WARNING or self._asked_for(record.name)
+
+    def _asked_for(self, name: str) -> bool:
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger is not None and logger.parent is not None:
+            if logger.level != logging.NOTSET:
+                return True
+            logger = logger.parent
+        return logging.getLogger().level != self._level
+
+
 class JsonFormatter(logging.Formatter):
     """Writes each record as a JSON object in a line of its own; tracebacks are in `exception`.
 
@@ -55,16 +76,18 @@ class JsonFormatter(logging.Formatter):
 def log_to_stderr(level: str, log_format: str, *, tracebacks: bool) -> None:
     """Log fencepost's messages from a level up, and the warnings of others, in one of FORMATS.
 
-    As text, DEBUG shows tracebacks as well.
+    The root logger has that level, as in Connect. As text, DEBUG shows tracebacks as well.
     """
+    number = logging.getLevelNamesMapping()[level.upper()]
     handler = logging.StreamHandler()
+    handler.addFilter(_OthersFilter(number))
     handler.addFilter(ContextFilter())
     if log_format == "json":
         handler.setFormatter(JsonFormatter())
     else:
         shows_tracebacks = tracebacks or level.upper() == "DEBUG"
         handler.setFormatter((logging.Formatter if shows_tracebacks else _OneLineFormatter)(_TEXT))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("fencepost").setLevel(level.upper())
+    logging.basicConfig(handlers=[handler], level=number)
+    logging.getLogger("fencepost").setLevel(number)
     for name in _SILENT_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)

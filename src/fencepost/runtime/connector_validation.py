@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
@@ -27,6 +27,7 @@ from fencepost.config.topic_creation import topic_creation_properties
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.client_definitions import client_definition
 from fencepost.runtime.client_properties import override_errors
 from fencepost.runtime.pipeline_builder import pipeline_errors
 
@@ -45,7 +46,7 @@ _ROLES: Final = {
 }
 _OF_WORKER: Final = tuple(define_restarts(ConfigDef(), whose="").keys())
 _CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
-_OVERRIDES: Final = tuple(f"{kind}.override." for kind in ClientKind)
+_OVERRIDES: Final = {f"{kind}.override.": kind for kind in ClientKind}
 _SECRETS: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
 
 
@@ -316,8 +317,10 @@ def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
 
 def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
     for name in config:
-        if name.startswith(_OVERRIDES):
-            yield name, _other(name)
+        for prefix, kind in _OVERRIDES.items():
+            if name.startswith(prefix):
+                defined = client_definition(kind, name.removeprefix(prefix))
+                yield name, _other(name) if defined is None else replace(defined, name=name)
 
 
 def _other(name: str) -> ConfigKey:

@@ -12,11 +12,15 @@ from fencepost.worker.assignor import Unit
 
 
 def restart_plan(request: RestartRequest, state: ClusterConfigState, statuses: StatusTable) -> list[Unit]:
-    """Return the connector, if it is to be restarted, and those of its tasks that are."""
+    """Return the connector, if it is to be restarted, and those of its tasks that are.
+
+    A stopped connector is among them, and is stopped again after that; it has no tasks.
+    """
     name = request.connector
-    if not state.contains(name) or state.target_state(name) is TargetState.STOPPED:
+    if not state.contains(name):
         return []
-    tasks: list[ConnectorTaskId] = state.tasks(name) if request.include_tasks else []
+    has_tasks = state.target_state(name) is not TargetState.STOPPED
+    tasks: list[ConnectorTaskId] = state.tasks(name) if request.include_tasks and has_tasks else []
     every: list[tuple[Unit, Status | None]] = [(name, statuses.connector(name))]
     every += [(task, statuses.task(task)) for task in tasks]
     return [unit for unit, status in every if not request.only_failed or _failed(status)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
 from fencepost.cli.logs import log_to_stderr
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
+from fencepost.worker.logger_registry import LoggerRegistry
 
 LOG = logging.getLogger("fencepost.tests")
 
@@ -61,3 +63,37 @@ def test_json_is_an_object_in_each_line(begin: Callable[[str], None], capsys: py
     assert first == {"level": "WARNING", "logger": "fencepost.tests", "connector": "c", "message": "a line"}
     assert (second["connector"], second["task"], second["message"]) == ("c", 0, "It failed:\nno\ndatabase")
     assert second["exception"].startswith("RuntimeError: no")
+
+
+def test_the_root_logger_has_the_level_that_was_asked_for(begin: Callable[[str], None]):
+    begin("text")
+    assert LoggerRegistry().level("root").level == "INFO"
+
+
+def test_others_are_heard_from_warnings_up(begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]):
+    begin("text")
+    other = logging.getLogger(f"others.{uuid4().hex}")
+    other.info("quiet")
+    other.warning("told")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "told" in line
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_others_are_heard_from_the_level_that_an_operator_set(
+    begin: Callable[[str], None], capsys: pytest.CaptureFixture[str], above: bool
+):
+    begin("text")
+    package = f"others.{uuid4().hex}"
+    LoggerRegistry().set_level(package if above else f"{package}.module", "info")
+    logging.getLogger(f"{package}.module").info("heard")
+    assert "heard" in capsys.readouterr().err
+
+
+def test_others_are_heard_where_the_root_loggers_level_was_changed(
+    begin: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+):
+    begin("text")
+    logging.getLogger().setLevel(logging.DEBUG)
+    logging.getLogger(f"others.{uuid4().hex}").debug("heard")
+    assert "heard" in capsys.readouterr().err

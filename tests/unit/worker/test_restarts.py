@@ -57,7 +57,11 @@ def test_a_failed_connector_is_restarted_with_only_failed() -> None:
     assert restart_plan(RestartRequest("c", False, True), state(), statuses("FAILED", "RUNNING")) == ["c"]
 
 
-def test_nothing_of_a_stopped_or_unknown_connector_is_restarted() -> None:
+def test_a_stopped_connector_is_restarted_without_tasks() -> None:
     stopped = state(TargetStateRecord("c", TargetState.STOPPED))
-    assert restart_plan(RestartRequest("c", True, False), stopped, StatusTable()) == []
+    assert restart_plan(RestartRequest("c", True, False), stopped, statuses("STOPPED", "UNASSIGNED")) == ["c"]
+    assert restart_plan(RestartRequest("c", True, True), stopped, statuses("STOPPED", "FAILED")) == []
+
+
+def test_nothing_of_an_unknown_connector_is_restarted() -> None:
     assert restart_plan(RestartRequest("other", True, False), state(), StatusTable()) == []

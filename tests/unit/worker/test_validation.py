@@ -99,6 +99,28 @@ def test_every_property_is_shown_once_with_its_definition():
     assert infos.error_count == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "default", "importance"),
+    [
+        ("producer.override.enable.idempotence", "false", "BOOLEAN", "true", "LOW"),
+        ("producer.override.bootstrap.servers", "b:1", "LIST", "", "HIGH"),
+        ("producer.override.linger.ms", "3", "LONG", "5", "MEDIUM"),
+        ("consumer.override.max.poll.records", "3", "INT", "500", "MEDIUM"),
+        ("admin.override.client.dns.lookup", "use_all_dns_ips", "STRING", "use_all_dns_ips", "MEDIUM"),
+        ("producer.override.ssl.key.password", "hunter2", "PASSWORD", None, "HIGH"),
+    ],
+)
+def test_an_override_is_shown_as_its_client_defines_it(
+    name: str, value: str, kind: str, default: str | None, importance: str
+):
+    shown = _info(_validate(CONFIG, **{name: value}), name)
+    assert shown.definition is not None
+    assert (shown.definition.type, shown.definition.default_value) == (kind, default)
+    assert (shown.definition.importance, shown.definition.required) == (importance, False)
+    assert shown.definition.documentation
+    assert shown.value.value == (HIDDEN if kind == "PASSWORD" else value)
+
+
 def test_errors_are_counted_by_messages_and_a_value_that_parses_stays():
     infos = _validate({"connector.class": "FileStreamSource"}, **{"tasks.max": "abc", "topic": "", "batch.size": "0"})
     assert _errors(infos) == {"name": 1, "tasks.max": 2, "topic": 1, "batch.size": 1}
