@@ -68,6 +68,7 @@ def worker(folder: Path, bootstrap_servers: str) -> Iterator[ConnectClient]:
         "group.id": "bench",
         "exactly.once.source.support": "enabled",
         "listeners": f"http://127.0.0.1:{port}",
+        "plugin.path": str(Path(__file__).parent),
         **{f"{kind}.storage.topic": f"bench-{kind}" for kind in ("config", "offset", "status")},
         **{f"{kind}.converter": "org.apache.kafka.connect.storage.StringConverter" for kind in ("key", "value")},
     }

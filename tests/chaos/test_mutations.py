@@ -106,6 +106,13 @@ GUARDS = (
         "tests/broker/test_config_topic.py::test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing",
     ),
     Guard(
+        "the look at where a module comes from before it is imported",
+        "config/plugins.py",
+        "    if not sources.admit(module_name):",
+        "    if False:",
+        "tests/unit/config/test_plugin_sources.py::test_a_worker_of_a_group_does_not_import_what_is_only_importable",
+    ),
+    Guard(
         "the refusal of a write that Spark runs again",
         "spark/write_stage.py",
         "if context.attemptNumber() > 0:",

@@ -120,6 +120,16 @@ def test_fewer_tasks_fence_the_former_ones_and_go_on_where_they_were(
     ]
 
 
+@pytest.mark.parametrize("plugin", ["antigravity.Connector", "fencepost.__main__.Connector"])
+def test_a_request_does_not_have_the_worker_import_whatever_is_importable(worker: Worker, plugin: str) -> None:
+    config = {"connector.class": plugin, "topic": "t", "name": "c"}
+    for path in ("/connectors/c/config", "/connector-plugins/Connector/config/validate"):
+        answer = worker.request("PUT", path, config)
+        assert answer.status == 400, answer
+        assert f"{plugin}, given by the property connector.class, is not imported" in answer.body["message"]
+        assert "fencepost.plugins.allowed.modules" in answer.body["message"]
+
+
 def test_the_same_configuration_again_leaves_the_tasks_alone(
     worker: Worker, group: Group, name: str, topic: str
 ) -> None:

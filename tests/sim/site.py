@@ -70,6 +70,7 @@ def worker_config() -> WorkerConfig:
         "status.storage.topic": "status",
         "key.converter": converter,
         "value.converter": converter,
+        "fencepost.plugins.allowed.modules": "tests",
     }
     return WorkerConfig.from_properties(properties, where="worker.properties", mode=WorkerMode.DISTRIBUTED)
 

@@ -32,6 +32,7 @@ class Member:
             "exactly.once.source.support": "enabled",
             **{f"{kind}.storage.topic": f"{group_id}-{kind}" for kind in ("config", "offset", "status")},
             **{f"{kind}.converter": "org.apache.kafka.connect.storage.StringConverter" for kind in ("key", "value")},
+            "fencepost.plugins.allowed.modules": "tests",
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
         self.config = WorkerConfig.from_properties(given, where="a test", mode=WorkerMode.DISTRIBUTED)

@@ -14,8 +14,8 @@ from typing import Any
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
+from fencepost.runtime.connector_validation import connector_class
 from fencepost.runtime.worker import Worker
 from fencepost.storage.config_records import TargetState
 from fencepost.worker.config_infos import error_message
@@ -58,6 +58,7 @@ def model_worker_config(**properties: str) -> WorkerConfig:
         "offset.storage.topic": "offsets",
         "config.storage.topic": "configs",
         "status.storage.topic": "status",
+        "fencepost.plugins.allowed.modules": "tests",
         "key.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         **{name.replace("_", "."): value for name, value in properties.items()},
@@ -189,7 +190,7 @@ class ModelHerder(Herder):
     async def alter_connector_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
         self._check_here()
         connector = self._stopped(name)
-        plugin = find_plugin(PluginKind.CONNECTOR, connector.config["connector.class"], property_name="connector.class")
+        plugin = connector_class(self.worker.config, connector.config)
         for given in offsets:
             # Partitions are no keys in Python; a real herder hands over all of them at once.
             self._alter(name, given, plugin(), connector.config)

@@ -129,6 +129,7 @@ class Group:
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "300",
             "scheduled.rebalance.max.delay.ms": "0",
+            "fencepost.plugins.allowed.modules": "tests",
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
 

@@ -14,6 +14,7 @@ from typing import Final
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.errors import ConfigError, describe_error
+from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
 
 PROVIDERS: Final = "config.providers"
@@ -181,7 +182,9 @@ def _provider(name: str, worker: Mapping[str, str]) -> ConfigProvider:
             f"{class_property}=org.apache.kafka.common.config.provider.EnvVarConfigProvider",
             name=class_property,
         )
-    plugin = find_plugin(PluginKind.CONFIG_PROVIDER, worker[class_property], property_name=class_property)
+    plugin = find_plugin(
+        PluginKind.CONFIG_PROVIDER, worker[class_property], property_name=class_property, sources=ANY_MODULE
+    )
     provider: ConfigProvider = plugin()
     try:
         provider.configure({key.removeprefix(param): text for key, text in worker.items() if key.startswith(param)})

@@ -5,7 +5,7 @@ A name is one of two things, tried in this order:
 1. an entry point of the plugin's group. Its name is an alias (`JsonConverter`) or the name of the Java class that
    the plugin stands in for (`org.apache.kafka.connect.json.JsonConverter`); a package registers both alike, in its
    pyproject.toml: `[project.entry-points."fencepost.converters"]`.
-2. a dotted Python path, `package.module.Class`.
+2. a dotted Python path, `package.module.Class`. A worker's PluginSources say which modules are imported for one.
 
 Only the plugin that is asked for is imported.
 """
@@ -26,6 +26,7 @@ from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
+from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
 
 
 class PluginKind(Enum):
@@ -44,15 +45,15 @@ class PluginKind(Enum):
         self.base = base
 
 
-def find_plugin(kind: PluginKind, name: str, *, property_name: str) -> type[Any]:
+def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: PluginSources) -> type[Any]:
     """Return the class of a plugin.
 
     Raises ConfigError, which blames `property_name`, if there is no such plugin (with a list of those that there
-    are), if it fails to import, or if it is of another kind.
+    are), if `sources` do not have its module, if it fails to import, or if it is of another kind.
     """
     name = name.strip()
     found = _registered(kind.group, tuple(sys.path)).select(name=name)
-    plugin = _load(kind, next(iter(found)), property_name) if found else _import(kind, name, property_name)
+    plugin = _load(kind, next(iter(found)), property_name) if found else _import(kind, name, property_name, sources)
     if not (isinstance(plugin, type) and issubclass(plugin, kind.base)):
         raise ConfigError(
             f"{name}, given by the property {property_name}, is no {kind.label}: it must be a class that derives from "
@@ -95,6 +96,7 @@ def use_plugin_path(plugin_path: str) -> list[Path]:
             sys.path.append(str(directory))
     importlib.invalidate_caches()
     _registered.cache_clear()
+    forget_sources()
     return directories
 
 
@@ -119,10 +121,18 @@ def _load(kind: PluginKind, entry: EntryPoint, property_name: str) -> Any:
         raise _failed(kind, entry.name, property_name, error) from error
 
 
-def _import(kind: PluginKind, name: str, property_name: str) -> Any:
+def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> Any:
     module_name, _, class_name = name.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in name.split(".")):
         raise _unknown(kind, name, property_name)
+    if not sources.admit(module_name):
+        raise ConfigError(
+            f"The {kind.label} {name}, given by the property {property_name}, is not imported: the module {module_name} "
+            "is neither in a directory of plugin.path nor in an installed package that declares plugins of fencepost. "
+            f"Register the class under the entry points {kind.group} of its package, or move the module to a directory "
+            f"of plugin.path, or add it to {ALLOWED_MODULES} of each worker",
+            name=property_name,
+        )
     try:
         module = call_plugin(f"The import of {module_name}", importlib.import_module, module_name)
     except ModuleNotFoundError as error:

@@ -14,6 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config import client_overrides, config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.group_config import group_config_def
+from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, check_modules
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
@@ -66,6 +67,7 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     _define_topics(definitions)
     _define_tasks(definitions)
     _define_limits(definitions)
+    _define_plugins(definitions, alone=alone)
     return define_restarts(definitions, whose="For connectors that do not say.")
 
 
@@ -181,7 +183,7 @@ def _define_tasks(definitions: ConfigDef) -> None:
 
 
 def _define_limits(definitions: ConfigDef) -> None:
-    """What connectors may set, and where what they name comes from."""
+    """What connectors may set, and where values that they leave open come from."""
     (
         definitions.define(
             client_overrides.POLICY, _T.STRING, "Allowlist", _I.MEDIUM,
@@ -196,17 +198,27 @@ def _define_limits(definitions: ConfigDef) -> None:
             "whom to trust, or files.",
         )
         .define(
-            "plugin.path", _T.LIST, "", _I.LOW,
-            "Directories, comma-separated, from which connectors, converters and transforms can be imported: modules by "
-            "their dotted paths; packages that are installed there (pip install --target) are also listed by "
-            "GET /connector-plugins, under the names of their entry points.",
-        )
-        .define(
             config_transformer.PROVIDERS, _T.LIST, "", _I.LOW,
             "The names of config providers, comma-separated. Properties of the worker and of connectors may hold "
             "${name:path:key} or ${name:key}, for which the provider of that name knows the value. Each is given by "
             "config.providers.<name>.class, and its own properties below config.providers.<name>.param.",
         )
+    )  # fmt: skip
+
+
+def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
+    definitions.define(
+        "plugin.path", _T.LIST, "", _I.LOW,
+        "Directories, comma-separated, from which connectors, converters and transforms can be imported: modules by "
+        "their dotted paths; packages that are installed there (pip install --target) are also listed by "
+        "GET /connector-plugins, under the names of their entry points.",
+    ).define(
+        ALLOWED_MODULES, _T.LIST, "*" if alone else "", _I.MEDIUM,
+        "Python modules, comma-separated, that are imported where a connector's configuration names a class in them or "
+        "below them, besides those in directories of plugin.path, those of installed packages that declare plugins by "
+        "entry points, and those that the worker's own properties name; * for any module. Whoever may send requests "
+        "to a worker with * can have it import, and so run, whatever is installed.",
+        validator=check_modules,
     )  # fmt: skip
 
 
@@ -242,6 +254,7 @@ class WorkerConfig:
     task_shutdown_graceful_timeout_ms: int
     override_policy: OverridePolicy
     plugin_path: tuple[str, ...]
+    plugin_sources: PluginSources
     properties: Mapping[str, str] = field(repr=False)
     """All properties as they were given, and the defaults of the converters."""
 
@@ -275,6 +288,7 @@ class WorkerConfig:
             task_shutdown_graceful_timeout_ms=values["task.shutdown.graceful.timeout.ms"],
             override_policy=policy,
             plugin_path=tuple(path for path in values["plugin.path"] if path),
+            plugin_sources=PluginSources.from_values(values, named=[values[converter] for converter in _CONVERTERS]),
             properties=MappingProxyType({"header.converter": values["header.converter"], **properties}),
         )
 

@@ -42,7 +42,7 @@ def alter_offsets(
     records = store.records()
     records.update(offsets)
     latest = records.latest()
-    told = new_connector_instance(config).alter_offsets(dict(config.properties), latest)
+    told = new_connector_instance(worker.config, config).alter_offsets(dict(config.properties), latest)
     if latest:
         with closing(worker.offset_producer(config)) as producer:
             _write(producer, store.topic, records)

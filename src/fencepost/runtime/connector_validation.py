@@ -78,15 +78,15 @@ class Validation:
                 _log.warning("Connector %s has a property that nobody knows, %s%s", connector, name, hint)
 
 
-def connector_class(config: Mapping[str, str]) -> type[SourceConnector]:
-    """Return the connector that a configuration names. Raises ConfigError if there is none."""
+def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[SourceConnector]:
+    """Return the connector that a configuration names. Raises ConfigError if there is none for this worker."""
     name = config.get(_CONNECTOR_CLASS, "")
     if not name.strip():
         raise ConfigError(
             f"The property {_CONNECTOR_CLASS} is required: add '{_CONNECTOR_CLASS}=...' to the configuration",
             name=_CONNECTOR_CLASS,
         )
-    return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS)
+    return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS, sources=worker.plugin_sources)
 
 
 def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: bool = False) -> Validation:
@@ -100,7 +100,7 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
     named = {
         _CONNECTOR_CLASS: transformed.given.get(_CONNECTOR_CLASS, transformed.properties.get(_CONNECTOR_CLASS, ""))
     }
-    plugin = connector_class(named)
+    plugin = connector_class(worker, named)
     try:
         return _validated(worker, transformed, plugin(), accepted=accepted)
     except Exception as error:
@@ -123,8 +123,8 @@ def _validated(
     sections = [
         _common(worker, config, connector),
         _Section(connector.config().keys()),
-        *(_converter(role, config) for role in _ROLES if role in config),
-        *(_chained(what, alias, config) for what in _CHAINS for alias in _aliases(what, config)),
+        *(_converter(worker, role, config) for role in _ROLES if role in config),
+        *(_chained(worker, what, alias, config) for what in _CHAINS for alias in _aliases(what, config)),
         _Section(dict(_overrides(config))),
     ]
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
@@ -195,7 +195,10 @@ def _common(worker: WorkerConfig, config: Mapping[str, str], connector: SourceCo
         defaults[role] = worker.properties[role]
         name = f"{role}.{_VERSION}"
         try:
-            installed = plugin_version(find_plugin(kind, config.get(role, worker.properties[role]), property_name=role))
+            plugin = find_plugin(
+                kind, config.get(role, worker.properties[role]), property_name=role, sources=worker.plugin_sources
+            )
+            installed = plugin_version(plugin)
         except ConfigError as error:
             found.append(ConfigValue(role, errors=[str(error)]))
             found.append(ConfigValue(name, config.get(name), visible=False))
@@ -206,10 +209,10 @@ def _common(worker: WorkerConfig, config: Mapping[str, str], connector: SourceCo
     return _Section(definitions.keys(), [*found, *definitions.validate(config)])
 
 
-def _converter(role: str, config: Mapping[str, str]) -> _Section:
+def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _Section:
     """A converter's own properties, empty if there is no such converter."""
     try:
-        plugin = find_plugin(_ROLES[role], config[role], property_name=role)
+        plugin = find_plugin(_ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
     except ConfigError:
         # Said of the property that names it.
         return _Section({})
@@ -218,7 +221,7 @@ def _converter(role: str, config: Mapping[str, str]) -> _Section:
     return _Section(definitions.keys(), definitions.validate(config), undefined)
 
 
-def _chained(what: str, alias: str, config: Mapping[str, str]) -> _Section:
+def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, str]) -> _Section:
     """The properties of a transform or predicate."""
     prefix, group = f"{what}.{alias}.", f"{what.capitalize()}: {alias}"
     definitions = ConfigDef().define(
@@ -229,7 +232,12 @@ def _chained(what: str, alias: str, config: Mapping[str, str]) -> _Section:
     plugin, installed = None, None
     if config.get(f"{prefix}type", "").strip():
         try:
-            plugin = find_plugin(_CHAINS[what], config[f"{prefix}type"], property_name=f"{prefix}type")
+            plugin = find_plugin(
+                _CHAINS[what],
+                config[f"{prefix}type"],
+                property_name=f"{prefix}type",
+                sources=worker.plugin_sources,
+            )
         except ConfigError as error:
             found.append(ConfigValue(f"{prefix}type", errors=[str(error)]))
         else:

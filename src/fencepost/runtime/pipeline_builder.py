@@ -21,7 +21,7 @@ _TOPIC: Final = "topic"
 def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline:
     """Return what becomes of a connector's records. Raises ConfigError that names the property."""
     return Pipeline(
-        transforms=tuple(_step(spec) for spec in connector.transforms),
+        transforms=tuple(_step(worker, spec) for spec in connector.transforms),
         key_converter=_converter(worker, connector, "key.converter", is_key=True),
         value_converter=_converter(worker, connector, "value.converter", is_key=False),
         header_converter=_header_converter(worker, connector),
@@ -41,7 +41,9 @@ def pipeline_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[Co
 
 def _converter(worker: WorkerConfig, connector: ConnectorConfig, role: str, *, is_key: bool) -> Converter:
     spec = connector.converter(role, worker.properties)
-    plugin: Converter = find_plugin(PluginKind.CONVERTER, spec.type, property_name=role)()
+    plugin: Converter = find_plugin(
+        PluginKind.CONVERTER, spec.type, property_name=role, sources=worker.plugin_sources
+    )()
     with _below(f"{role}."):
         plugin.configure(spec.properties, is_key=is_key)
     return plugin
@@ -50,22 +52,24 @@ def _converter(worker: WorkerConfig, connector: ConnectorConfig, role: str, *, i
 def _header_converter(worker: WorkerConfig, connector: ConnectorConfig) -> HeaderConverter:
     role = "header.converter"
     spec = connector.converter(role, worker.properties)
-    plugin: HeaderConverter = find_plugin(PluginKind.HEADER_CONVERTER, spec.type, property_name=role)()
+    plugin: HeaderConverter = find_plugin(
+        PluginKind.HEADER_CONVERTER, spec.type, property_name=role, sources=worker.plugin_sources
+    )()
     with _below(f"{role}."):
         plugin.configure(spec.properties)
     return plugin
 
 
-def _step(spec: TransformSpec) -> Step:
+def _step(worker: WorkerConfig, spec: TransformSpec) -> Step:
     prefix = f"transforms.{spec.alias}."
-    transform = _configured(PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type")
+    transform = _configured(worker, PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type")
     if spec.predicate is None:
         return Step(transform)
-    return Step(transform, _configured(PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate"), spec.negate)
+    return Step(transform, _configured(worker, PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate"), spec.negate)
 
 
-def _configured(kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
-    plugin = find_plugin(kind, spec.type, property_name=property_name)()
+def _configured(worker: WorkerConfig, kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
+    plugin = find_plugin(kind, spec.type, property_name=property_name, sources=worker.plugin_sources)()
     with _below(property_name.rpartition(".")[0] + "."):
         plugin.configure(spec.properties)
     return plugin

@@ -114,7 +114,7 @@ class Worker:
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises what opening its offsets topic raises."""
         reader = self._offsets.open(config).reader()
-        connector = WorkerConnector(config, connector_class(config.properties)(), reader, listener)
+        connector = WorkerConnector(config, connector_class(self.config, config.properties)(), reader, listener)
         self.metrics.add_connector(connector)
         return connector
 
@@ -200,7 +200,7 @@ class Worker:
         checks: StartChecks,
         wrote_to: Callable[[Collection[str]], None],
     ) -> TaskParts:
-        task_class = connector_class(connector.properties)().task_class()
+        task_class = connector_class(self.config, connector.properties)().task_class()
         new_delivery, new_boundaries = delivery(self.config, connector, task_id)
         return TaskParts(
             config=dict(self._transformer.transform(task_config).required(where=f"Task {task_id}")),
@@ -233,16 +233,16 @@ class Worker:
         return TopicCreator(connector.topic_creation, admin_config(self.config, connector))
 
 
-def connector_version(properties: Mapping[str, str]) -> str:
+def connector_version(worker: WorkerConfig, properties: Mapping[str, str]) -> str:
     """Return the version of the connector that a configuration names. Raises ConfigError if there is none."""
-    return connector_class(properties)().version()
+    return connector_class(worker, properties)().version()
 
 
-def partitions_follow_task_configs(config: ConnectorConfig) -> bool:
+def partitions_follow_task_configs(worker: WorkerConfig, config: ConnectorConfig) -> bool:
     """Ask a connector's class whether tasks may go on when others change. Raises what asking it raises."""
-    return new_connector_instance(config).partitions_follow_task_configs(dict(config.properties))
+    return new_connector_instance(worker, config).partitions_follow_task_configs(dict(config.properties))
 
 
-def new_connector_instance(config: ConnectorConfig) -> SourceConnector:
+def new_connector_instance(worker: WorkerConfig, config: ConnectorConfig) -> SourceConnector:
     """Return an instance of a connector's class, which is not started. Raises ConfigError if there is none."""
-    return connector_class(config.properties)()
+    return connector_class(worker, config.properties)()

@@ -196,7 +196,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
 
     def _make(self, config: Config, run: int) -> WorkerConnector:
         properties = {name: value for name, value in config.items() if value is not None}
-        self._version = connector_version(properties)
+        self._version = connector_version(self._parts.config, properties)
         checked = self._parts.worker.checked(properties, accepted=True)
         self._restarts.config = self._parts.worker.restarts(checked)
         return self._parts.worker.new_connector(checked, _ConnectorEvents(self, run))
@@ -219,7 +219,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
     async def _find_version(self) -> None:
         if self._version is None:
             config = {name: value for name, value in self._config().items() if value is not None}
-            self._version = await self._call(connector_version, config)
+            self._version = await self._call(connector_version, self._parts.config, config)
 
     async def _halt(self) -> bool:
         """Stop the connector, and return whether there was one. One that does not stop in time is left to itself."""

@@ -111,7 +111,7 @@ class DistributedHerder(Herder):
         self._requests = ConnectorRequests(self._parts, self._leadership, self._work, assignor, self._snapshots)
         self._offsets = OffsetRequests(self._parts, self._leadership, self._fencing)
         self._transactions = TransactionRequests(self._parts, self._leadership, self._work, self._snapshots)
-        self._plugins = PluginCatalogue(self._parts.all_configs)
+        self._plugins = PluginCatalogue(config.plugin_sources, self._parts.all_configs)
         self._loggers = LoggerRegistry()
         self._cluster_id = ""
         self._started = False

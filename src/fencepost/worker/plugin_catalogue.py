@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey
 from fencepost.config.connector_config import connector_config_def
+from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
 from fencepost.worker.config_infos import config_key_info
 from fencepost.worker.errors import BadRequestError, NotFoundError
@@ -62,8 +63,13 @@ class InstalledPlugin:
 class PluginCatalogue:
     """The plugins of a worker. They are imported when they are first asked for, which takes a second or two."""
 
-    def __init__(self, configs: Callable[[], Iterable[Mapping[str, str | None]]] = lambda: ()) -> None:
+    def __init__(
+        self,
+        sources: PluginSources = ANY_MODULE,
+        configs: Callable[[], Iterable[Mapping[str, str | None]]] = lambda: (),
+    ) -> None:
         """`configs` returns the configurations, of the worker and of connectors, that may name further plugins."""
+        self._sources = sources
         self._configs = configs
 
     @property
@@ -72,7 +78,7 @@ class PluginCatalogue:
         known = {(plugin.kind, name) for plugin in self._registered for name in plugin.names}
         classes = {(plugin.kind, plugin.plugin_class) for plugin in self._registered}
         named = {named for config in self._configs() for named in _named_plugins(config)} - known
-        found = [plugin for kind, name in named for plugin in _by_path(kind, name)]
+        found = [plugin for kind, name in named for plugin in _by_path(kind, name, self._sources)]
         others = [plugin for plugin in found if (plugin.kind, plugin.plugin_class) not in classes]
         return sorted([*self._registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
 
@@ -129,9 +135,9 @@ def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKin
             yield kind, value.strip()
 
 
-def _by_path(kind: PluginKind, name: str) -> Iterator[InstalledPlugin]:
+def _by_path(kind: PluginKind, name: str, sources: PluginSources) -> Iterator[InstalledPlugin]:
     try:
-        plugin = find_plugin(kind, name, property_name=kind.label)
+        plugin = find_plugin(kind, name, property_name=kind.label, sources=sources)
         yield InstalledPlugin(name, frozenset({name}), kind, plugin, plugin_version(plugin))
     except Exception as error:  # noqa: BLE001 - the status of whoever names it says so; the others are listed
         _log.debug("The %s %s cannot be listed: %s", kind.label, name, error)

@@ -85,7 +85,8 @@ class TaskConfigs:
 
     def _continue(self, config: Config) -> bool:
         try:
-            return partitions_follow_task_configs(self._parts.worker.connector_config(config))
+            worker = self._parts.worker
+            return partitions_follow_task_configs(worker.config, worker.connector_config(config))
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; all tasks start anew
             _log.warning("All tasks start anew, since nothing is known of their source partitions: %s", error)
             return False

@@ -137,7 +137,7 @@ class TaskWork(Converging[TaskPlan]):
             self._task.start()
 
     def _make(self, properties: dict[str, Any], plan: TaskPlan, run: int) -> WorkerSourceTask:
-        self._version = connector_version(properties)
+        self._version = connector_version(self._parts.config, properties)
         checks: StartChecks = NoChecks()
         if self._parts.config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED:
             checks = GroupChecks(self._parts, self._fencing, lambda: self._run == run and self._is_current(plan))

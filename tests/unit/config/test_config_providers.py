@@ -8,6 +8,7 @@ import pytest
 
 from fencepost import ConfigError, ConfigProvider
 from fencepost.config.config_providers import DirectoryConfigProvider, EnvVarConfigProvider, FileConfigProvider
+from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin
 
 JAVA = "org.apache.kafka.common.config.provider."
@@ -25,7 +26,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("provider", [EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider])
 @pytest.mark.parametrize("prefix", ["", JAVA])
 def test_a_provider_answers_to_its_alias_and_to_the_java_class(provider: type[ConfigProvider], prefix: str):
-    assert find_plugin(PluginKind.CONFIG_PROVIDER, prefix + provider.__name__, property_name="x") is provider
+    assert (
+        find_plugin(PluginKind.CONFIG_PROVIDER, prefix + provider.__name__, property_name="x", sources=ANY_MODULE)
+        is provider
+    )
 
 
 def test_environment_variables_are_found_if_they_are_allowed(monkeypatch: pytest.MonkeyPatch):

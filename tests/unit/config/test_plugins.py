@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import ConfigError
+from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, use_plugin_path
 from fencepost.converters import JsonConverter, SimpleHeaderConverter
 
@@ -30,8 +31,8 @@ def unique(stem: str) -> str:
     return f"{stem}_{uuid.uuid4().hex}"
 
 
-def find(name: str, kind: PluginKind = PluginKind.CONVERTER) -> type:
-    return find_plugin(kind, name, property_name="value.converter")
+def find(name: str, kind: PluginKind = PluginKind.CONVERTER, sources: PluginSources = ANY_MODULE) -> type:
+    return find_plugin(kind, name, property_name="value.converter", sources=sources)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +142,8 @@ def test_a_plugin_path_that_does_not_exist_is_refused(tmp_path: Path):
 
 def test_looking_one_plugin_up_imports_no_other():
     script = (
-        "import sys; from fencepost.config.plugins import *;"
-        "find_plugin(PluginKind.HEADER_CONVERTER, 'SimpleHeaderConverter', property_name='p');"
+        "import sys; from fencepost.config.plugins import *; from fencepost.config.plugin_sources import ANY_MODULE;"
+        "find_plugin(PluginKind.HEADER_CONVERTER, 'SimpleHeaderConverter', property_name='p', sources=ANY_MODULE);"
         "plugin_entry_points(PluginKind.CONNECTOR); plugin_entry_points(PluginKind.TRANSFORMATION);"
         "print([name for name in sys.modules if name.startswith(('fencepost.connectors.', 'fencepost.transforms.'))])"
     )

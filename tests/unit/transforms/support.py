@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from fencepost.api.plugin import Predicate, Transformation
+from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.transforms.chain import Step, apply_chain
 
@@ -43,13 +44,17 @@ class Records:
 
 def step(name: str, properties: Mapping[str, str] | None = None) -> Step:
     """A transform by its name in Kafka, configured."""
-    transform: Transformation = find_plugin(PluginKind.TRANSFORMATION, JAVA + name, property_name="type")()
+    transform: Transformation = find_plugin(
+        PluginKind.TRANSFORMATION, JAVA + name, property_name="type", sources=ANY_MODULE
+    )()
     transform.configure(properties or {})
     return Step(transform)
 
 
 def predicate(name: str, properties: Mapping[str, str] | None = None) -> Predicate:
-    found: Predicate = find_plugin(PluginKind.PREDICATE, f"{JAVA}predicates.{name}", property_name="type")()
+    found: Predicate = find_plugin(
+        PluginKind.PREDICATE, f"{JAVA}predicates.{name}", property_name="type", sources=ANY_MODULE
+    )()
     found.configure(properties or {})
     return found
 

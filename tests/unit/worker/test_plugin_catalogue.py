@@ -89,6 +89,6 @@ def test_plugins_that_configurations_name_by_their_paths_are_listed_too():
         {"connector.class": broken, "value.converter": None},
         {"connector.class": "FileStreamSource", "predicates.type": path},
     ]
-    catalogue = PluginCatalogue(lambda: configs)
+    catalogue = PluginCatalogue(configs=lambda: configs)
     assert set(catalogue.infos()) - set(CATALOGUE.infos()) == {PluginInfo(path, "source", "undefined")}
     assert "tasks.max" in {key.name for key in catalogue.config(path)}

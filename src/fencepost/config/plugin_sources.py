@@ -1,0 +1,120 @@
+"""Which modules a worker imports because a configuration names a class in them.
+
+Importing a module runs its code. Whoever may send configurations to a worker's REST API chooses names, so that a worker
+of a group only imports what its owner provided for plugins. Where a module comes from is found out without importing it
+or any package that it is in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import Distribution, distributions
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from fencepost.api.errors import ConfigError
+
+ALLOWED_MODULES: Final = "fencepost.plugins.allowed.modules"
+_ALL: Final = "*"
+_GROUPS: Final = "fencepost."
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSources:
+    """The modules that plugins are imported from, besides those of distributions that declare plugins.
+
+    `directories` are those of `plugin.path`. `modules` are names; what is below them is allowed as well, and `*` stands
+    for all modules.
+    """
+
+    directories: tuple[Path, ...] = ()
+    modules: tuple[str, ...] = ()
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any], named: Iterable[str]) -> PluginSources:
+        """Read a worker's properties; `named` are classes that the worker's own file names, which its owner chose."""
+        own = [name.strip().rpartition(".")[0] for name in named]
+        return cls(
+            tuple(Path(path).expanduser().resolve() for path in values["plugin.path"] if path),
+            tuple(dict.fromkeys(module for module in (*values[ALLOWED_MODULES], *own) if module)),
+        )
+
+    def admit(self, module: str) -> bool:
+        """Say whether a module may be imported, or cannot be found at all. Imports nothing."""
+        if _ALL in self.modules:
+            return True
+        if "__main__" in module.split("."):
+            return False
+        if any(f"{module}.".startswith(f"{allowed}.") for allowed in self.modules):
+            return True
+        try:
+            first = _first_code(module)
+        except ValueError:
+            # It was made by hand, and nothing tells where it comes from.
+            return False
+        if first is None:
+            return True
+        return first.name in _declared(tuple(sys.path)) or self._in_directory(first)
+
+    def _in_directory(self, spec: ModuleSpec) -> bool:
+        if not spec.has_location or spec.origin is None:
+            return False
+        origin = Path(spec.origin).resolve()
+        return any(origin.is_relative_to(directory) for directory in self.directories)
+
+
+ANY_MODULE: Final = PluginSources(modules=(_ALL,))
+"""For names that the worker's owner chose."""
+
+
+def check_modules(name: str, value: Any) -> None:
+    """Raise ConfigError for what cannot be the name of a module, and is not `*`."""
+    for module in value or ():
+        if module and module != _ALL and not all(part.isidentifier() for part in module.split(".")):
+            raise ConfigError(
+                f"Invalid value {module!r} for the property {name}: give names of modules, such as acme.connectors, or *",
+                name=name,
+            )
+
+
+def forget_sources() -> None:
+    """Look at what is installed again, since the import path changed."""
+    _declared.cache_clear()
+
+
+def _first_code(module: str) -> ModuleSpec | None:
+    """Return the package or module whose code runs first when `module` is imported, None if there is none.
+
+    Namespace packages have no code. Raises ValueError for a module that is loaded and has no spec.
+    """
+    name, *below = module.split(".")
+    spec = find_spec(name)
+    while spec is not None and spec.origin is None and below:
+        name = f"{name}.{below.pop(0)}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+    return spec
+
+
+@lru_cache(maxsize=16)
+def _declared(import_path: tuple[str, ...]) -> frozenset[str]:  # noqa: ARG001 - what is installed depends on it
+    """Return the packages and modules, by the names of their outermost code, of distributions that declare plugins."""
+    found: set[str] = set()
+    for distribution in distributions():
+        entries = [entry.module for entry in distribution.entry_points if entry.group.startswith(_GROUPS)]
+        if not entries:
+            continue
+        specs = [_first_code(module) for module in (*entries, *_top_level(distribution))]
+        found.update(spec.name for spec in specs if spec is not None)
+    return frozenset(found)
+
+
+def _top_level(distribution: Distribution) -> set[str]:
+    """Return the names of a distribution's outermost packages and modules that have code."""
+    files = [file.parts for file in distribution.files or ()]
+    packages = {parts[0] for parts in files if parts[1:] == ("__init__.py",)}
+    return packages | {parts[0].removesuffix(".py") for parts in files if len(parts) == 1 and parts[0].endswith(".py")}
