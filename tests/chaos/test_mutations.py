@@ -149,6 +149,20 @@ GUARDS = (
         "if False:",
         "tests/unit/rest/test_server.py::test_a_body_must_say_that_it_is_json",
     ),
+    Guard(
+        "the second signature that workers require of each other",
+        "worker/leadership.py",
+        "                bound=self._fencepost_only,\n",
+        "                bound=False,\n",
+        "tests/cluster/test_worker_single.py::test_what_a_worker_signed_for_one_connector_is_not_taken_for_another",
+    ),
+    Guard(
+        "the request that a signature is bound to",
+        "worker/request_signing.py",
+        '    return f"{method}\\n{path}\\n{time}\\n".encode() + body',
+        "    return body",
+        "tests/unit/rest/test_internal.py::test_a_request_that_was_recorded_is_not_taken_for_another_connector",
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,13 +19,14 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.admin import Admin
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.errors import ProducerFencedError
+from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.metrics_page import documented_metrics
 from tests.support.processes import wait_for
 from tests.support.rest_fuzz import CONNECTOR, requests
 from tests.support.sequence_source import properties, seqs
 from tests.support.topics import Topics, unique
-from tests.support.workers import Group, Worker
+from tests.support.workers import Group, Worker, signed
 from tests.support.writing import open_producer, producer_config, write_in_transaction
 
 
@@ -395,3 +397,18 @@ def test_requests_between_workers_must_be_signed(worker: Worker, name: str, topi
     assert worker.request("PUT", f"/connectors/{name}/fence").status == 400
     assert worker.request("PUT", f"/connectors/{name}/fence", headers=signed).status == 403
     assert worker.request("POST", f"/connectors/{name}/tasks", [{}], signed).status == 403
+
+
+def test_what_a_worker_signed_for_one_connector_is_not_taken_for_another(
+    worker: Worker, group: Group, name: str, topic: str
+) -> None:
+    """All workers are fencepost's, so that a signature of the body alone is not enough either."""
+    create(worker, name, topic)
+    key = next(json.loads(value)["key"] for key, value in group.config_records() if key == "session-key")
+    recorded = signed("PUT", "/connectors/another/fence", b"", base64.b64decode(key))
+    body_only = {header: recorded[header] for header in (SIGNATURE_HEADER, ALGORITHM_HEADER)}
+
+    answers = [worker.request("PUT", f"/connectors/{name}/fence", headers=headers) for headers in (recorded, body_only)]
+
+    assert [answer.status for answer in answers] == [403, 400]
+    assert group.internal(worker, "PUT", f"/connectors/{name}/fence").status == 204

@@ -8,9 +8,10 @@ from typing import Any
 from fencepost.api.errors import FencepostError
 from fencepost.worker import errors
 from fencepost.worker.herder import DistributedHerder
-from fencepost.worker.request_signing import SignedRequest, signature_headers
+from fencepost.worker.request_signing import SignedRequest, signed_headers
 from fencepost.worker.rest_client import Signer
 from tests.sim.clients import Site
+from tests.sim.threads import SimTime
 
 Request = Callable[[DistributedHerder], Any]
 
@@ -25,13 +26,13 @@ class SimRest:
         self._herders = herders
 
     async def fence_zombie_source_tasks(self, url: str, connector: str, signer: Signer | None) -> None:
-        signed = _signed(b"", signer)
+        signed = self._signed("PUT", f"/connectors/{connector}/fence", signer)
         await self.send(url, lambda herder: herder.fence_zombie_source_tasks(connector, signed), hops=1)
 
     async def put_task_configs(
         self, url: str, connector: str, configs: Sequence[Mapping[str, str]], signer: Signer | None
     ) -> None:
-        signed = _signed(b"", signer)
+        signed = self._signed("POST", f"/connectors/{connector}/tasks", signer)
         await self.send(url, lambda herder: herder.put_task_configs(connector, configs, signed), hops=1)
 
     async def send(self, url: str, request: Request, hops: int = 0) -> Any:
@@ -43,6 +44,13 @@ class SimRest:
         if not ok:
             raise result
         return result
+
+    def _signed(self, method: str, path: str, signer: Signer | None) -> SignedRequest:
+        now_ms = SimTime(self._site.kernel).time_ns() // 1_000_000
+        headers = (
+            {} if signer is None else signed_headers(method, path, b"", signer.key, signer.algorithm, now_ms=now_ms)
+        )
+        return SignedRequest.of(method, path, b"", headers)
 
     def _arrive(self, url: str, request: Request, hops: int, reply: Callable[[Any], None]) -> None:
         site, herder = self._herders[url]
@@ -79,10 +87,3 @@ class SimRest:
 
 def _ignore(_: Any) -> None:
     pass
-
-
-def _signed(body: bytes, signer: Signer | None) -> SignedRequest:
-    if signer is None:
-        return SignedRequest(None, None, body)
-    headers = list(signature_headers(body, signer.key, signer.algorithm).values())
-    return SignedRequest(headers[0], headers[1], body)

@@ -7,6 +7,7 @@ that has read its whole file.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,7 @@ class ModelHerder(Herder):
         self.worker_health = WorkerHealth(HealthStatus.HEALTHY, "The worker is ready")
         self.group = MixedGroup("enabled")
         self.session_key: bytes | None = SESSION_KEY
+        self.bound = True
         self.known: dict[str, _Connector] = {}
         self.offsets: dict[str, dict[str, ConnectorOffset]] = {}
         self.fenced: list[str] = []
@@ -234,19 +236,19 @@ class ModelHerder(Herder):
 
     async def fence_zombie_source_tasks(self, name: str, request: SignedRequest) -> None:
         self._check_here()
-        request.verify(self.session_key)
+        request.verify(self.session_key, now_ms=time.time_ns() // 1_000_000, bound=self.bound)
         self._known(name)
         if self.refusal is not None:
             raise self.refusal
         self.fenced.append(name)
 
     async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransaction]:
-        request.verify(self.session_key)
+        request.verify(self.session_key, now_ms=time.time_ns() // 1_000_000, bound=self.bound)
         return await self.connector_transactions(name, None)
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
         self._check_here()
-        request.verify(self.session_key)
+        request.verify(self.session_key, now_ms=time.time_ns() // 1_000_000, bound=self.bound)
         self._known(name).tasks = len(configs)
 
     def _check_here(self) -> None:

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import http.client
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 from fencepost import failpoint
 from fencepost.embedded.ports import free_ports
-from fencepost.worker.request_signing import signature_headers
+from fencepost.worker.request_signing import signed_headers
 from tests.support.checker import read_topic
 from tests.support.processes import Process, wait_for
 from tests.support.rest_fuzz import Request
@@ -32,6 +33,11 @@ class Answer:
     status: int
     body: Any
     headers: Mapping[str, str]
+
+
+def signed(method: str, path: str, body: bytes, key: bytes) -> dict[str, str]:
+    """The headers with which a worker of fencepost signs a request to another."""
+    return signed_headers(method, path, body, key, now_ms=time.time_ns() // 1_000_000)
 
 
 class WorkerApi:
@@ -161,7 +167,7 @@ class Group:
         """Send a request as workers of the group send them to each other: signed with the session key."""
         key = next(json.loads(value)["key"] for name, value in reversed(self.config_records()) if name == "session-key")
         content = b"" if body is None else json.dumps(body).encode()
-        return worker.request(method, path, body, signature_headers(content, base64.b64decode(key)))
+        return worker.request(method, path, body, signed(method, path, content, base64.b64decode(key)))
 
     def put_task_configs(self, worker: WorkerApi, config: Mapping[str, str], count: int, **changed: str) -> None:
         """Give a connector other task configurations, by way of the leader, as the worker does that runs it."""

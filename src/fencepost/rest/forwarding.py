@@ -15,12 +15,12 @@ from aiohttp import hdrs, web
 from fencepost.rest.requests import boolean
 from fencepost.rest.responses import origin
 from fencepost.rest.routes import body
+from fencepost.worker import request_signing
 from fencepost.worker.errors import RebalanceNeededError, RequestTargetError
-from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER
 from fencepost.worker.rest_client import MISSING_RIGHT_HEADER, RestClient, WorkerResponse
 
 _FORWARD: Final = "forward"
-_REQUEST_HEADERS: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, SIGNATURE_HEADER, ALGORITHM_HEADER)
+_REQUEST_HEADERS: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, *request_signing.HEADERS)
 
 
 async def forward(request: web.Request, target: RequestTargetError, client: RestClient) -> web.Response:

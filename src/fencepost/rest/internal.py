@@ -9,7 +9,7 @@ from fencepost.rest.connectors import CONNECTOR, name_of
 from fencepost.rest.responses import empty
 from fencepost.rest.routes import Route, json_body
 from fencepost.worker.herder_interface import Herder
-from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER, SignedRequest
+from fencepost.worker.request_signing import SignedRequest
 
 
 class InternalResource:
@@ -38,4 +38,4 @@ class InternalResource:
 
 def signed(request: web.Request, content: bytes) -> SignedRequest:
     """Return what a request was signed with."""
-    return SignedRequest(request.headers.get(SIGNATURE_HEADER), request.headers.get(ALGORITHM_HEADER), content)
+    return SignedRequest.of(request.method, request.rel_url.raw_path, content, request.headers)

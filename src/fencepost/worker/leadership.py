@@ -100,6 +100,12 @@ class Leadership:
         return bool(supports) and all(support == ExactlyOnceSourceSupport.ENABLED for _, support in supports)
 
     @property
+    def _fencepost_only(self) -> bool:
+        """Whether all members of the group are known to be fencepost's workers: others do not tell their setting."""
+        supports = () if self.membership is None else self.membership.assignment.supports
+        return bool(supports) and all(support for _, support in supports)
+
+    @property
     def signer(self) -> Signer | None:
         """What signs requests to other workers; None where they are not signed. Raises ServiceUnavailableError."""
         if not self._sessioned:
@@ -142,7 +148,12 @@ class Leadership:
         """Check a request of another worker. Raises as `SignedRequest.verify`."""
         if self._sessioned:
             key = self._parts.state.session_key
-            request.verify(None if key is None else key.key, self._parts.group.verification_algorithms)
+            request.verify(
+                None if key is None else key.key,
+                self._parts.group.verification_algorithms,
+                now_ms=time.time_ns() // 1_000_000,
+                bound=self._fencepost_only,
+            )
 
     async def require(self) -> None:
         """Return if this worker leads, once it may write.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,7 +23,7 @@ from fencepost.worker.errors import (
     RequestFailedError,
     ServiceUnavailableError,
 )
-from fencepost.worker.request_signing import SIGNATURE_ALGORITHM, signature_headers
+from fencepost.worker.request_signing import SIGNATURE_ALGORITHM, signed_headers
 
 REQUEST_TIMEOUT_SECONDS: Final = 90.0
 """How long a request may take in all, as in Connect. A round of fencing is one request."""
@@ -146,7 +147,9 @@ class RestClient:
         if authorization is not None:
             headers["Authorization"] = authorization
         if signer is not None:
-            headers |= signature_headers(body, signer.key, signer.algorithm)
+            path = URL(url, encoded=True).raw_path
+            now_ms = time.time_ns() // 1_000_000
+            headers |= signed_headers(method, path, body, signer.key, signer.algorithm, now_ms=now_ms)
         response = await self.request(method, url, headers=headers, body=body or None)
         if response.status >= 300:
             kind = _ERRORS.get(response.status, RequestFailedError)

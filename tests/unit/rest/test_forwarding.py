@@ -8,9 +8,9 @@ import pytest
 
 from fencepost.rest.forwarding import next_hop
 from fencepost.worker.errors import NotAssignedError, NotLeaderError
-from fencepost.worker.request_signing import signature_headers
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import RestApis
+from tests.support.workers import signed
 
 Config = dict[str, str]
 
@@ -61,8 +61,13 @@ def test_a_request_is_taken_to_the_worker_that_runs_the_connector(apis: RestApis
 def test_signatures_go_along(apis: RestApis, herder: ModelHerder, config: Config):
     follower = apis.serve(_follower(apis.serve(herder).url))
     follower.post("/connectors", {"name": "c", "config": config})
-    assert follower.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY)).status == 204
-    assert follower.put("/connectors/c/fence", headers=signature_headers(b"", b"another")).status == 403
+    assert (
+        follower.put("/connectors/c/fence", headers=signed("PUT", "/connectors/c/fence", b"", SESSION_KEY)).status
+        == 204
+    )
+    assert (
+        follower.put("/connectors/c/fence", headers=signed("PUT", "/connectors/c/fence", b"", b"another")).status == 403
+    )
     assert herder.fenced == ["c"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -18,13 +19,26 @@ from fencepost.worker.errors import (
     RebalanceNeededError,
     RequestFailedError,
 )
-from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER, SignedRequest, signature_headers
+from fencepost.worker.request_signing import (
+    ALGORITHM_HEADER,
+    BOUND_SIGNATURE_HEADER,
+    SIGNATURE_HEADER,
+    TIME_HEADER,
+    VALID_MS,
+    SignedRequest,
+    signature_headers,
+    signed_headers,
+)
 from fencepost.worker.rest_client import RestClient, Signer
 from fencepost.worker.task_transactions import TaskTransaction
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import Api, RestApis
+from tests.support.workers import signed
 
 Config = dict[str, str]
+
+NOW = 1_800_000_000_000
+FENCE = ("PUT", "/connectors/c/fence")
 
 
 def _headers(signature: str, algorithm: str = "HmacSHA256") -> dict[str, str]:
@@ -39,18 +53,83 @@ def _headers(signature: str, algorithm: str = "HmacSHA256") -> dict[str, str]:
         (_headers("AAAA"), 403),
         (_headers("AAAA", "HmacMD5"), 400),
         (_headers("not base64!"), 400),
-        (signature_headers(b"", b"another key"), 403),
+        (signed(*FENCE, b"", b"another key"), 403),
         (signature_headers(b"", SESSION_KEY, "HmacSHA512"), 400),
-        (signature_headers(b"", SESSION_KEY), 404),
+        (signature_headers(b"", SESSION_KEY), 400),
+        (signed(*FENCE, b"", SESSION_KEY), 404),
     ],
 )
 def test_the_signature_is_checked_before_the_connector(api: Api, headers: dict[str, str], status: int):
-    assert api.put("/connectors/nope/fence", headers=headers).status == status
+    assert api.put("/connectors/c/fence", headers=headers).status == status
+
+
+def test_a_request_that_was_recorded_is_not_taken_for_another_connector(api: Api, herder: ModelHerder, config: Config):
+    for name in ("c", "d"):
+        assert api.post("/connectors", {"name": name, "config": config}).status == 201
+    fence, tasks = signed(*FENCE, b"", SESSION_KEY), signed("POST", "/connectors/c/tasks", b"[{}]", SESSION_KEY)
+    assert api.put("/connectors/c/fence", headers=fence).status == 204
+    assert api.post("/connectors/c/tasks", b"[{}]", headers=tasks).status == 204
+    answers = (
+        api.put("/connectors/d/fence", headers=fence),
+        api.post("/connectors/d/tasks", b"[{}]", headers=tasks),
+        api.put("/connectors/c/fence", b"[{}]", headers=tasks),
+    )
+    assert [(answer.status, "made for another request" in answer.text) for answer in answers] == [(403, True)] * 3
+    without = {name: fence[name] for name in (SIGNATURE_HEADER, ALGORITHM_HEADER)}
+    assert api.put("/connectors/d/fence", headers=without).status == 400
+    assert (herder.fenced, herder.known["d"].tasks) == (["c"], 1)
+
+
+def test_where_there_are_workers_of_java_the_body_is_enough(api: Api, herder: ModelHerder, config: Config):
+    assert api.post("/connectors", {"name": "c", "config": config}).status == 201
+    herder.bound = False
+    assert api.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY)).status == 204
+    assert api.put("/connectors/c/fence", headers=signed("PUT", "/x", b"", SESSION_KEY)).status == 403
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "said"),
+    [
+        ({}, None, ""),
+        ({BOUND_SIGNATURE_HEADER: None}, BadRequestError, "came without"),
+        ({TIME_HEADER: None}, BadRequestError, "came without"),
+        ({TIME_HEADER: "soon"}, BadRequestError, "came without"),
+        ({TIME_HEADER: str(NOW + 1)}, ForbiddenError, "another request"),
+        ({BOUND_SIGNATURE_HEADER: "not base64!"}, BadRequestError, "is not base64"),
+    ],
+)
+def test_method_path_and_time_are_signed(changed: dict[str, str | None], error: type[Exception] | None, said: str):
+    headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW) | changed
+    request = SignedRequest.of(*FENCE, b"", {name: value for name, value in headers.items() if value is not None})
+    if error is None:
+        request.verify(SESSION_KEY, now_ms=NOW, bound=True)
+    else:
+        with pytest.raises(error, match=said):
+            request.verify(SESSION_KEY, now_ms=NOW, bound=True)
+
+
+@pytest.mark.parametrize("late_ms", [-VALID_MS - 1, -VALID_MS, VALID_MS, VALID_MS + 1])
+def test_a_request_is_good_for_some_minutes_by_either_clock(late_ms: int):
+    request = SignedRequest.of(*FENCE, b"", signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW))
+    if abs(late_ms) <= VALID_MS:
+        request.verify(SESSION_KEY, now_ms=NOW + late_ms, bound=True)
+    else:
+        with pytest.raises(ForbiddenError, match="set the clocks"):
+            request.verify(SESSION_KEY, now_ms=NOW + late_ms, bound=True)
+
+
+def test_a_signature_of_one_kind_is_none_of_the_other():
+    """What binds a request is not the signature of a body that spells the same."""
+    headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW)
+    spelt = "\n".join((*FENCE, str(NOW), "")).encode()
+    forged = {SIGNATURE_HEADER: headers[BOUND_SIGNATURE_HEADER], ALGORITHM_HEADER: "HmacSHA256"}
+    with pytest.raises(ForbiddenError):
+        SignedRequest.of(*FENCE, spelt, forged).verify(SESSION_KEY, now_ms=NOW)
 
 
 def test_nobody_is_let_in_before_the_session_key_is_known(api: Api, herder: ModelHerder):
     herder.session_key = None
-    assert api.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY)).status == 503
+    assert api.put("/connectors/c/fence", headers=signed(*FENCE, b"", SESSION_KEY)).status == 503
 
 
 def test_a_signature_is_what_java_makes_of_the_body():
@@ -63,9 +142,9 @@ def test_a_signature_is_what_java_makes_of_the_body():
 
 def test_a_changed_body_does_not_match_its_signature():
     headers = signature_headers(b"[]", SESSION_KEY)
-    request = SignedRequest(headers[SIGNATURE_HEADER], headers[ALGORITHM_HEADER], b"[{}]")
+    request = SignedRequest.of(*FENCE, b"[{}]", headers)
     with pytest.raises(ForbiddenError):
-        request.verify(SESSION_KEY)
+        request.verify(SESSION_KEY, now_ms=NOW)
 
 
 def test_workers_hand_task_configs_to_the_leader_and_have_it_fence(
@@ -140,7 +219,7 @@ def test_former_tasks_that_cannot_be_fenced_are_a_failure_with_its_reason(
 ):
     assert api.post("/connectors", {"name": "c", "config": config}).status == 201
     herder.refusal = refusal
-    answer = api.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY))
+    answer = api.put("/connectors/c/fence", headers=signed(*FENCE, b"", SESSION_KEY))
     assert (answer.status, said in answer.body["message"]) == (500, True)
 
 
@@ -168,4 +247,6 @@ def test_a_right_that_the_leader_lacks_is_named_over_two_hops_as_well(
 
 @pytest.mark.parametrize("body", [None, {}, [1], [{"a": None}], b"["])
 def test_malformed_task_configs_are_refused(api: Api, body: object):
-    assert api.post("/connectors/c/tasks", body, headers=signature_headers(b"", SESSION_KEY)).status == 400
+    content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    headers = signed("POST", "/connectors/c/tasks", content or b"", SESSION_KEY)
+    assert api.post("/connectors/c/tasks", content, headers=headers).status == 400

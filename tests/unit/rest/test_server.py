@@ -25,11 +25,11 @@ from fencepost.rest.app import Gate, make_app
 from fencepost.rest.routes import MAX_BODY_BYTES, Route
 from fencepost.rest.server import RestServer
 from fencepost.worker.errors import NotLeaderError, RebalanceNeededError, RequestFailedError, ServiceUnavailableError
-from fencepost.worker.request_signing import signature_headers
 from fencepost.worker.rest_client import RestClient
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import ANY_PORT, Api, RestApis
 from tests.support.security import make_certificate
+from tests.support.workers import signed
 
 ANY_HTTPS_PORT = "https://127.0.0.1:0"
 
@@ -204,16 +204,16 @@ def test_what_shows_something_needs_a_user_however_it_is_signed(apis: RestApis, 
     users = tmp_path / "users.properties"
     users.write_text("ann=secret\n")
     api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)})
-    signed = signature_headers(b"", SESSION_KEY)
-    assert api.get("/connectors/c/transactions/local", headers=signed).status == 401
-    assert api.get("/connectors/c/transactions", headers=signed).status == 401
+    headers = signed("GET", "/connectors/c/transactions/local", b"", SESSION_KEY)
+    assert api.get("/connectors/c/transactions/local", headers=headers).status == 401
+    assert api.get("/connectors/c/transactions", headers=headers).status == 401
 
 
 def test_an_internal_request_needs_no_user_but_a_signature(apis: RestApis, tmp_path: Path):
     users = tmp_path / "users.properties"
     users.write_text("ann=secret\n")
     api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)})
-    assert api.put("/connectors/c/fence", headers=signature_headers(b"", SESSION_KEY)).status == 404
+    assert api.put("/connectors/c/fence", headers=signed("PUT", "/connectors/c/fence", b"", SESSION_KEY)).status == 404
 
 
 @pytest.mark.parametrize(
