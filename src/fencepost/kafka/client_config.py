@@ -38,6 +38,8 @@ class ClientConfig:
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     connections_max_idle_ms: int = 540_000
     socket_connection_setup_timeout_ms: int = 10_000
@@ -75,6 +77,9 @@ class ClientConfig:
             "security_protocol": self.security_protocol,
             "request_timeout_ms": self.request_timeout_ms,
             "retry_backoff_ms": self.retry_backoff_ms,
+            "reconnect_backoff_ms": self.reconnect_backoff_ms,
+            # kafka-python's own default is 30 s, for which brokers that are back would not be looked at.
+            "reconnect_backoff_max_ms": self.reconnect_backoff_max_ms,
             "metadata_max_age_ms": self.metadata_max_age_ms,
             "connections_max_idle_ms": self.connections_max_idle_ms,
             "socket_connection_setup_timeout_ms": self.socket_connection_setup_timeout_ms,

@@ -22,6 +22,8 @@ CLIENT_TIMES: Final[Mapping[str, str]] = {
     "request.timeout.ms": "request_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
     "retry.backoff.max.ms": "retry_backoff_max_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
     "connections.max.idle.ms": "connections_max_idle_ms",
     "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
@@ -47,6 +49,11 @@ CLIENT: Final = (
     .define("request.timeout.ms", _INT, 30_000, _MEDIUM, "How long one answer may take, in milliseconds.")
     .define("retry.backoff.ms", _INT, 100, _LOW, "The first pause before something is asked again, in milliseconds.")
     .define("retry.backoff.max.ms", _INT, 1_000, _LOW, "The longest such pause, in milliseconds.")
+    .define(
+        "reconnect.backoff.ms", _INT, 50, _LOW,
+        "The first pause before a broker that could not be reached is connected to again, in milliseconds.",
+    )
+    .define("reconnect.backoff.max.ms", _INT, 1_000, _LOW, "The longest such pause, in milliseconds.")
     .define(
         "metadata.max.age.ms", _INT, 300_000, _LOW,
         "How long what is known of brokers and partitions is good for, in milliseconds.",
@@ -125,7 +132,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "auto.include.jmx.reporter", "client.dns.lookup", "client.rack", "default.api.timeout.ms",
         "enable.metrics.push", "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy",
         "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
-        "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries", "send.buffer.bytes",
+        "receive.buffer.bytes", "retries", "send.buffer.bytes",
         "socket.connection.setup.timeout.max.ms",
         # Of producers: records are sent when a flush or a full batch asks for it.
         "key.serializer", "linger.ms", "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",

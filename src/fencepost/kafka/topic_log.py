@@ -23,7 +23,7 @@ from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
 _LOG: Final = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS: Final = 100
-_LONGEST_PAUSE_MS: Final = 5_000
+_LONGEST_PAUSE_MS: Final = 1_000
 
 
 class TopicLog:

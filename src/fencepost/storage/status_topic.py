@@ -45,7 +45,7 @@ from fencepost.storage.status_table import StatusTable, is_late
 _LOG: Final = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS: Final = 200
-_LONGEST_PAUSE_MS: Final = 10_000
+_LONGEST_PAUSE_MS: Final = 1_000
 _CLOSING_SECONDS: Final = 5.0
 _MOST_DISPUTES: Final = 3
 

@@ -40,6 +40,8 @@ class TaskConfigs:
         self._leadership = leadership
         self._find = find
         self._asked: set[str] = set()
+        # Pauses after failures; one ends when the connector is to be asked anew: the brokers may be back, for example.
+        self._pauses: dict[str, asyncio.Event] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def request(self, connector: str) -> None:
@@ -48,6 +50,8 @@ class TaskConfigs:
         One that is stopped loses its tasks, if this worker leads; another is asked for them, if it runs here.
         """
         self._asked.add(connector)
+        if connector in self._pauses:
+            self._pauses[connector].set()
         if connector not in self._busy:
             task = self._busy[connector] = asyncio.ensure_future(self._follow(connector))
             task.add_done_callback(lambda _: self._busy.pop(connector, None))
@@ -114,7 +118,15 @@ class TaskConfigs:
                 pause = backoff.next_s()
                 _log.warning("Connector %s gets its tasks in %.1f s, for now: %s", connector, pause, error)
                 self._asked.add(connector)
-                await asyncio.sleep(pause)
+                await self._pause(connector, pause)
+
+    async def _pause(self, connector: str, seconds: float) -> None:
+        self._pauses[connector] = asked = asyncio.Event()
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asked.wait(), seconds)
+        finally:
+            del self._pauses[connector]
 
     async def _configure(self, connector: str) -> None:
         if self._parts.state.target_state(connector) is TargetState.STOPPED:

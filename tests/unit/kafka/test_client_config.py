@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 import pickle
 import ssl
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
+from kafka.net.selector import NetworkSelector
 
 from fencepost.api.errors import ConfigError
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.compression import Compression
+from fencepost.kafka.control_connections import ConnectionManager
 from fencepost.kafka.oauth import OAuthConfig
 from fencepost.kafka.token_provider import TokenProvider
 
@@ -270,6 +273,15 @@ def test_kafka_python_gets_the_same_settings() -> None:
     assert settings["bootstrap_servers"] == ["a:1"]
     assert settings["security_protocol"] == "SASL_PLAINTEXT"
     assert (settings["sasl_mechanism"], settings["sasl_plain_username"]) == ("PLAIN", "u")
+
+
+def test_brokers_that_were_away_for_long_are_looked_for_as_often_as_with_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConnectionManager, "jitter_pct", lambda _: 1.0)
+    settings = ClientConfig(("broker:9092",)).kafka_python()
+    with closing(NetworkSelector(**settings)) as net:
+        manager = ConnectionManager(net, **settings)
+        assert [manager.update_backoff("1") for _ in range(7)] == [50, 100, 200, 400, 800, 1_000, 1_000]
+        manager.close()
 
 
 def test_the_host_name_is_checked_unless_told_otherwise() -> None:
