@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo test sim chaos lint bench clean
+.PHONY: install demo test sim chaos lint bench dist clean
 
 install: $(STAMP)
 
@@ -25,6 +25,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/audit.py
 
 test: install
 	$(PYTEST) -n 2 --dist loadfile
@@ -42,6 +43,17 @@ chaos: install
 
 bench: install
 	$(BIN)/python bench/run.py
+
+# The wheel, and beside it the list of what it brings along (CycloneDX), taken from an environment that has nothing else.
+SBOM_VENV := build/sbom-venv
+dist: install
+	rm -rf dist $(SBOM_VENV)
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m venv --without-pip $(SBOM_VENV)
+	$(BIN)/python -m pip --python $(SBOM_VENV)/bin/python install --quiet --disable-pip-version-check dist/*.whl
+	$(BIN)/cyclonedx-py environment $(SBOM_VENV)/bin/python --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/fencepost.cdx.json
+	rm -rf $(SBOM_VENV)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
