@@ -113,6 +113,20 @@ GUARDS = (
         "tests/unit/config/test_plugin_sources.py::test_a_worker_of_a_group_does_not_import_what_is_only_importable",
     ),
     Guard(
+        "the mark of the failures that a job's own stages send",
+        "spark/reports.py",
+        'rf"fencepost-failure:{mark}:(',
+        'rf"fencepost-failure:(?:{mark}|\\w*):(',
+        "tests/unit/spark/test_reports.py::test_text_that_imitates_a_failure_is_no_failure",
+    ),
+    Guard(
+        "the look at a schema before Python imports what it names",
+        "spark/spark_write.py",
+        "        check_user_types(frame)\n",
+        "",
+        "tests/broker/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
+    ),
+    Guard(
         "the refusal of a write that Spark runs again",
         "spark/write_stage.py",
         "if context.attemptNumber() > 0:",

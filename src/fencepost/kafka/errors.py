@@ -17,28 +17,16 @@
     ├── UnknownOutcomeError         nobody knows whether the commit took place until the committed offsets are read
     └── BrokerRefusedError          any other error that a broker answers
 
-All of them can be pickled with their attributes: Spark's executors hand them to the driver.
+Spark's executors send them to the worker with their attributes: `spark/reports.py` lists those.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from fencepost.api.errors import FencepostError, RetriableError
 
 
 class KafkaError(FencepostError):
     """Anything that goes wrong between fencepost and a Kafka cluster; never raised itself."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaError:
-    error = cls.__new__(cls, *args)
-    error.args = args
-    error.__dict__.update(attributes)
-    return error
 
 
 class BrokerUnavailableError(KafkaError, RetriableError):

@@ -35,6 +35,7 @@ from fencepost.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_c
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup, group_records
 from fencepost.spark.refused import Stage, Tally
+from fencepost.spark.reports import new_mark
 from fencepost.spark.routing import Ownership, Router
 from fencepost.spark.session import LazySession
 from fencepost.spark.spark_write import SparkWrite, write_batch
@@ -214,12 +215,12 @@ class _BatchWrite:
             return stage.write(rows.read([0]), writer, Ownership(), self.errors, check)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
-        session = self.engine.session()
+        session, mark = self.engine.session(), new_mark()
         with closing(self.producer.writer()) as metadata:
             write = SparkWrite(
                 session, self.pipeline, self.producer.config, self.producer.transaction, metadata.partitions,
-                self.number, partial(self.jobs.running, session, self.task, self.cancelled), self.errors,
-                self.before_write,
+                self.number, partial(self.jobs.running, session, self.task, self.cancelled, mark), self.errors,
+                self.before_write, mark,
             )  # fmt: skip
             return write_batch(write, batch)
 

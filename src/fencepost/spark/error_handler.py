@@ -20,9 +20,9 @@ from fencepost.spark.errors import (
     RecordWaitsError,
     RetriableJobError,
     SparkDataError,
-    one_line_cause,
 )
 from fencepost.spark.isolation import Passed, Refused, Retries, is_of_records, isolate
+from fencepost.spark.job_failure import JobFailure
 from fencepost.spark.refused import RefusedRecord, Stage, Tally
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class ErrorHandler:
 def _cause(reason: Exception) -> str:
     """What a stage said, without what fencepost says around it where that was a job of Spark's."""
     if isinstance(reason, Py4JError | PySparkException):
-        return one_line_cause(reason)
+        return JobFailure.of(reason).one_line
     if isinstance(reason, SparkDataError | RetriableJobError) and reason.__cause__ is not None:
-        return one_line_cause(reason.__cause__)
+        return JobFailure.of(reason.__cause__).one_line
     return describe_error(reason).removesuffix(".")

@@ -18,11 +18,9 @@ from fencepost.spark.errors import (
     RetriableJobError,
     SparkDataError,
     SparkJobError,
-    carried_failure,
-    is_of_data,
-    is_retriable,
-    one_line_cause,
 )
+from fencepost.spark.job_failure import JobFailure
+from fencepost.spark.reports import carried_failure
 
 
 class Cancelled(Protocol):
@@ -56,10 +54,12 @@ class Jobs:
         self._numbers = itertools.count()
 
     @contextmanager
-    def running(self, session: SparkSession, task: str, cancelled: Cancelled) -> Iterator[None]:
+    def running(
+        self, session: SparkSession, task: str, cancelled: Cancelled, mark: str | None = None
+    ) -> Iterator[None]:
         """Run Spark jobs for a task. Spark's failures become fencepost's.
 
-        That is what an executor sent along, else a RetriableJobError where Python code raised a RetriableError, else a
+        That is what an executor sent along behind `mark`, else a RetriableJobError where Python code raised a RetriableError, else a
         SparkDataError for what would fail again with the same rows, else a SparkJobError. Each call has a job group of
         its own, so that cancelling it also stops jobs that it has yet to start.
         """
@@ -74,7 +74,7 @@ class Jobs:
             yield
         except (Py4JError, PySparkException, OSError) as error:
             check_cancelled(task, cancelled)
-            raise _translated(error, task) from error
+            raise _translated(error, task, mark) from error
         finally:
             with self._lock:
                 self._running.pop(task, None)
@@ -88,18 +88,19 @@ class Jobs:
             session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001 - not in pyspark's API
 
 
-def _translated(error: Exception, task: str) -> FencepostError:
-    failure = carried_failure(error)
-    if failure is not None:
-        return failure
-    if is_retriable(error):
-        return RetriableJobError(f"The Spark job of {task} failed: {one_line_cause(error)}")
-    if is_of_data(error):
+def _translated(error: Exception, task: str, mark: str | None) -> FencepostError:
+    carried = None if mark is None else carried_failure(error, mark)
+    if carried is not None:
+        return carried
+    failure = JobFailure.of(error)
+    if failure.is_retriable:
+        return RetriableJobError(f"The Spark job of {task} failed: {failure.one_line}")
+    if failure.is_of_data:
         return SparkDataError(
-            f"The Spark job of {task} failed: {one_line_cause(error)}. Nothing of this batch was written: correct the "
+            f"The Spark job of {task} failed: {failure.one_line}. Nothing of this batch was written: correct the "
             "data, or the code of the transform or connector"
         )
     return SparkJobError(
-        f"The Spark job of {task} failed: {one_line_cause(error)}. The transaction is aborted; the batch is read "
+        f"The Spark job of {task} failed: {failure.one_line}. The transaction is aborted; the batch is read "
         "again when the task is restarted"
     )

@@ -91,7 +91,8 @@ def _isolated(
 
     def content(position: int) -> object:
         with running():
-            return source.where(F.col(_NUMBER) == numbers.at(position)).drop(_NUMBER).first()
+            # Not `first`: Spark hands its rows over by pickle.
+            return source.where(F.col(_NUMBER) == numbers.at(position)).drop(_NUMBER).toArrow().to_pylist()[0]
 
     topic = pipeline.default_topic
     rows = StageRows(Stage.TRANSFORMATION, pipeline.transform_names, topic, numbers.count, content=content)
@@ -116,7 +117,8 @@ class _Numbers:
     @classmethod
     def of(cls, source: DataFrame) -> _Numbers:
         partition = F.shiftright(_NUMBER, _PARTITION_BITS).cast("INT").alias("partition")
-        counted = sorted((row.partition, row["count"]) for row in source.groupBy(partition).count().collect())
+        rows = source.groupBy(partition).count().toArrow().to_pylist()
+        counted = sorted((row["partition"], row["count"]) for row in rows)
         return cls([index for index, _ in counted], list(accumulate(count for _, count in counted)))
 
     @property

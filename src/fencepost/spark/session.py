@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.errors import ConfigError
 from fencepost.embedded.java import Java, find_java
-from fencepost.spark.errors import SparkStartError, one_line_cause
+from fencepost.spark.errors import SparkStartError
+from fencepost.spark.job_failure import JobFailure
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class LazySession:
             except Exception as error:
                 _end_jvm()
                 raise SparkStartError(
-                    f"Spark did not start with master {self._settings['spark.master']}: {one_line_cause(error)}. "
+                    f"Spark did not start with master {self._settings['spark.master']}: {JobFailure.of(error).one_line}. "
                     "Check the spark.* settings and the messages of the JVM above"
                 ) from error
 

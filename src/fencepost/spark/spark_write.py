@@ -20,8 +20,9 @@ from fencepost.spark.errors import AllRowsRefusedError, RetriableJobError, Spark
 from fencepost.spark.passing_rows import passing_rows
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.refused import Stage
+from fencepost.spark.reports import read_reports
 from fencepost.spark.routing import writer_count
-from fencepost.spark.transforming import read_frame, transform_frame
+from fencepost.spark.transforming import check_user_types, read_frame, transform_frame
 from fencepost.spark.write_stage import (
     REPORT_SCHEMA,
     TARGETED_SCHEMA,
@@ -32,7 +33,6 @@ from fencepost.spark.write_stage import (
     SplitRows,
     WriteStage,
     WriteTargeted,
-    read_reports,
     reader_types,
 )
 
@@ -41,7 +41,7 @@ _POSITION: Final = "__fencepost_position"
 
 @dataclass(frozen=True, slots=True)
 class SparkWrite:
-    """One batch's jobs, each of which runs in a context that `running` gives.
+    """One batch's jobs, each of which runs in a context that `running` gives and knows its failures by `mark`.
 
     `partition_count` tells how many partitions a topic has; `start` varies from batch to batch.
     """
@@ -55,6 +55,7 @@ class SparkWrite:
     running: Callable[[], AbstractContextManager[None]]
     errors: ErrorHandler
     before_write: BeforeWrite
+    mark: str
 
     def splits(self, rows: SplitRows, types: ColumnTypes) -> list[Ack]:
         """Read, convert and write splits, in one stage if no row chooses its topic partition."""
@@ -109,7 +110,7 @@ class SparkWrite:
 
     def _collect(self, reports: DataFrame) -> list[Ack]:
         acks: list[Ack] = []
-        for report in read_reports(bytes(row.report) for row in reports.collect()):
+        for report in read_reports(reports.toArrow()["report"].to_pylist()):
             acks.extend(report.acks)
             self.errors.merge(report.tally)
         return acks
@@ -122,9 +123,10 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
         with write.running():
             return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
     with write.running():
-        frame = batch.dataframe if rows is None else read_frame(write.session, rows)
+        frame = batch.dataframe if rows is None else read_frame(write.session, rows, write.mark)
         if frame is None:
             return []
+        check_user_types(frame)
         if not write.pipeline.transforms:
             return write.frame(frame, column_types(frame.schema, where="a SourceBatch"))
     return _write_transformed(write, frame)

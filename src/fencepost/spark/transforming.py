@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,9 +20,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
 from fencepost.api.schema_name import NamedStruct
 from fencepost.spark.conversion import COLUMNS, ROW, ColumnTypes, column_types
-from fencepost.spark.errors import AllRowsRefusedError, CarriedFailureError, RetriableJobError, is_of_data
+from fencepost.spark.errors import AllRowsRefusedError, RetriableJobError
+from fencepost.spark.job_failure import JobFailure
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup
+from fencepost.spark.reports import CarriedFailureError
 from fencepost.spark.write_stage import SplitRows
 from fencepost.transforms.chain import apply_chain
 
@@ -28,6 +32,7 @@ _TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.st
 _ABSENT: Final = {
     "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>",
 }  # fmt: skip
+_LINEAR_ALGEBRA: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
 _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 
 
@@ -74,7 +79,7 @@ def _planning() -> Iterator[None]:
     except RetriableError as error:
         raise RetriableJobError(str(error)) from error
     except Exception as error:
-        if isinstance(error, Py4JError | PySparkException | OSError) and not is_of_data(error):
+        if isinstance(error, Py4JError | PySparkException | OSError) and not JobFailure.of(error).is_of_data:
             raise
         raise AllRowsRefusedError(error) from error
 
@@ -117,22 +122,50 @@ def _frame_schema(group: RecordGroup) -> t.StructType:
 
 @dataclass(frozen=True, slots=True)
 class ReadStage:
-    """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`."""
+    """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`. Its failures bear the `mark`."""
 
     rows: SplitRows
+    mark: str = field(repr=False)
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
         try:
             yield from self.rows.batches(given)
         except FencepostError as error:
-            raise CarriedFailureError(error) from None
+            raise CarriedFailureError(error, self.mark) from None
 
 
-def read_frame(session: SparkSession, rows: SplitRows) -> DataFrame:
-    """A reader's splits as a DataFrame; row order is the order of the splits."""
+def read_frame(session: SparkSession, rows: SplitRows, mark: str) -> DataFrame:
+    """A reader's splits as a DataFrame; row order is the order of the splits. Failures to read bear the `mark`."""
     numbers = session.range(0, rows.runs, numPartitions=rows.runs)
-    return numbers.mapInArrow(ReadStage(rows), rows.reader.schema)
+    return numbers.mapInArrow(ReadStage(rows, mark), rows.reader.schema)
+
+
+def check_user_types(frame: DataFrame) -> None:
+    """Raise DataError if a column has a user-defined type whose class would have to be imported.
+
+    Files may declare one (Parquet's do, in Spark's own metadata), with the name of a Python class. To ask pyspark for
+    such a schema is to import the module that the file names: so the JVM is asked first.
+    """
+    schema = json.loads(frame._jdf.schema().json())  # noqa: SLF001 - pyspark has no schema that is not parsed
+    for column in schema["fields"]:
+        for name in _user_types(column["type"]):
+            module = name.rpartition(".")[0]
+            if module not in _LINEAR_ALGEBRA and module not in sys.modules:
+                raise DataError(
+                    f"The column '{column['name']}' of a SourceBatch is of the user-defined type {name}, whose module the "
+                    "connector has not imported: import it if you trust it, or cast the column to the type that it is "
+                    "stored as"
+                )
+
+
+def _user_types(kind: Any) -> Iterator[str]:
+    if isinstance(kind, dict):
+        if kind["type"] == "udt":
+            yield str(kind.get("pyClass"))
+        parts = [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+        for part in parts + [column["type"] for column in kind.get("fields", ())]:
+            yield from _user_types(part)
 
 
 def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:

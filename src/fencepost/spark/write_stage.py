@@ -1,16 +1,14 @@
 """The functions that Spark runs over a batch: convert and write, or only convert where a shuffle lies between.
 
 They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes
-itself. A writer answers with one row: a pickled Report, or a pickled FencepostError, which thus reaches the worker as
-it was raised.
+itself. A writer answers with one row: a Report, or a FencepostError, which thus reaches the worker as it was raised.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -31,34 +29,27 @@ from fencepost.spark.errors import WriteRetriedError
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.read_ahead import read_ahead
 from fencepost.spark.refused import Tally
+from fencepost.spark.reports import Report, message_text, read_message, report_text
 from fencepost.spark.routing import Ownership, Routed, Router, contiguous_run, split, writer_of
 
-REPORT_SCHEMA: Final = "report BINARY"
-"""What a writer yields: one row with a pickled Report or a pickled FencepostError."""
+REPORT_SCHEMA: Final = "report STRING"
+"""What a writer yields: one row with the text of a Report or of a FencepostError."""
 
 TARGETED_SCHEMA: Final = (
     "writer INT, topic STRING, partition INT, key BINARY, value BINARY, timestamp BIGINT, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, message BINARY"
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, message STRING"
 )
 """What goes through the shuffle: converted records with their target, or a message.
 
-A message is the pickled Tally of a converting partition, or a pickled FencepostError that ended it.
+A message is the text of the Tally of a converting partition, or of the FencepostError that ended it.
 """
 
 _TARGETED: Final = pa.schema(
     [
         ("writer", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()),
-        ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("message", pa.binary()),
+        ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("message", pa.string()),
     ]
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a writer wrote, and what went wrong with records that it, or who converted for it, left out."""
-
-    acks: Sequence[Ack]
-    tally: Tally = field(default_factory=Tally)
 
 
 BeforeWrite = Callable[[Collection[str]], None]
@@ -191,7 +182,7 @@ class ConvertStage:
             records.value.cast(pa.binary()),
             pa.nulls(count, pa.int64()) if records.timestamp is None else records.timestamp,
             pa.nulls(count, HEADERS) if records.headers is None else records.headers,
-            pa.nulls(count, pa.binary()),
+            pa.nulls(count, pa.string()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=_TARGETED)
 
@@ -212,21 +203,12 @@ class WriteTargeted:
         with closing(RecordWriter(self.config, self.transaction)) as writer:
             for batch in given:
                 messages = batch["message"].drop_null().to_pylist()
-                for told in map(_tally_of, messages):
+                for told in map(read_message, messages):
                     tally = tally.plus(told.counts, *told.listed)
                 records = batch.filter(batch["message"].is_null()) if messages else batch
                 for routed in targeted_records(records):
                     writer.write(routed.topic, routed.partition, routed.records)
             return Report(writer.flush(), tally)
-
-
-def _tally_of(message: bytes) -> Tally:
-    """The Tally in a message. Raises the failure that it holds instead."""
-    found = pickle.loads(message)  # noqa: S301 - written by ConvertStage of the same job
-    if isinstance(found, FencepostError):
-        raise found
-    tally: Tally = found
-    return tally
 
 
 def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
@@ -241,28 +223,17 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
         yield from split(topic, records, rows["partition"].to_numpy())
 
 
-def read_reports(rows: Iterable[bytes]) -> list[Report]:
-    """What the writers reported. Raises the first writer's failure, if any failed."""
-    reports: list[Report] = []
-    for row in rows:
-        report = pickle.loads(row)  # noqa: S301 - written by a stage of the same job
-        if isinstance(report, FencepostError):
-            raise report
-        reports.append(report)
-    return reports
-
-
 def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
     report: Report | FencepostError
     try:
         report = write(_context())
     except FencepostError as error:
         report = error
-    return pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(report)], pa.binary())})
+    return pa.RecordBatch.from_pydict({"report": pa.array([report_text(report)], pa.string())})
 
 
 def _message(content: Tally | FencepostError) -> pa.RecordBatch:
-    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": pickle.dumps(content)}
+    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": message_text(content)}
     return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
 
 

@@ -1,41 +1,9 @@
-"""Errors survive being sent from an executor to the driver, and say what to do."""
+"""Errors say what to do."""
 
 from __future__ import annotations
 
-import pickle
-
-import pytest
-
 from fencepost.api.errors import RetriableError
 from fencepost.kafka import errors
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        errors.AuthenticationError("m"),
-        errors.AuthorizationError("topic orders", "WRITE"),
-        errors.BrokerRefusedError("EndTxn", 42, "INVALID_REQUEST", "detail"),
-        errors.BrokerUnavailableError("m", address="h:1"),
-        errors.DeliveryTimeoutError("t", 1, waited_ms=5, last_problem="p"),
-        errors.InvalidProducerEpochError("tid", "PRODUCER_FENCED"),
-        errors.ProducerFencedError("tid"),
-        errors.RecordTooLargeError("t", 10, 5, "max.message.bytes"),
-        errors.TopicCreationError("t", "why"),
-        errors.TopicNotFoundError("t"),
-        errors.TransactionAbortableError("m"),
-        errors.TransactionExpiredError("tid", open_ms=5, timeout_ms=3),
-        errors.UnknownOutcomeError("tid", "p"),
-        errors.UnsupportedBrokerError("m"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_an_error_is_the_same_after_pickling(error: errors.KafkaError) -> None:
-    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-
-    assert type(copy) is type(error)
-    assert str(copy) == str(error)
-    assert vars(copy) == vars(error)
 
 
 def test_an_unreachable_broker_may_be_tried_again() -> None:

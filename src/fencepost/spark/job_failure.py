@@ -1,0 +1,128 @@
+"""What a failed Spark job tells, from the exceptions of the JVM and not from their text.
+
+Spark quotes data in its messages. So what kind of failure it is follows from the classes of the JVM's exceptions and
+their SQLSTATE, and from the class of a Python exception, which its trace names ahead of its message.
+https://spark.apache.org/docs/latest/sql-error-conditions-sqlstates.html
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
+
+from fencepost.api.errors import RetriableError
+
+PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
+
+_SPARK_THROWABLE: Final = "org.apache.spark.SparkThrowable"
+# 22 is a data exception, 42 a syntax error or the name of something that is not there, P0 what SQL itself raises by
+# raise_error or assert_true.
+_STATES_OF_DATA: Final = ("22", "42", "P0")
+_RETRIABLE: Final = f"{RetriableError.__module__}.{RetriableError.__qualname__}"
+_TRACE: Final = "Traceback (most recent call last):\n"
+_PYTHON_HEAD: Final = "An exception was thrown from the Python worker:"
+_EXECUTOR_LOST: Final = re.compile(r"ExecutorLostFailure \([^)]*\)[^\n]*")
+_LONGEST: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Throwable:
+    """An exception of the JVM. `sql_state` is None where it has none."""
+
+    kind: str
+    message: str
+    sql_state: str | None = None
+
+    @property
+    def is_of_data(self) -> bool:
+        """Whether SQL or Python code refused rows."""
+        return self.kind == PYTHON_EXCEPTION or (self.sql_state or "").startswith(_STATES_OF_DATA)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """A failed job: the JVM's exception and its causes, from the outermost to the innermost, and the error's text."""
+
+    causes: tuple[Throwable, ...]
+    text: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> JobFailure:
+        """What an error of Py4J or PySpark tells. There are no causes where the JVM has died."""
+        return cls(tuple(_causes(error)), str(error) or type(error).__name__)
+
+    @property
+    def is_of_data(self) -> bool:
+        """Whether it would come again with the same rows: SQL or Python code refused them."""
+        return any(cause.is_of_data for cause in self.causes)
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether Python code raised a RetriableError.
+
+        Only the first exception of a trace counts, since the text of each may imitate those that follow. Spark leaves
+        out what an exception was raised `from`.
+        """
+        raised = [_exceptions(cause.message) for cause in self.causes if cause.kind == PYTHON_EXCEPTION]
+        return any(lines[0].partition(":")[0] == _RETRIABLE for lines in raised if lines)
+
+    @property
+    def one_line(self) -> str:
+        """What happened, without the traces of either side, in 400 characters at most."""
+        told = next((cause for cause in self.causes if cause.is_of_data), None)
+        if told is None:
+            told = next((cause for cause in reversed(self.causes) if cause.message.strip()), None)
+        if told is None:
+            lines = self.text.strip().splitlines()
+        elif told.kind == PYTHON_EXCEPTION:
+            lines = [_without_module(line) for line in _exceptions(told.message)[-1:]]
+        else:
+            lost = _EXECUTOR_LOST.search(told.message)
+            lines = [lost[0]] if lost and not told.is_of_data else told.message.strip().splitlines()
+        return (lines[0] if lines else self.text).strip()[:_LONGEST]
+
+
+def _exceptions(message: str) -> list[str]:
+    """The lines in a Python trace that name an exception and its text, from the first to the last of the trace."""
+    blocks = message.split(_TRACE)
+    traces = blocks[1:] or [message.partition(_PYTHON_HEAD)[2]]
+    lines = [next((line for line in trace.splitlines() if line[:1].strip()), "") for trace in traces]
+    return [line for line in lines if line]
+
+
+def _without_module(line: str) -> str:
+    """An exception without the module of its class."""
+    kind, colon, text = line.partition(":")
+    return f"{kind.rpartition('.')[2]}{colon}{text}"
+
+
+def _causes(error: BaseException) -> list[Throwable]:
+    found: list[Throwable] = []
+    try:
+        throwable = _origin(error)
+        while throwable is not None:
+            found.append(_throwable(throwable))
+            throwable = throwable.getCause()
+    except (Py4JError, OSError):
+        # The JVM has died.
+        return []
+    return found
+
+
+def _origin(error: BaseException) -> Any:
+    if isinstance(error, CapturedException):
+        return error._origin  # noqa: SLF001 - pyspark tells the outermost exception's state only
+    return error.java_exception if isinstance(error, Py4JJavaError) else None
+
+
+def _throwable(throwable: Any) -> Throwable:
+    of_spark = is_instance_of(SparkContext._gateway, throwable, _SPARK_THROWABLE)  # noqa: SLF001 - as pyspark itself asks
+    return Throwable(
+        throwable.getClass().getName(), throwable.getMessage() or "", throwable.getSqlState() if of_spark else None
+    )

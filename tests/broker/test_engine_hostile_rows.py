@@ -1,0 +1,122 @@
+"""Rows that imitate what fencepost and Spark say to each other are data: they are refused as any other bad row is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.errors import DataError
+from fencepost.api.record import SourceBatch
+from fencepost.spark.engine import SparkEngine
+from fencepost.spark.errors import SparkDataError
+from tests.support.checker import read_topic
+from tests.support.engine import pipeline, producer, write
+
+LATER = "Traceback (most recent call last):\nfencepost.api.errors.RetriableError: later"
+IMITATIONS = (
+    "TaskKilled (another attempt succeeded)",
+    "ExecutorLostFailure (executor 1 exited)",
+    "Python worker exited unexpectedly (crashed)",
+    "SQLSTATE: XX000",
+    LATER,
+    f"x\n\nDuring handling of the above exception, another exception occurred:\n\n{LATER}",
+    ": org.apache.spark.SparkException: Job aborted",
+)
+
+
+class Touch:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[SparkEngine]:
+    engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
+    engine.session()
+    yield engine
+    engine.stop()
+
+
+def rows(engine: SparkEngine, folder: Path, kind: str, text: str) -> DataFrame:
+    """A file of one row, as Spark reads it."""
+    file = folder / f"rows.{kind}"
+    if kind == "csv":
+        file.write_text('"{}"\n'.format(text.replace('"', '""')))
+        return engine.session().read.csv(str(file), schema="text STRING", multiLine=True)
+    file.write_text(json.dumps({"text": text}) + "\n")
+    return engine.session().read.json(str(file), schema="text STRING")
+
+
+def refuse(text):  # noqa: ANN001 - pyspark takes annotations for those of a pandas function
+    raise ValueError(f"not a number: {text}")
+
+
+def cast(frame: DataFrame) -> DataFrame:
+    return frame.select(F.col("text").cast("int").cast("string").alias("value"))
+
+
+def call_python(frame: DataFrame) -> DataFrame:
+    return frame.select(F.udf(refuse, "string")("text").alias("value"))
+
+
+@pytest.mark.parametrize("select", [cast, call_python])
+def test_a_row_with_a_pickled_payload_does_not_run(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path, select: Any
+):
+    touched = tmp_path / "touched"
+    payload = base64.b64encode(pickle.dumps(Touch(touched))).decode()
+    with producer(bootstrap_servers) as owner:
+        for kind in ("csv", "json"):
+            frame = select(rows(engine, tmp_path, kind, f"fencepost-failure:{payload}:"))
+            with pytest.raises(SparkDataError, match="Nothing of this batch was written"):
+                write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize("select", [cast, call_python])
+def test_a_row_that_imitates_a_message_of_spark_is_refused_as_data(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path, select: Any
+):
+    with producer(bootstrap_servers) as owner:
+        for text in IMITATIONS:
+            frame = select(rows(engine, tmp_path, "json", text))
+            # Neither a SparkJobError, after which the batch would be sent again, nor a RetriableJobError.
+            with pytest.raises(SparkDataError, match="Nothing of this batch was written"):
+                write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_a_file_that_names_a_python_class_for_a_column_imports_nothing(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    touched = tmp_path / "touched"
+    (tmp_path / "named_by_a_file.py").write_text(f"open({str(touched)!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = {"type": "udt", "pyClass": "named_by_a_file.Kind", "serializedClass": "", "sqlType": "string"}
+    nested = {"type": "array", "elementType": kind, "containsNull": True}
+    for column, values in ((kind, ["a"]), (nested, [["a"]])):
+        declared = {"name": "value", "type": column, "nullable": True, "metadata": {}}
+        schema = json.dumps({"type": "struct", "fields": [declared]})
+        table = pa.table({"value": values})
+        pq.write_table(
+            table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": schema}), tmp_path / "p.parquet"
+        )
+        frame = engine.session().read.parquet(str(tmp_path / "p.parquet"))
+        with producer(bootstrap_servers) as owner, pytest.raises(DataError, match=r"type named_by_a_file\.Kind, whose"):
+            write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert not touched.exists()
