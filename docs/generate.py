@@ -17,7 +17,7 @@ from fencepost.config.rest_config import rest_config_def
 from fencepost.config.worker_config import WorkerMode, worker_config_def
 from fencepost.kafka import client_properties as clients
 from fencepost.runtime import metric_definitions
-from fencepost.spark.session import DEFAULTS, FORBIDDEN, LOCAL_DEFAULTS
+from fencepost.spark.session import DEFAULTS, LOCAL_DEFAULTS, REQUIRED
 from fencepost.worker import group_metrics
 
 PAGE: Final = Path(__file__).with_name("configuration.md")
@@ -244,8 +244,8 @@ def _spark_rows() -> str:
     rows = []
     for name, value in {**DEFAULTS, **LOCAL_DEFAULTS}.items():
         note = "with a local master" if name in LOCAL_DEFAULTS else ""
-        if name in FORBIDDEN:
-            note = f"anything else is refused: {FORBIDDEN[name][1]}"
+        if name in REQUIRED:
+            note = f"anything else is refused: {REQUIRED[name].reason}"
         rows.append(f"| `{name}` | `{value}` | {note} |")
     return "\n".join(rows)
 

@@ -128,7 +128,7 @@ GUARDS = (
     ),
     Guard(
         "the refusal of a write that Spark runs again",
-        "spark/write_stage.py",
+        "spark/attempts.py",
         "if context.attemptNumber() > 0:",
         "if False:",
         "tests/chaos/test_spark_faults.py::test_a_write_that_spark_runs_again_is_refused",
@@ -176,6 +176,20 @@ GUARDS = (
         '    return f"{method}\\n{path}\\n{time}\\n".encode() + body',
         "    return body",
         "tests/unit/rest/test_internal.py::test_a_request_that_was_recorded_is_not_taken_for_another_connector",
+    ),
+    Guard(
+        "the refusal of a stage that Spark runs again",
+        "spark/attempts.py",
+        "    if int(found[2]) > 0:",
+        "    if False:",
+        "tests/chaos/test_spark_faults.py::test_a_stage_that_spark_runs_again_is_refused",
+    ),
+    Guard(
+        "the refusal of a session that may run a stage again",
+        "spark/session.py",
+        "settings.get(name, required.default)",
+        "settings.get(name, required.value)",
+        "tests/unit/spark/test_session_settings.py::test_a_session_of_the_users_own_must_not_run_a_stage_again",
     ),
 )
 

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
+from fencepost.api.errors import ConfigError
 from fencepost.api.record import SourceBatch
 from fencepost.kafka.idempotent_producer import IdempotentProducer
 from fencepost.spark.engine import SparkEngine
 from fencepost.spark.errors import SparkJobError, WriteRetriedError
+from fencepost.spark.session import REQUIRED
 from tests.support.checker import read_topic
 from tests.support.engine import TrickyReader, pipeline, producer, splits, write
 from tests.support.processes import wait_for
@@ -41,6 +45,21 @@ def retrying_engine(shared_engine: SparkEngine) -> Iterator[SparkEngine]:
     """Takes the place of the other one, for there is one Spark session in a process."""
     shared_engine.stop()
     engine = SparkEngine({"spark.master": "local[2,4]", "spark.task.maxFailures": "4"})
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+def rerunning_engine(
+    shared_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SparkEngine]:
+    """One whose session may run a stage again, which is refused otherwise."""
+    shared_engine.stop()
+    monkeypatch.delitem(REQUIRED, "spark.stage.maxConsecutiveAttempts")
+    attempts = {"spark.stage.maxConsecutiveAttempts": "4"}
+    engine = SparkEngine({"spark.master": "local[1]", "spark.local.dir": str(tmp_path / "spark"), **attempts})
+    engine.session()
+    monkeypatch.undo()
     yield engine
     engine.stop()
 
@@ -126,3 +145,39 @@ def test_a_write_that_spark_runs_again_is_refused(
         assert read_topic(bootstrap_servers, topic) == []
         write(retrying_engine, owner, batch(tmp_path), pipeline(topic))
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
+
+
+def test_a_stage_that_spark_runs_again_is_refused(
+    rerunning_engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    """One writer reads two shuffled parts. What it wrote of the first is in Kafka when the second cannot be fetched."""
+    shuffled = rerunning_engine.session().range(0, COUNT, numPartitions=2).repartition(2)
+    lost = tmp_path / "lost"
+
+    def lose_shuffle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if not lost.exists():
+            files = list((tmp_path / "spark").rglob("shuffle_*"))
+            lost.write_text(str(len(files)))
+            for file in files:
+                file.unlink()
+
+    frame = shuffled.select(F.col("id").cast("string").alias("value")).mapInArrow(lose_shuffle_files, "value STRING")
+    with producer(bootstrap_servers) as owner:
+        with pytest.raises(WriteRetriedError, match=r"ran stage \d+ of a write again \(attempt 1\)"):
+            write(rerunning_engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+        assert int(lost.read_text()) > 0
+        assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") != []
+        assert read_topic(bootstrap_servers, topic) == []
+        write(rerunning_engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
+
+
+def test_a_session_of_somebody_else_that_may_run_a_stage_again_is_refused(rerunning_engine: SparkEngine):
+    configuration = rerunning_engine.session().sparkContext._jsc.sc().conf()
+    for told in ("=4 cannot be used", "=4, which is Spark's default, cannot be used"):
+        with pytest.raises(ConfigError, match=f"that fencepost did not start.*maxConsecutiveAttempts{told}"):
+            SparkEngine({}).session()
+        configuration.remove("spark.stage.maxConsecutiveAttempts")
+    configuration.set("spark.stage.maxConsecutiveAttempts", "1")
+    assert SparkEngine({}).session().range(3).count() == 3

@@ -38,6 +38,7 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     api.DataError: (),
     api.RetriableError: (),
     api.IllegalStateError: (),
+    api.PluginError: (),
     kafka.KafkaError: (),
     kafka.BrokerUnavailableError: ("address",),
     kafka.AuthenticationError: (),

@@ -1,7 +1,7 @@
 """The Spark session of a worker: started when it is first needed, gone without a trace when it is stopped.
 
 Settings that a user gives under `spark.*` win over the defaults below, except for two that would let Spark write a
-batch twice; see `FORBIDDEN`. https://spark.apache.org/docs/latest/configuration.html.
+batch twice; see `REQUIRED`. https://spark.apache.org/docs/latest/configuration.html.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -45,6 +45,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     # A write is never retried: the worker aborts the transaction and plans the batch again.
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
+    # A stage that lost what a decommissioned executor had shuffled would be run again without being counted.
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
     # Connect's timestamps are UTC wherever they are shown as text.
@@ -54,11 +56,25 @@ LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-FORBIDDEN: Final[Mapping[str, tuple[str, str]]] = {
-    "spark.speculation": ("false", "a speculative copy of a task would write its records a second time"),
-    "spark.stage.maxConsecutiveAttempts": ("1", "a stage that runs again would write its records a second time"),
+
+
+class Required(NamedTuple):
+    """The value that a setting must have, Spark's own default, and why."""
+
+    value: str
+    default: str
+    reason: str
+
+
+REQUIRED: Final[Mapping[str, Required]] = {
+    "spark.speculation": Required(
+        "false", "false", "a speculative copy of a task would write its records a second time"
+    ),
+    "spark.stage.maxConsecutiveAttempts": Required(
+        "1", "4", "a stage that runs again would write its records a second time"
+    ),
 }
-"""Settings that must have one value, and why."""
+"""Settings that must have one value, also in a session that somebody else made."""
 
 _LAUNCH: Final = threading.Lock()
 
@@ -104,11 +120,27 @@ def session_settings(
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Raise ConfigError if a setting would let Spark write a batch twice."""
-    for name, (needed, reason) in FORBIDDEN.items():
-        value = settings.get(name, needed)
-        if value.strip().lower() != needed:
-            raise ConfigError(f"{name}={value} cannot be used: {reason}. Set {name}={needed}", name=name)
+    """Raise ConfigError if the settings of a session would let Spark write a batch twice."""
+    for name, required in REQUIRED.items():
+        value = settings.get(name, required.default)
+        if value.strip().lower() != required.value:
+            unset = "" if name in settings else ", which is Spark's default,"
+            raise ConfigError(
+                f"{name}={value}{unset} cannot be used: {required.reason}. Set {name}={required.value}", name=name
+            )
+
+
+def _check_foreign(context: SparkContext) -> None:
+    # Not `getConf`, which adds what the JVM has for defaults.
+    configuration = context._jsc.sc().conf()  # noqa: SLF001 - see above
+    try:
+        check_settings({name: configuration.get(name) for name in REQUIRED if configuration.contains(name)})
+    except ConfigError as error:
+        raise ConfigError(
+            f"This process has a Spark session that fencepost did not start, of the program that embeds it or of a "
+            f"connector: {error} where it is made, or let fencepost start it",
+            name=error.name,
+        ) from None
 
 
 def _quiet_logging() -> str:
@@ -185,20 +217,23 @@ class LazySession:
         existing = SparkContext._active_spark_context  # noqa: SLF001 - the only way to ask without creating one
         self._owned = existing is None
         if existing is not None:
-            check_settings(dict(existing.getConf().getAll()))
+            _check_foreign(existing)
             return SparkSession.builder.getOrCreate()
         java = find_java()
         with _LAUNCH, _environment(java, self._settings):
             _quiet_query_errors()
             builder = SparkSession.builder.config(map=dict[str, bool | float | int | str | None](self._settings))
             try:
-                return builder.getOrCreate()
+                session = builder.getOrCreate()
             except Exception as error:
                 _end_jvm()
                 raise SparkStartError(
                     f"Spark did not start with master {self._settings['spark.master']}: {JobFailure.of(error).one_line}. "
                     "Check the spark.* settings and the messages of the JVM above"
                 ) from error
+        # A connector may have started one in the meantime, which is then the one that there is.
+        _check_foreign(session.sparkContext)
+        return session
 
 
 def _quiet_query_errors() -> None:

@@ -14,6 +14,7 @@ from fencepost.api.record import SourceBatch
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.transaction import Transaction
 from fencepost.kafka.writer import Ack
+from fencepost.spark.attempts import with_attempt
 from fencepost.spark.conversion import ColumnTypes, column_types, require_topic
 from fencepost.spark.error_handler import ErrorHandler, StageRows
 from fencepost.spark.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
@@ -97,7 +98,7 @@ class SparkWrite:
             writers,
             self.start,
         )
-        return self._collect(frame.mapInArrow(stage, REPORT_SCHEMA))
+        return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA))
 
     def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
@@ -106,7 +107,8 @@ class SparkWrite:
         )
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
         owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
-        return self._collect(owned.mapInArrow(WriteTargeted(self.config, self.transaction), REPORT_SCHEMA))
+        write = WriteTargeted(self.config, self.transaction)
+        return self._collect(with_attempt(owned).mapInArrow(write, REPORT_SCHEMA))
 
     def _collect(self, reports: DataFrame) -> list[Ack]:
         acks: list[Ack] = []

@@ -23,9 +23,9 @@ from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.records import HEADERS, Records
 from fencepost.kafka.transaction import Transaction
 from fencepost.kafka.writer import Ack, RecordWriter
+from fencepost.spark.attempts import of_first_attempt, task_context
 from fencepost.spark.conversion import ColumnTypes, Converted, column_types, convert
 from fencepost.spark.error_handler import ErrorHandler
-from fencepost.spark.errors import WriteRetriedError
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.read_ahead import read_ahead
 from fencepost.spark.refused import Tally
@@ -118,7 +118,8 @@ class WriteStage:
         ownership = Ownership((context.partitionId() + self.start) % self.writers, self.writers)
         errors = ErrorHandler(self.pipeline.errors)
         with closing(RecordWriter(self.config, self.transaction)) as writer:
-            acks = self.write(self.source.batches(given), writer, ownership, errors)
+            rows = self.source.batches(of_first_attempt(given, context))
+            acks = self.write(rows, writer, ownership, errors)
         return Report(acks, errors.tally)
 
     def write(
@@ -156,7 +157,7 @@ class ConvertStage:
         """Run as a Spark partition."""
         errors = ErrorHandler(self.pipeline.errors)
         try:
-            context = _context()
+            context = task_context()
             with closing(RecordWriter(self.config, self.transaction)) as metadata:
                 router = Router(
                     metadata.partitions, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId()
@@ -196,7 +197,7 @@ class WriteTargeted:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        yield _report(lambda _: self._write(given))
+        yield _report(lambda context: self._write(of_first_attempt(given, context)))
 
     def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
         tally = Tally()
@@ -226,7 +227,7 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
 def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
     report: Report | FencepostError
     try:
-        report = write(_context())
+        report = write(task_context())
     except FencepostError as error:
         report = error
     return pa.RecordBatch.from_pydict({"report": pa.array([report_text(report)], pa.string())})
@@ -235,20 +236,6 @@ def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
 def _message(content: Tally | FencepostError) -> pa.RecordBatch:
     row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": message_text(content)}
     return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
-
-
-def _context() -> TaskContext:
-    """The Spark task that runs this. Raises WriteRetriedError if it is not the first attempt."""
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("a write stage runs as a Spark task only")
-    if context.attemptNumber() > 0:
-        raise WriteRetriedError(
-            f"Spark ran partition {context.partitionId()} of a write again (attempt {context.attemptNumber()}), which "
-            "could write its records twice: the transaction is aborted. Look for lost executors, and leave "
-            "spark.task.maxFailures at 1"
-        )
-    return context
 
 
 def reader_types(reader: ArrowReader) -> ColumnTypes:

@@ -43,6 +43,14 @@ def test_a_session_of_the_users_own_must_not_speculate_either():
         check_settings({"spark.speculation": "TRUE"})
 
 
+@pytest.mark.parametrize("given", [{}, {"spark.stage.maxConsecutiveAttempts": "4"}])
+def test_a_session_of_the_users_own_must_not_run_a_stage_again(given: dict[str, str]):
+    with pytest.raises(ConfigError, match=r"spark\.stage\.maxConsecutiveAttempts=4.*Set .*=1") as caught:
+        check_settings(given)
+    assert caught.value.name == "spark.stage.maxConsecutiveAttempts"
+    check_settings({"spark.stage.maxConsecutiveAttempts": "1"})
+
+
 def test_connectors_folders_come_before_the_users_import_path():
     settings = session_settings({"spark.executorEnv.PYTHONPATH": "/mine"}, import_path=["/plugins/a", "/plugins/b"])
     assert settings["spark.executorEnv.PYTHONPATH"] == "/plugins/a:/plugins/b:/mine"
