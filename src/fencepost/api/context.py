@@ -77,6 +77,9 @@ class SourceConnectorContext(Protocol):
     def offset_reader(self) -> OffsetReader:
         """Reads this connector's committed offsets."""
 
+    def configs(self) -> Mapping[str, str]:
+        """Return the connector's configuration, with the values of config providers filled in."""
+
     def request_task_reconfiguration(self) -> None:
         """Ask for `task_configs` to be called again, because what the tasks should do has changed."""
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from inspect import unwrap
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from fencepost.api.errors import PluginError
 from fencepost.api.traces import plugin_location
@@ -57,31 +57,41 @@ def iterate_plugin(what: str, items: Iterable[T]) -> Iterator[T]:
 
 
 def as_failure(what: str, error: BaseException) -> Exception:
-    """Return an error that a plugin raised if it is an ordinary failure, else a PluginError that tells of it."""
+    """Return an error that a plugin raised if it is an ordinary failure, else a PluginError that it is the cause of."""
     if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
         raise error
+    message = _why_no_failure(what, error)
+    if message is None and isinstance(error, Exception):
+        return error
+    failure = PluginError(message)
+    failure.__cause__ = error
+    return failure
+
+
+def _why_no_failure(what: str, error: BaseException) -> str | None:
+    """Say why an error is no ordinary failure, None if it is one."""
     name = type(error).__name__
     try:
         text = str(error)
     except BaseException as broken:  # noqa: BLE001 - a plugin's __str__ may raise anything
-        return PluginError(f"{what} raised {name}, which has no text: its __str__ raised {type(broken).__name__}")
+        return f"{what} raised {name}, which has no text: its __str__ raised {type(broken).__name__}"
     if isinstance(error, Exception) and not isinstance(error, _CONTROL_FLOW):
-        return error
+        return None
     location = plugin_location(error)
-    return PluginError(
+    return (
         f"{what} raised {name}{f'({text})' if text else ''}{f' at {location}' if location else ''}, which is no failure "
         "but would end a thread or the process: raise an exception that says what is wrong, for example DataError"
     )
 
 
-def wrong_return(what: str, function: Callable[..., object], found: str, expected: str) -> PluginError:
-    """Return the error of a plugin's method that returned what it must not.
+def refuse_answer(what: str, function: Callable[..., object], found: str, expected: str) -> NoReturn:
+    """Raise the PluginError of a plugin's method that returned what it must not.
 
-    wrong_return("poll() of task files-0", task.poll, kind_of(answer), "a list of SourceRecord")
+    refuse_answer("poll() of task files-0", task.poll, kind_of(answer), "a list of SourceRecord")
     """
     code = getattr(unwrap(function), "__code__", None)
     location = "" if code is None else f", defined at {code.co_filename}:{code.co_firstlineno},"
-    return PluginError(f"{what}{location} returned {found}: it must return {expected}")
+    raise PluginError(f"{what}{location} returned {found}: it must return {expected}")
 
 
 def kind_of(value: object) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.api.errors import DataError
+from fencepost.api.plugin_calls import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,15 @@ class SourceRecord:
     key_schema: DataType | str | None = None
     timestamp: int | None = None
     headers: Sequence[tuple[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Raises DataError for an argument of another type, where the source makes the record."""
+        _check_mapping("SourceRecord", "source_partition", self.source_partition, '{"filename": "/var/log/app.log"}')
+        _check_mapping("SourceRecord", "source_offset", self.source_offset, '{"position": 4096}')
+        if not isinstance(self.topic, str):
+            raise _wrong("SourceRecord", "topic", self.topic, "a str")
+        if self.headers:
+            _check_headers(self.headers)
 
 
 class ArrowReader(Protocol):
@@ -82,8 +92,21 @@ class SourceBatch:
     bytes: int | None = None
 
     def __post_init__(self) -> None:
+        """Raises DataError for arguments that contradict each other, or are of another type."""
         if (self.dataframe is None) == (self.reader is None):
             raise DataError("A SourceBatch takes either dataframe= or reader= with splits=: give exactly one of them")
+        if self.dataframe is not None and not hasattr(self.dataframe, "mapInArrow"):
+            raise _wrong("SourceBatch", "dataframe", self.dataframe, "a DataFrame of Spark")
+        if self.reader is not None and not hasattr(self.reader, "read"):
+            raise _wrong("SourceBatch", "reader", self.reader, "an ArrowReader")
+        pairs = "a list of (source_partition, source_offset) pairs"
+        if isinstance(self.offsets, str | Mapping) or not isinstance(self.offsets, Sequence):
+            raise _wrong("SourceBatch", "offsets", self.offsets, pairs)
+        for pair in self.offsets:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise DataError(f"SourceBatch(offsets=...) has an item that is {kind_of(pair)}: it takes {pairs}")
+            _check_mapping("SourceBatch", "offsets", pair[0], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
+            _check_mapping("SourceBatch", "offsets", pair[1], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,5 +119,27 @@ class RecordMetadata:
     timestamp: int
 
 
-PollResult = Sequence[SourceRecord] | SourceBatch | None
-"""What `SourceTask.poll` may return. None and an empty sequence mean that there is nothing new."""
+PollResult = Iterable[SourceRecord] | SourceBatch | None
+"""What `SourceTask.poll` may return. None and no records mean that there is nothing new.
+
+A generator runs to its end before its records are written.
+"""
+
+
+def _check_mapping(of: str, argument: str, value: object, example: str) -> None:
+    # Records are many, and to look for a Mapping takes longer than to compare types.
+    if type(value) is not dict and not isinstance(value, Mapping):
+        raise _wrong(of, argument, value, f"a dict, such as {example}")
+
+
+def _check_headers(headers: object) -> None:
+    expected = "a list of (name, value) pairs, with names that are texts"
+    if isinstance(headers, str | Mapping) or not isinstance(headers, Sequence):
+        raise _wrong("SourceRecord", "headers", headers, expected)
+    for pair in headers:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise DataError(f"SourceRecord(headers=...) has an item that is no such pair: it takes {expected}")
+
+
+def _wrong(of: str, argument: str, value: object, expected: str) -> DataError:
+    return DataError(f"{of}({argument}=...) was given {kind_of(value)}: it takes {expected}")

@@ -34,9 +34,8 @@ class SourceConnector(ABC):
         """Check a configuration; the default checks each property against `config`."""
         return self.config().validate(config)
 
-    def start(self, config: Config) -> None:
-        """Begin, with a configuration that was validated; the default keeps it for `task_configs`."""
-        self._config = dict(config)
+    def start(self, config: Config) -> None:  # noqa: B027 - most connectors need nothing
+        """Begin, with a configuration that was validated; `self.context.configs()` returns it, too."""
 
     def stop(self) -> None:  # noqa: B027 - most connectors hold nothing
         """Let go of what `start` took."""
@@ -47,7 +46,7 @@ class SourceConnector(ABC):
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - for overriding
         """Return one configuration for each task, `max_tasks` at most; the default is one task with the connector's."""
-        return [self._config]
+        return [dict(self.context.configs())]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:  # noqa: ARG002 - for overriding
         """Say whether each source partition and offset let a task resume exactly where a commit left it.
@@ -101,7 +100,11 @@ class SourceTask(ABC):
 
     @abstractmethod
     def poll(self) -> PollResult:
-        """Return what is new, or None after waiting a little. What is returned goes into one transaction or more."""
+        """Return what is new, or None after waiting a little. What is returned goes into one transaction or more.
+
+        Any iterable of records will do, a generator too: it runs to its end. RetriableError has `poll` called again after
+        a pause, and shows in the task's status if that happens several times in a row; any other error fails the task.
+        """
 
     def commit(self) -> None:  # noqa: B027 - optional
         """Take note that everything returned so far is committed."""

@@ -26,6 +26,7 @@ from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
 
 
@@ -74,7 +75,7 @@ def plugin_entry_points(kind: PluginKind) -> Sequence[EntryPoint]:
 def plugin_version(plugin: type[Any]) -> str:
     """Return a plugin's version: what it says itself, else that of the package it is in, else "undefined"."""
     if issubclass(plugin, SourceConnector):
-        return plugin().version()
+        return ConnectorInstance.of(plugin).version()
     return _package_version(plugin.__module__.partition(".")[0])
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
-from fencepost.api.source import SourceConnector
+from fencepost.api.errors import describe_error
 from fencepost.config.client_overrides import OverridePolicy
 from fencepost.config.connector_config import (
     ExactlyOnceRequest,
@@ -16,6 +16,7 @@ from fencepost.config.connector_config import (
     chain_errors,
     connector_config_def,
 )
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.topic_creation import topic_creation_errors
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 
@@ -25,7 +26,7 @@ _Answer = TypeVar("_Answer")
 
 def preflight(
     config: Mapping[str, str],
-    connector: SourceConnector,
+    connector: ConnectorInstance,
     *,
     support: ExactlyOnceSourceSupport,
     override_policy: OverridePolicy,
@@ -41,7 +42,7 @@ def preflight(
     return merge(
         [
             *common,
-            *(connector.config().validate(config) if accepted else connector.validate(config)),
+            *(connector.validate_definitions(config) if accepted else connector.validate(config)),
             *chain_errors(config),
             *topic_creation_errors(config),
             *(ConfigValue(name, config[name], errors=[why]) for name, why in override_policy.refused(config).items()),
@@ -63,7 +64,7 @@ def merge(values: Iterable[ConfigValue]) -> list[ConfigValue]:
 
 
 def exactly_once_errors(
-    config: Mapping[str, str], connector: SourceConnector, support: ExactlyOnceSourceSupport
+    config: Mapping[str, str], connector: ConnectorInstance, support: ExactlyOnceSourceSupport
 ) -> list[ConfigValue]:
     """Check `exactly.once.support=required` against the worker's setting and the connector's answer."""
     name = "exactly.once.support"
@@ -91,7 +92,7 @@ def exactly_once_errors(
     return [found]
 
 
-def transaction_boundary_errors(config: Mapping[str, str], connector: SourceConnector) -> list[ConfigValue]:
+def transaction_boundary_errors(config: Mapping[str, str], connector: ConnectorInstance) -> list[ConfigValue]:
     """Check `transaction.boundary=connector` against the connector's answer."""
     name = "transaction.boundary"
     if config.get(name, "").strip().lower() != TransactionBoundary.CONNECTOR:
@@ -113,11 +114,11 @@ def transaction_boundary_errors(config: Mapping[str, str], connector: SourceConn
     return [found]
 
 
-def _ask(question: Callable[[], _Answer], connector: SourceConnector, name: str) -> tuple[_Answer | None, str | None]:
+def _ask(question: Callable[[], _Answer], connector: ConnectorInstance, name: str) -> tuple[_Answer | None, str | None]:
     """Return the connector's answer, or the message that says why it could not answer."""
     try:
         return question(), None
     except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the user sees it on the property
-        _log.warning("%s raised when asked about %s", type(connector).__name__, name, exc_info=True)
-        told = str(error) or f"{type(error).__name__}; the worker's log says more"
+        _log.warning("%s raised when asked about %s", connector.type_name, name, exc_info=True)
+        told = describe_error(error)
         return None, f"The connector could not answer whether it supports {name} as configured: {told}"

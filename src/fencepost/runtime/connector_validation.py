@@ -18,6 +18,7 @@ from fencepost.api.source import SourceConnector
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
@@ -102,7 +103,7 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
     }
     plugin = connector_class(worker, named)
     try:
-        return _validated(worker, transformed, plugin(), accepted=accepted)
+        return _validated(worker, transformed, ConnectorInstance.of(plugin), accepted=accepted)
     except Exception as error:
         if accepted and isinstance(error, RetriableError):
             raise
@@ -117,7 +118,7 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
 
 
 def _validated(
-    worker: WorkerConfig, transformed: TransformedConfig, connector: SourceConnector, *, accepted: bool
+    worker: WorkerConfig, transformed: TransformedConfig, connector: ConnectorInstance, *, accepted: bool
 ) -> Validation:
     config = transformed.properties
     sections = [
@@ -160,7 +161,7 @@ def _shown(key: ConfigKey, value: ConfigValue | None, transformed: TransformedCo
 def _findings(
     worker: WorkerConfig,
     transformed: TransformedConfig,
-    connector: SourceConnector,
+    connector: ConnectorInstance,
     sections: Iterable[_Section],
     *,
     accepted: bool,
@@ -186,7 +187,7 @@ def _findings(
     return {value.name: value for value in values}
 
 
-def _common(worker: WorkerConfig, config: Mapping[str, str], connector: SourceConnector) -> _Section:
+def _common(worker: WorkerConfig, config: Mapping[str, str], connector: ConnectorInstance) -> _Section:
     """The properties that every connector has, with this worker's defaults."""
     defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
     defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
 from fencepost.api.errors import RetriableError
-from fencepost.api.record import PollResult
-from fencepost.runtime.boundaries import Decision, TransactionBoundaryManager
+from fencepost.runtime.boundaries import Batch, Decision, TransactionBoundaryManager
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
 from fencepost.runtime.task_metrics import TaskMetrics
-from fencepost.runtime.task_state import State
+from fencepost.runtime.task_state import OnState, State
 from fencepost.runtime.task_writes import TaskWrites
 
 _log: Final = logging.getLogger(__name__)
 
 POLL_RETRY_S: Final = 0.5
 """How long a task waits after `poll` raised RetriableError."""
+
+# So many failures of poll in a row are reported first, and after that each time that they are twice as many: a source
+# that fails in between, or for ever, costs few records of the status topic.
+_FIRST_REPORT: Final = 3
 
 
 class PollLoop:
@@ -33,7 +35,7 @@ class PollLoop:
         boundaries: TransactionBoundaryManager,
         metrics: TaskMetrics,
         *,
-        on_state: Callable[[State], None],
+        on_state: OnState,
     ) -> None:
         self._control = control
         self._instance = instance
@@ -41,7 +43,9 @@ class PollLoop:
         self._boundaries = boundaries
         self._metrics = metrics
         self._on_state = on_state
+        self._poll_failures = 0
         self._poll_failure: str | None = None
+        self._next_report = _FIRST_REPORT
 
     def run(self, *, stop_at_end: bool) -> bool:
         """Poll until the task should stop, or (if asked to look) its source ends.
@@ -77,23 +81,40 @@ class PollLoop:
         )
         return returned
 
-    def _poll(self) -> PollResult:
+    def _poll(self) -> Batch | None:
         started = time.monotonic()
         try:
             batch = self._instance.poll()
         except RetriableError as error:
-            if str(error) != self._poll_failure:
-                _log.warning("poll() of task %s failed and is called again: %s", self._instance.id, error)
-            self._poll_failure = str(error)
+            self._poll_failed(error)
             self._control.wait(POLL_RETRY_S)
             return None
-        if self._poll_failure is not None:
-            self._poll_failure = None
-            _log.info("poll() of task %s works again", self._instance.id)
+        if self._poll_failures:
+            self._poll_works_again()
         if batch:
             self._metrics.polled(time.monotonic() - started)
         self._metrics.lag(self._instance.lag())
         return batch
+
+    def _poll_failed(self, error: RetriableError) -> None:
+        self._poll_failures += 1
+        if str(error) != self._poll_failure:
+            _log.warning("poll() of task %s failed and is called again: %s", self._instance.id, error)
+        self._poll_failure = str(error)
+        if self._poll_failures == self._next_report:
+            self._next_report *= 2
+            failing = RetriableError(
+                f"poll() of task {self._instance.id} raised RetriableError {self._poll_failures} times in a row, and is "
+                f"called again: {error}"
+            )
+            failing.__cause__ = error
+            self._on_state(State.RUNNING, failing)
+
+    def _poll_works_again(self) -> None:
+        _log.info("poll() of task %s works again", self._instance.id)
+        if self._next_report != _FIRST_REPORT:
+            self._on_state(State.RUNNING)
+        self._poll_failures, self._poll_failure, self._next_report = 0, None, _FIRST_REPORT
 
     def _follow(self, decision: Decision) -> None:
         if decision is Decision.CONTINUE or self._control.cancelled.is_set():

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from fencepost.api.context import OffsetReader
-from fencepost.api.errors import ConfigError, describe_error
-from fencepost.api.source import SourceConnector, describe
+from fencepost.api.errors import ConfigError, PluginError, describe_error
+from fencepost.api.plugin_calls import as_failure, kind_of
+from fencepost.api.source import describe
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.log_context import log_context
 from fencepost.runtime.task_state import State, check_transition
 
@@ -32,7 +36,7 @@ class WorkerConnector:
     def __init__(
         self,
         config: ConnectorConfig,
-        connector: SourceConnector,
+        connector: ConnectorInstance,
         offset_reader: OffsetReader,
         listener: ConnectorListener,
     ) -> None:
@@ -45,7 +49,6 @@ class WorkerConnector:
         self._started = False
         self._state = State.UNASSIGNED
         self._error: Exception | None = None
-        connector.context = self
 
     @property
     def state(self) -> State:
@@ -66,7 +69,7 @@ class WorkerConnector:
         """Start, or go on after a pause. What the connector raises makes it FAILED."""
         with self._lock, log_context(self.config.name):
             try:
-                self._connector.start(dict(self.config.properties))
+                self._connector.start(dict(self.config.properties), self)
             except Exception as error:  # noqa: BLE001 - a connector may raise anything; it ends in the status
                 self._fail(error)
             else:
@@ -128,15 +131,24 @@ class WorkerConnector:
         """Reads this connector's committed offsets."""
         return self._offset_reader
 
+    def configs(self) -> Mapping[str, str]:
+        """Return the connector's configuration."""
+        return MappingProxyType(dict(self.config.properties))
+
     def request_task_reconfiguration(self) -> None:
         """Have `task_configs` called again."""
         self._listener.on_task_reconfiguration(self.config.name)
 
     def raise_error(self, error: Exception) -> None:
         """Fail, for a reason that the connector found on a thread of its own."""
+        what = f"raise_error() of the context of connector {self.config.name}"
+        if isinstance(error, BaseException):
+            failure = as_failure(what, error)
+        else:
+            failure = PluginError(f"{what} was given {kind_of(error)}: give it an exception that says what is wrong")
         with self._lock, log_context(self.config.name):
             if self._started and self._state is State.RUNNING:
-                self._fail(error)
+                self._fail(failure)
 
     def _fail(self, error: Exception) -> None:
         _log.error("Connector %s failed: %s", self.config.name, describe_error(error), exc_info=error)

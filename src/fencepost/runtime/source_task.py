@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from fencepost.api.errors import describe_error
+from fencepost.api.plugin_calls import as_failure
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.kafka.transaction import ProducerIdentity, TransactionState
@@ -18,7 +19,7 @@ from fencepost.runtime.restart_policy import ReplacedError, RestartPolicy
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_metrics import TaskMetrics
 from fencepost.runtime.task_run import TaskParts, TaskRun
-from fencepost.runtime.task_state import State, check_transition
+from fencepost.runtime.task_state import ENDS, State, check_transition
 from fencepost.runtime.transaction_metrics import Commit, OpenTransaction
 
 _log: Final = logging.getLogger(__name__)
@@ -28,7 +29,10 @@ class TaskListener(Protocol):
     """Hears of a task's states, on the task's thread."""
 
     def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
-        """Take note of a state; `error` says why a task is RESTARTING or FAILED. Must not raise."""
+        """Take note of a state; `error` says why a task is RESTARTING or FAILED, or what a RUNNING one struggles with.
+
+        Must not raise.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class WorkerSourceTask:
 
     @property
     def error(self) -> Exception | None:
-        """Why the task is RESTARTING or FAILED."""
+        """Why the task is RESTARTING or FAILED, or what it struggles with while it is RUNNING."""
         return self._error
 
     @property
@@ -142,7 +146,10 @@ class WorkerSourceTask:
 
     def _live(self) -> None:
         with log_context(self.id):
-            self._run_and_restart()
+            try:
+                self._run_and_restart()
+            except BaseException as error:  # noqa: BLE001 - the thread must not end without the task's state saying so
+                self._fail_at_last(as_failure(f"Task {self.id}", error))
 
     def _run_and_restart(self) -> None:
         """Run, and run again after failures that may pass, until there is nothing more to do."""
@@ -151,7 +158,8 @@ class WorkerSourceTask:
         while again and not self._control.stopping:
             try:
                 again = self._run_once()
-            except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+            except BaseException as raised:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+                error = as_failure(f"Task {self.id}", raised)
                 if self._control.stopping:
                     _log.info("Task %s was stopped; that makes this no failure: %s", self.id, describe_error(error))
                 elif not self._wait_to_restart(error):
@@ -169,6 +177,15 @@ class WorkerSourceTask:
             stop_at_end=self._stop_at_end,
         )
         return self._run.run()
+
+    def _fail_at_last(self, error: Exception) -> None:
+        """Show a failure of the worker itself, whatever state the task is in."""
+        if self._state in ENDS:
+            _log.error("A fault of this worker, after task %s ended: %s", self.id, error, exc_info=error)
+            return
+        self._state, self._error = State.FAILED, error
+        self._listener.on_task_state(self.id, State.FAILED, error)
+        _log.error("A fault of this worker ended task %s: %s", self.id, error, exc_info=error)
 
     def _wait_to_restart(self, error: Exception) -> bool:
         delay = self._restarts.failed(error)

@@ -28,7 +28,7 @@ from fencepost.runtime.task_context import WorkerSourceTaskContext
 from fencepost.runtime.task_control import TaskControl
 from fencepost.runtime.task_instance import TaskInstance
 from fencepost.runtime.task_metrics import TaskMetrics
-from fencepost.runtime.task_state import State
+from fencepost.runtime.task_state import OnState, State
 from fencepost.runtime.task_writes import Delivery, WritePath, WritesContext
 from fencepost.spark.engine import SparkEngine
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
@@ -79,7 +79,7 @@ class TaskRun:
         control: TaskControl,
         metrics: TaskMetrics,
         *,
-        on_state: Callable[[State], None],
+        on_state: OnState,
         on_commit: Callable[[], None],
         stop_at_end: bool,
     ) -> None:
@@ -138,7 +138,7 @@ class TaskRun:
             boundaries.context,
             self._parts.engine.session,
         )
-        instance = TaskInstance(self._id, self._parts.new_task())
+        instance = TaskInstance(self._id, self._parts.new_task)
         try:
             instance.start(self._parts.config, context)
             self._started = instance

@@ -12,6 +12,9 @@ A task:
                                        ├──> FAILED      an error that trying again does not mend
                                        └──> STOPPED     asked to stop, or at the source's end
 
+A task stays RUNNING while its poll() raises RetriableError; after several in a row it is reported with that error, and
+without one when poll() works again.
+
 UNASSIGNED lasts until the task owns its transactional id and its start() returned, or until it is found to be paused.
 FAILED and STOPPED are final: a restart makes another task. A connector has the same states; how
 one that failed starts again is for its herder.
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from fencepost.api.errors import IllegalStateError
 
@@ -37,17 +40,25 @@ class State(StrEnum):
     STOPPED = "STOPPED"
 
 
-_ENDS: Final = frozenset({State.FAILED, State.STOPPED})
+ENDS: Final = frozenset({State.FAILED, State.STOPPED})
+"""The states that are final."""
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.UNASSIGNED: _ENDS | {State.RUNNING, State.PAUSED, State.RESTARTING},
-    State.RUNNING: _ENDS | {State.PAUSED, State.RESTARTING},
-    State.PAUSED: _ENDS | {State.RUNNING, State.RESTARTING},
-    State.RESTARTING: _ENDS | {State.RUNNING, State.PAUSED, State.RESTARTING},
+    State.UNASSIGNED: ENDS | {State.RUNNING, State.PAUSED, State.RESTARTING},
+    State.RUNNING: ENDS | {State.RUNNING, State.PAUSED, State.RESTARTING},
+    State.PAUSED: ENDS | {State.RUNNING, State.RESTARTING},
+    State.RESTARTING: ENDS | {State.RUNNING, State.PAUSED, State.RESTARTING},
     State.FAILED: frozenset(),
     State.STOPPED: frozenset(),
 }
 """The states that may follow each state."""
+
+
+class OnState(Protocol):
+    """Told of a task's states."""
+
+    def __call__(self, state: State, error: Exception | None = None) -> None:
+        """Take note of a state; `error` says why a task is RESTARTING or FAILED, or what a RUNNING one struggles with."""
 
 
 def check_transition(what: str, before: State, after: State) -> None:

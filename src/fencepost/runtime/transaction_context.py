@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from fencepost.api.errors import IllegalStateError
+from fencepost.api.plugin_calls import kind_of
 from fencepost.api.record import SourceRecord
 
 
@@ -79,6 +80,11 @@ class WorkerTransactionContext:
         if record is None:
             raise IllegalStateError(
                 f"{request.value}_transaction(None): give a record that poll returns, or no argument for the batch"
+            )
+        if not isinstance(record, SourceRecord | _Batch):
+            raise IllegalStateError(
+                f"{request.value}_transaction() was given {kind_of(record)}: give a record that poll returns, or no "
+                "argument for the batch"
             )
         with self._lock:
             if isinstance(record, _Batch):

@@ -13,9 +13,9 @@ from functools import cache, partial
 from typing import Final
 
 from fencepost.api.errors import ConfigError
-from fencepost.api.source import SourceConnector
 from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
@@ -114,7 +114,7 @@ class Worker:
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises what opening its offsets topic raises."""
         reader = self._offsets.open(config).reader()
-        connector = WorkerConnector(config, connector_class(self.config, config.properties)(), reader, listener)
+        connector = WorkerConnector(config, new_connector_instance(self.config, config), reader, listener)
         self.metrics.add_connector(connector)
         return connector
 
@@ -200,7 +200,7 @@ class Worker:
         checks: StartChecks,
         wrote_to: Callable[[Collection[str]], None],
     ) -> TaskParts:
-        task_class = connector_class(self.config, connector.properties)().task_class()
+        task_class = new_connector_instance(self.config, connector).task_class()
         new_delivery, new_boundaries = delivery(self.config, connector, task_id)
         return TaskParts(
             config=dict(self._transformer.transform(task_config).required(where=f"Task {task_id}")),
@@ -235,7 +235,7 @@ class Worker:
 
 def connector_version(worker: WorkerConfig, properties: Mapping[str, str]) -> str:
     """Return the version of the connector that a configuration names. Raises ConfigError if there is none."""
-    return connector_class(worker, properties)().version()
+    return ConnectorInstance.of(connector_class(worker, properties), properties.get("name")).version()
 
 
 def partitions_follow_task_configs(worker: WorkerConfig, config: ConnectorConfig) -> bool:
@@ -243,6 +243,9 @@ def partitions_follow_task_configs(worker: WorkerConfig, config: ConnectorConfig
     return new_connector_instance(worker, config).partitions_follow_task_configs(dict(config.properties))
 
 
-def new_connector_instance(worker: WorkerConfig, config: ConnectorConfig) -> SourceConnector:
-    """Return an instance of a connector's class, which is not started. Raises ConfigError if there is none."""
-    return connector_class(worker, config.properties)()
+def new_connector_instance(worker: WorkerConfig, config: ConnectorConfig) -> ConnectorInstance:
+    """Return an instance of a connector's class, which is not started.
+
+    Raises ConfigError if there is none, and what its constructor raises.
+    """
+    return ConnectorInstance.of(connector_class(worker, config.properties), config.name)

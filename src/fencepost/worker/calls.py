@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from typing import ParamSpec, TypeVar
+
+from fencepost.api.plugin_calls import as_failure
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,8 +61,11 @@ class _NewThreads(Executor):
         def call() -> None:
             try:
                 result = fn(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001 - the future's to raise
+            except CancelledError as error:
                 future.set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - the future's to raise
+                # An exit would end the event loop, and asyncio takes no StopIteration.
+                future.set_exception(as_failure("A call on a thread of this worker", error))
             else:
                 future.set_result(result)
 

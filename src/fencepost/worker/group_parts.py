@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from fencepost.api.traces import format_trace
 from fencepost.config.connector_config import ExactlyOnceRequest
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
@@ -107,7 +107,7 @@ class GroupParts:
         if self.generation is None:
             self.statuses.disown(subject)
             return
-        trace = None if error is None else "".join(traceback.format_exception(error))
+        trace = None if error is None else format_trace(error)
         self.statuses.put(subject, Status(state, self.worker_id, self.generation, trace, version))
 
     def at_least_once(self, connector: str) -> bool:

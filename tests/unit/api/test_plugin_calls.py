@@ -13,7 +13,7 @@ import pytest
 
 from fencepost import DataError, FencepostError, RetriableError
 from fencepost.api.errors import PluginError, describe_error
-from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, wrong_return
+from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
 from fencepost.api.traces import format_trace
 
 _HERE = Path(__file__)
@@ -114,9 +114,15 @@ def test_a_return_value_of_another_type_is_told_in_the_authors_terms():
     def poll() -> None: ...
 
     line = poll.__code__.co_firstlineno
-    error = wrong_return(_WHAT, poll, kind_of({"secret": 1}), "a list of SourceRecord")
-    assert str(error) == f"{_WHAT}, defined at {_HERE}:{line}, returned a dict: it must return a list of SourceRecord"
-    assert "returned None: it must" in str(wrong_return(_WHAT, print, kind_of(None), "a str"))
+    with pytest.raises(PluginError) as raised:
+        refuse_answer(_WHAT, poll, kind_of({"secret": 1}), "a list of SourceRecord")
+    assert (
+        str(raised.value)
+        == f"{_WHAT}, defined at {_HERE}:{line}, returned a dict: it must return a list of SourceRecord"
+    )
+    assert "File" not in format_trace(raised.value)
+    with pytest.raises(PluginError, match=r"task c-0 returned None: it must return a str"):
+        refuse_answer(_WHAT, print, kind_of(None), "a str")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from fencepost import (
     SourceTask,
 )
 from fencepost.config.client_overrides import OverridePolicy
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.preflight import preflight
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 
@@ -62,9 +63,8 @@ def _errors(
     policy: str = "All",
 ) -> dict[str, list[str]]:
     complete = {"name": "c", "connector.class": "C", "file": "f"} | config
-    values = preflight(
-        complete, connector or _Connector(), support=support, override_policy=OverridePolicy.of(policy, [])
-    )
+    instance = ConnectorInstance(connector or _Connector(), "c")
+    values = preflight(complete, instance, support=support, override_policy=OverridePolicy.of(policy, []))
     return {value.name: value.errors for value in values if value.errors}
 
 
@@ -78,7 +78,8 @@ def test_a_valid_configuration_has_no_errors():
         (None, "Consult its documentation"),
         (ExactlyOnceSupport.UNSUPPORTED, "cannot deliver exactly once"),
         (RuntimeError("no database"), "no database"),
-        (RuntimeError(), "worker's log"),
+        (RuntimeError(), "as configured: RuntimeError ("),
+        (True, "returned a bool: it must return ExactlyOnceSupport.SUPPORTED"),
     ],
 )
 def test_i1_required_needs_the_connectors_word(answer: Any, message: str):
@@ -115,7 +116,8 @@ def test_an_invalid_request_lists_the_values_and_the_connector_is_not_asked(valu
         (None, "taken for UNSUPPORTED"),
         (ConnectorTransactionBoundaries.UNSUPPORTED, "cannot define"),
         (RuntimeError("no database"), "no database"),
-        (RuntimeError(), "worker's log"),
+        (RuntimeError(), "as configured: RuntimeError ("),
+        ("yes", "returned a str: it must return ConnectorTransactionBoundaries.SUPPORTED"),
     ],
 )
 @pytest.mark.parametrize("support", ExactlyOnceSourceSupport)
@@ -169,5 +171,6 @@ def test_the_connectors_own_properties_are_checked():
     errors = _errors({"transforms": "t", "tasks.max": "none"})
     assert set(errors) == {"transforms.t.type", "tasks.max"}
     complete = {"name": "c", "connector.class": "C"}
-    values = preflight(complete, _Connector(), support=ENABLED, override_policy=OverridePolicy.of("All", []))
+    instance = ConnectorInstance(_Connector(), "c")
+    values = preflight(complete, instance, support=ENABLED, override_policy=OverridePolicy.of("All", []))
     assert [value.name for value in values if value.errors] == ["file"]

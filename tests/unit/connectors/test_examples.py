@@ -22,6 +22,7 @@ def test_the_counter_of_the_examples_goes_on_where_it_was():
     connector = runpy.run_path(str(COUNTER))["CounterConnector"]()
     properties = {"topic": "numbers"}
     assert not [value.errors for value in connector.validate(properties) if value.errors]
+    connector.context = Context(CommittedNumber(None), properties)
     connector.start(properties)
     numbers = []
     for committed in (None, 41):

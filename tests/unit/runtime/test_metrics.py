@@ -8,6 +8,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.connectors.file_stream import FileStreamSourceConnector
 from fencepost.runtime.metrics import WorkerMetrics
@@ -100,7 +101,10 @@ def test_a_connector_shows_its_state_class_and_version_until_it_is_removed():
     metrics = WorkerMetrics()
     properties = {"name": "c", "connector.class": "FileStreamSource", "file": "f", "topic": "t"}
     connector = WorkerConnector(
-        ConnectorConfig.from_properties(properties), FileStreamSourceConnector(), CommittedOffsets(), States()
+        ConnectorConfig.from_properties(properties),
+        ConnectorInstance(FileStreamSourceConnector(), "c"),
+        CommittedOffsets(),
+        States(),
     )
     metrics.add_connector(connector)
     connector.start()

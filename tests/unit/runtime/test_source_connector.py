@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from fencepost import ConfigDef, ConfigError, OffsetReader, SourceConnector, SourceTask
+from fencepost.api.errors import PluginError
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.runtime.source_connector import WorkerConnector
 from fencepost.runtime.task_state import State
 
@@ -21,7 +23,7 @@ class _Task(SourceTask):
 
 
 class _Connector(SourceConnector):
-    def __init__(self, failure: Exception | None = None, tasks: int = 1) -> None:
+    def __init__(self, failure: BaseException | None = None, tasks: int = 1) -> None:
         self.failure = failure
         self.tasks = tasks
         self.calls: list[str] = []
@@ -76,7 +78,7 @@ def _worker_connector(
     config = ConnectorConfig.from_properties(given)
     listener = _Listener()
     offsets: OffsetReader = _NoOffsets()
-    return WorkerConnector(config, connector, offsets, listener), listener
+    return WorkerConnector(config, ConnectorInstance(connector, "c"), offsets, listener), listener
 
 
 def test_a_connector_starts_pauses_goes_on_and_stops():
@@ -140,6 +142,54 @@ def test_a_connector_may_wait_for_a_thread_of_its_own_that_reports_a_failure(end
     getattr(worker_connector, end)()
     assert ended == [True]
     assert [state for _, state, _ in listener.heard] == [State.RUNNING, state]
+
+
+@pytest.mark.usefixtures("signals_handled")
+@pytest.mark.parametrize("exit_", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
+def test_a_connector_that_exits_in_its_start_is_failed_with_the_reason(exit_: BaseException):
+    worker_connector, listener = _worker_connector(_Connector(exit_))
+    worker_connector.start()
+    assert worker_connector.state is State.FAILED
+    assert isinstance(worker_connector.error, PluginError)
+    assert f"start() of connector c raised {type(exit_).__name__}" in str(worker_connector.error)
+    assert listener.heard == [("c", State.FAILED, worker_connector.error)]
+
+
+def test_a_connector_that_exits_in_its_stop_is_stopped(caplog: pytest.LogCaptureFixture):
+    connector = _Connector()
+    worker_connector, _ = _worker_connector(connector)
+    worker_connector.start()
+    connector.failure = SystemExit(3)
+    worker_connector.stop()
+    assert worker_connector.state is State.STOPPED
+    assert "stop() of connector c failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reported", "message"),
+    [(SystemExit(3), "raised SystemExit(3)"), ("gone", "was given a str: give it an exception")],
+)
+def test_whatever_a_connectors_own_thread_reports_fails_it(reported: Any, message: str):
+    connector = _Connector()
+    worker_connector, _ = _worker_connector(connector)
+    worker_connector.start()
+    connector.context.raise_error(reported)
+    assert isinstance(worker_connector.error, PluginError)
+    assert f"raise_error() of the context of connector c {message}" in str(worker_connector.error)
+
+
+def test_a_connector_that_overrides_start_alone_has_one_task_with_its_configuration():
+    class Connector(SourceConnector):
+        def start(self, config: Any) -> None:
+            del config
+
+        def task_class(self) -> type[SourceTask]:
+            return _Task
+
+    worker_connector, _ = _worker_connector(Connector(), {"topic": "t"})
+    worker_connector.start()
+    [config] = worker_connector.task_configs()
+    assert (config["name"], config["topic"]) == ("c", "t")
 
 
 def test_task_configurations_name_their_class():

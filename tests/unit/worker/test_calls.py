@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from fencepost.api.errors import PluginError
 from fencepost.worker.calls import Calls
 from tests.support.group import until
 
@@ -64,5 +65,19 @@ def test_what_a_call_raises_is_raised_and_ends_its_turn() -> None:
         for _ in range(2):
             with pytest.raises(LookupError):
                 await calls.run(fail)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
+def test_what_would_end_the_loop_is_a_failure_of_the_call(raised: BaseException) -> None:
+    def leave() -> None:
+        raise raised
+
+    async def scenario() -> None:
+        calls = Calls(asyncio.get_running_loop(), at_once=1, turn_s=60)
+        with pytest.raises(PluginError, match=f"A call on a thread of this worker raised {type(raised).__name__}"):
+            await asyncio.wait_for(calls.run(leave), 60)
+        assert await calls.run(lambda: "the loop goes on") == "the loop goes on"
 
     asyncio.run(scenario())

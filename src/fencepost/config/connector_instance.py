@@ -1,0 +1,147 @@
+"""A connector object, called through the edge, with its answers checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NoReturn, TypeVar
+
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport, SourceConnectorContext
+from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.api.source import Config, SourceConnector, SourceTask, describe
+
+Answer = TypeVar("Answer", bound=StrEnum)
+
+
+class ConnectorInstance:
+    """Calls one SourceConnector.
+
+    Each method raises what the connector's raises if that is an ordinary failure, and PluginError for anything else, and
+    for an answer of another type. Methods are for any thread that the connector's are for.
+    """
+
+    def __init__(self, connector: SourceConnector, name: str) -> None:
+        """`name` is the connector's in messages, usually that of its configuration."""
+        self._connector = connector
+        self._name = name
+
+    @classmethod
+    def of(cls, plugin: type[SourceConnector], name: str | None = None) -> ConnectorInstance:
+        """Return a new instance of a connector's class. Raises as all methods do."""
+        known = name or describe(plugin)
+        return cls(call_plugin(f"The constructor of connector {known}", plugin), known)
+
+    @property
+    def type_name(self) -> str:
+        """The name of the connector's class."""
+        return type(self._connector).__name__
+
+    def version(self) -> str:
+        """Return the connector's own version."""
+        answer = call_plugin(self._what("version"), self._connector.version)
+        if not isinstance(answer, str):
+            self._refuse("version", kind_of(answer), "a str")
+        return answer
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the connector's own properties."""
+        answer = call_plugin(self._what("config"), self._connector.config)
+        if not isinstance(answer, ConfigDef):
+            self._refuse("config", kind_of(answer), "a fencepost.ConfigDef, such as ConfigDef().define(...)")
+        return answer
+
+    def validate_definitions(self, config: Config) -> list[ConfigValue]:
+        """Check a configuration against `config` alone. The validators in the definitions are the connector's code."""
+        return call_plugin(f"A validator in the config() of connector {self._name}", self.config().validate, config)
+
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Have the connector check a configuration."""
+        answer: Any = call_plugin(self._what("validate"), self._connector.validate, config)
+        values = self._list("validate", answer, "a list of fencepost.ConfigValue")
+        for position, value in enumerate(values):
+            if not isinstance(value, ConfigValue):
+                found = f"{kind_of(answer)} whose item {position} is {kind_of(value)}"
+                self._refuse("validate", found, "a list of fencepost.ConfigValue")
+            if not isinstance(value.errors, list) or not all(isinstance(error, str) for error in value.errors):
+                found = f"a ConfigValue for {value.name!r} whose errors are not a list of str"
+                self._refuse("validate", found, "errors as texts")
+        return values
+
+    def start(self, config: Config, context: SourceConnectorContext) -> None:
+        """Start the connector."""
+        call_plugin(f"The context of connector {self._name}", setattr, self._connector, "context", context)
+        call_plugin(self._what("start"), self._connector.start, config)
+
+    def stop(self) -> None:
+        """Stop the connector."""
+        call_plugin(self._what("stop"), self._connector.stop)
+
+    def task_class(self) -> type[SourceTask]:
+        """Return the class of the connector's tasks."""
+        answer: Any = call_plugin(self._what("task_class"), self._connector.task_class)
+        if not (isinstance(answer, type) and issubclass(answer, SourceTask)):
+            self._refuse("task_class", kind_of(answer), "a class that derives from fencepost.SourceTask")
+        return answer
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """Return a configuration for each task."""
+        expected = "a list of dicts of str, one for each task"
+        answer: Any = call_plugin(self._what("task_configs"), self._connector.task_configs, max_tasks)
+        configs = self._list("task_configs", answer, expected)
+        for position, config in enumerate(configs):
+            if not isinstance(config, Mapping):
+                self._refuse("task_configs", f"a list whose item {position} is {kind_of(config)}", expected)
+            for name, value in config.items():
+                if not (isinstance(name, str) and isinstance(value, str)):
+                    found = f"a list whose item {position} has {kind_of(value)} for {name!r}"
+                    self._refuse("task_configs", found, f"{expected}: str(...) makes one of most values")
+        return [dict(config) for config in configs]
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport | None:
+        """Ask the connector whether it can deliver exactly once."""
+        answer = call_plugin(self._what("exactly_once_support"), self._connector.exactly_once_support, config)
+        return self._choice("exactly_once_support", answer, ExactlyOnceSupport)
+
+    def can_define_transaction_boundaries(self, config: Config) -> ConnectorTransactionBoundaries | None:
+        """Ask the connector whether its tasks use the transaction context."""
+        method = "can_define_transaction_boundaries"
+        answer = call_plugin(self._what(method), self._connector.can_define_transaction_boundaries, config)
+        return self._choice(method, answer, ConnectorTransactionBoundaries)
+
+    def partitions_follow_task_configs(self, config: Config) -> bool:
+        """Ask the connector whether unchanged tasks may go on when others change."""
+        method = "partitions_follow_task_configs"
+        return self._bool(
+            method, call_plugin(self._what(method), self._connector.partitions_follow_task_configs, config)
+        )
+
+    def alter_offsets(self, config: Config, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+        """Tell the connector of offsets that are to be set."""
+        answer = call_plugin(self._what("alter_offsets"), self._connector.alter_offsets, config, offsets)
+        return self._bool("alter_offsets", answer)
+
+    def _list(self, method: str, answer: Any, expected: str) -> list[Any]:
+        if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
+            self._refuse(method, kind_of(answer), expected)
+        return call_plugin(self._what(method), list, answer)
+
+    def _bool(self, method: str, answer: object) -> bool:
+        if not isinstance(answer, bool):
+            self._refuse(method, kind_of(answer), "True or False")
+        return answer
+
+    def _choice(self, method: str, answer: object, choices: type[Answer]) -> Answer | None:
+        if answer is None:
+            return None
+        if not isinstance(answer, str) or answer not in list(choices):
+            expected = f"{choices.__name__}.{f' or {choices.__name__}.'.join(choices)}"
+            self._refuse(method, kind_of(answer), f"{expected}, or None where the connector does not say")
+        return choices(answer)
+
+    def _what(self, method: str) -> str:
+        return f"{method}() of connector {self._name}"
+
+    def _refuse(self, method: str, found: str, expected: str) -> NoReturn:
+        refuse_answer(self._what(method), getattr(self._connector, method), found, expected)

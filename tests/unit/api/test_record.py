@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from fencepost import DataError, SourceBatch, SourceRecord
+
+_PARTITION = {"file": "f"}
+_OFFSET = {"position": 1}
+
+
+class _Reader:
+    schema = "value STRING"
+
+    def read(self, split: Any) -> Any:
+        raise AssertionError(split)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((_PARTITION, 7, "t"), "SourceRecord(source_offset=...) was given an int: it takes a dict, such as "),
+        ((_PARTITION, None, "t"), "SourceRecord(source_offset=...) was given None: it takes a dict, such as "),
+        (("f", _OFFSET, "t"), "SourceRecord(source_partition=...) was given a str: it takes a dict, such as "),
+        ((_PARTITION, _OFFSET, None), "SourceRecord(topic=...) was given None: it takes a str"),
+    ],
+)
+def test_a_record_is_refused_where_it_is_made(arguments: tuple[Any, ...], message: str):
+    with pytest.raises(DataError) as raised:
+        SourceRecord(*arguments)
+    assert str(raised.value).startswith(message)
+
+
+@pytest.mark.parametrize("headers", [{"a": 1}, "a", [("a",)], ["ab", 1], [(None, 1)], [("a", 1), (b"b", 2)]])
+def test_headers_are_pairs_whose_names_are_texts(headers: Any):
+    with pytest.raises(
+        DataError, match=r"SourceRecord\(headers=...\).* takes a list of \(name, value\) pairs, with names"
+    ):
+        SourceRecord(_PARTITION, _OFFSET, "t", headers=headers)
+
+
+def test_mappings_and_pairs_of_other_types_will_do():
+    record = SourceRecord(MappingProxyType(_PARTITION), MappingProxyType(_OFFSET), "t", headers=(["a", 1], ("b", None)))
+    assert record.source_offset == _OFFSET
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dataframe": [1]}, r"SourceBatch\(dataframe=...\) was given a list: it takes a DataFrame of Spark"),
+        ({"reader": "csv"}, r"SourceBatch\(reader=...\) was given a str: it takes an ArrowReader"),
+        (
+            {"reader": _Reader(), "offsets": _OFFSET},
+            r"SourceBatch\(offsets=...\) was given a dict: it takes a list of \(",
+        ),
+        (
+            {"reader": _Reader(), "offsets": [_OFFSET]},
+            r"SourceBatch\(offsets=...\) has an item that is a dict: it takes",
+        ),
+        (
+            {"reader": _Reader(), "offsets": [(_PARTITION, 7)]},
+            r"SourceBatch\(offsets=...\) was given an int: it takes a",
+        ),
+        ({}, "give exactly one of them"),
+    ],
+)
+def test_a_batch_is_refused_where_it_is_made(arguments: dict[str, Any], message: str):
+    with pytest.raises(DataError, match=message):
+        SourceBatch(**arguments)

@@ -1,0 +1,54 @@
+"""No thread of a task ends without the task's state saying so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from fencepost import RetriableError
+from fencepost.api.errors import PluginError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.restart_config import RestartConfig
+from fencepost.runtime.source_task import WorkerSourceTask
+from fencepost.runtime.task_metrics import TaskMetrics
+from fencepost.runtime.task_run import TaskParts
+from fencepost.runtime.task_state import State
+from tests.support.task_runner import States
+
+
+@dataclass
+class _Parts:
+    """What a task needs up to the first thing that fails: its converters cannot be made."""
+
+    failure: BaseException
+    restarts: RestartConfig
+
+    def new_write_path(self) -> Any:
+        raise self.failure
+
+
+def _ended(failure: BaseException, restarts: RestartConfig) -> tuple[WorkerSourceTask, States]:
+    states = States()
+    parts = cast("TaskParts", _Parts(failure, restarts))
+    task = WorkerSourceTask(ConnectorTaskId("c", 0), parts, states, TaskMetrics())
+    task.start()
+    assert task.join(60)
+    return task, states
+
+
+@pytest.mark.parametrize("failure", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+def test_whatever_ends_a_run_fails_the_task(failure: BaseException):
+    task, states = _ended(failure, RestartConfig())
+    assert states.of(task) == [State.FAILED]
+    assert isinstance(task.error, PluginError)
+    assert task.error.__cause__ is failure
+
+
+def test_a_fault_of_the_worker_itself_fails_the_task(caplog: pytest.LogCaptureFixture):
+    # The pause before the next start cannot be computed.
+    task, states = _ended(RetriableError("away"), RestartConfig(backoff_s=cast("float", "soon")))
+    assert states.of(task) == [State.FAILED]
+    assert isinstance(task.error, TypeError)
+    assert "A fault of this worker ended task c-0: " in caplog.text
