@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -296,7 +297,9 @@ def test_a_failure_leaves_the_others_alone_and_is_told_at_the_end(config: Worker
         raise RuntimeError("the source is gone")
 
     SEEN[failing].on_poll = fail
-    with pytest.raises(ConnectorsFailedError, match=f"^Task {failing}-0 failed: RuntimeError: the source is gone$"):
+    place = rf"\({re.escape(__file__)}:{fail.__code__.co_firstlineno + 1}\)"
+    told = f"^Task {failing}-0 failed: RuntimeError: the source is gone {place}$"
+    with pytest.raises(ConnectorsFailedError, match=told):
         herder(config, properties(failing, topic), properties(sound, topic, {"limit": 300}), once=True).run()
 
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
