@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
+from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.spark.engine import SparkEngine
+from fencepost.spark.local_rows import local_rows
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 from fencepost.transforms.filter import Filter
@@ -32,6 +39,19 @@ def engine() -> Iterator[SparkEngine]:
 def step(transform: Transformation, properties: dict[str, str], predicate: RecordIsTombstone | None = None) -> Step:
     transform.configure(properties)
     return Step(transform, predicate)
+
+
+class Shouted(Transformation):
+    """A transform that no optimizer can fold: it calls Python for each value."""
+
+    def config(self) -> ConfigDef:
+        return ConfigDef()
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Nothing can be configured."""
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        return records.withColumn("value", F.udf(str.upper)("value"))
 
 
 def tombstones() -> RecordIsTombstone:
@@ -74,6 +94,72 @@ def test_a_dropped_record_has_no_metadata_and_the_others_keep_theirs(
         if metadata is not None:
             got = found[metadata.offset]
             assert (got.value, got.key, got.headers) == (f"v{n}".encode(), f"k{n}".encode(), (("n", b"%d" % n),))
+
+
+def jobs_run(session: SparkSession) -> int:
+    """How many jobs the session's Spark context has run."""
+    return int(session.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+
+def test_a_polled_batch_with_foldable_transforms_runs_no_spark_job(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    steps = pipeline(transforms=[step(ValueToKey(), {"fields": "n"}), step(Filter(), {}, tombstones())])
+    records = [record(topic, {"n": n, "text": "x" * 1_000}) for n in range(100)]
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, records, steps)
+        session = engine.session()
+        before = jobs_run(session)
+        write(engine, owner, records, steps)
+        assert jobs_run(session) == before
+    assert len(read_topic(bootstrap_servers, topic)) == 200
+
+
+def test_a_polled_batch_with_a_python_function_runs_as_a_job(engine: SparkEngine, bootstrap_servers: str, topic: str):
+    steps = pipeline(transforms=[Step(Shouted())])
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, [record(topic, f"v{n}") for n in range(3)], steps)
+    assert [r.value for r in read_topic(bootstrap_servers, topic)] == [b"V0", b"V1", b"V2"]
+
+
+def test_a_polled_batch_of_which_all_rows_are_dropped_writes_nothing(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    steps = pipeline(transforms=[step(Filter(), {}, tombstones())])
+    with producer(bootstrap_servers) as owner:
+        result = write(engine, owner, [record(topic, None), record(topic, None)], steps)
+    assert result.metadata is not None
+    assert list(result.metadata) == [None, None]
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_rows_taken_without_a_job_are_those_of_to_arrow(engine: SparkEngine):
+    session = engine.session()
+    moment = dt.datetime(2024, 3, 31, 1, 30, 0, 123_456, tzinfo=dt.UTC)
+    table = pa.table(
+        {
+            "number": pa.array([1, None, -(2**63)], pa.int64()),
+            "fraction": pa.array([float("nan"), -0.0, None], pa.float64()),
+            "money": pa.array(
+                [decimal.Decimal("12345678901234567890.12"), None, decimal.Decimal("-0.01")], pa.decimal128(38, 2)
+            ),
+            "bytes": pa.array([b"\0\xff", None, b""], pa.binary()),
+            "text": pa.array(["\u00e9\u4e2d\U0001f600", "", None], pa.string()),
+            "instant": pa.array([moment, None, moment], pa.timestamp("us", "UTC")),
+            "local": pa.array([moment, None, moment], pa.timestamp("us")),
+            "day": pa.array([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date32()),
+            "list": pa.array([[1, None], None, []], pa.list_(pa.int32())),
+            "struct": pa.array(
+                [{"a": 1, "b": "x"}, None, {"a": None, "b": None}], pa.struct([("a", pa.int32()), ("b", pa.string())])
+            ),
+        }
+    )
+    frame = session.createDataFrame(table).select("*", F.create_map(F.lit("k"), "number").alias("map"))
+    folded = local_rows(frame)
+    assert folded is not None
+    expected = frame.toArrow()
+    assert folded.schema == expected.schema
+    assert str(folded.to_pylist()) == str(expected.to_pylist())
 
 
 def test_declared_schemas_survive_the_transforms(engine: SparkEngine, bootstrap_servers: str, topic: str):

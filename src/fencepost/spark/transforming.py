@@ -22,6 +22,7 @@ from fencepost.api.schema_name import NamedStruct
 from fencepost.spark.conversion import COLUMNS, ROW, ColumnTypes, column_types
 from fencepost.spark.errors import AllRowsRefusedError, RetriableJobError
 from fencepost.spark.job_failure import JobFailure
+from fencepost.spark.local_rows import local_rows
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup
 from fencepost.spark.reports import CarriedFailureError
@@ -62,7 +63,10 @@ def transform_group(
         key=None if schemaless["key"] else found.key,
         raw_headers=group.types.has_headers,
     )
-    table = transformed.select(*selected).toArrow()
+    selection = transformed.select(*selected)
+    table = local_rows(selection)
+    if table is None:
+        table = selection.toArrow()
     for name in (name for name, is_structured in structured.items() if is_structured):
         chunks = [pa.ExtensionArray.from_storage(pa.json_(), chunk.cast(pa.string())) for chunk in table[name].chunks]
         table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks, pa.json_()))
