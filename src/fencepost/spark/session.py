@@ -49,6 +49,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.stage.ignoreDecommissionFetchFailure": "false",
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
+    # Call sites of DataFrame expressions: half of the calls to the JVM that a small batch with transforms takes.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Connect's timestamps are UTC wherever they are shown as text.
     "spark.sql.session.timeZone": "UTC",
 }

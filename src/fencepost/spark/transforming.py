@@ -34,6 +34,7 @@ _ABSENT: Final = {
     "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>",
 }  # fmt: skip
 _LINEAR_ALGEBRA: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
+_AS_JSON: Final = "to_json({0}, map('ignoreNullFields', 'false')) AS {0}"
 _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 
 
@@ -50,20 +51,19 @@ def transform_group(
         transformed = apply_chain(frame, pipeline.transforms)
         found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
         schemaless = _schemaless(group, found)
-    selected = [F.col(name) for name in ("topic", "partition", "timestamp", "headers", ROW)]
+    selected = ["topic", "partition", "timestamp", "headers", ROW]
     structured = {}
     for name in ("value", "key"):
         kind = transformed.schema[name].dataType
         structured[name] = schemaless[name] and isinstance(kind, _STRUCTURED)
-        column = F.to_json(name, {"ignoreNullFields": "false"}).alias(name) if structured[name] else F.col(name)
-        selected.append(column)
+        selected.append(_AS_JSON.format(name) if structured[name] else name)
     types = replace(
         found,
         value=None if schemaless["value"] else found.value,
         key=None if schemaless["key"] else found.key,
         raw_headers=group.types.has_headers,
     )
-    selection = transformed.select(*selected)
+    selection = transformed.selectExpr(*selected)
     table = local_rows(selection)
     if table is None:
         table = selection.toArrow()
