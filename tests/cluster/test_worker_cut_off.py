@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from tests.support.fault_proxy import FaultProxy, Link
 from tests.support.processes import wait_for
@@ -32,12 +34,27 @@ def test_a_worker_that_is_cut_off_stops_by_itself_and_comes_back(
         wait_for(lambda: cut.metric(RUNNING_TASKS) == 0, what="it has stopped its tasks")
         told = f"The coordinator of group {group.id} has not been reached"
         wait_for(lambda: told in (health := cut.request("GET", "/health")).body["message"] and health.status == 503)
+        rows = cut.get(f"/connectors/{tasks.name}/status")["tasks"]
+        assert {row["state"] for row in rows if row["worker_id"] == cut.id} == {"UNASSIGNED"}
+        assert cut.get(f"/connectors/{tasks.name}/tasks/{_first_of(cut.id, rows)}/status")["state"] == "UNASSIGNED"
+        assert cut.get("/")["workers_breaking_exactly_once"] is None
+        # What comes meanwhile waits, and is done.
+        requests = stack.enter_context(ThreadPoolExecutor())
+        listed = requests.submit(cut.request, "GET", "/connectors")
+        resumed = requests.submit(cut.request, "PUT", f"/connectors/{tasks.name}/resume")
 
         fault_proxy.heal()
         fault_proxy.reset()
         tasks.wait_until_shared(leader, second, cut)
         cut.wait_until_healthy()
+        assert (listed.result().status, listed.result().body) == (200, [tasks.name])
+        assert resumed.result().status == 202
+        assert cut.get("/")["workers_breaking_exactly_once"] == []
         tasks.assert_exactly_once(second)
+
+
+def _first_of(worker: str, rows: list[dict[str, Any]]) -> int:
+    return next(int(row["id"]) for row in rows if row["worker_id"] == worker)
 
 
 def test_a_worker_that_comes_back_in_time_finds_its_work_held_back(tmp_path: Path, bootstrap_servers: str) -> None:

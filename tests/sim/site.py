@@ -178,8 +178,14 @@ class _TaskWork(TaskWork):
 class SimStatuses:
     """Statuses that all workers see at once."""
 
+    lasting_failure = None
+
     def __init__(self, table: StatusTable) -> None:
         self.table = table
+
+    def stands_by(self, _: Any) -> bool:
+        """Whoever reported on something has it."""
+        return True
 
     def put(self, subject: Any, status: Any) -> None:
         if status.trace:

@@ -52,6 +52,9 @@ async def _run(path: Path) -> None:
         await server.start(herder, runtime.metrics.registry)
         await _serve(herder)
     finally:
+        if herder is not None:
+            # Those that wait for the group are not to be waited for.
+            herder.refuse_requests()
         await server.stop()
         if herder is not None:
             await herder.stop()

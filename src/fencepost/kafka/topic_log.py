@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
@@ -16,14 +17,15 @@ from typing import Final, Self
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.deadline import Backoff, Deadline
-from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, TopicNotFoundError
 from fencepost.kafka.record_reader import ConsumedRecord
-from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader
+from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS, TopicReader, TopicReadTimeoutError
 
 _LOG: Final = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 1_000
+_MISSING_SECONDS: Final = 2.0
 
 
 class TopicLog:
@@ -42,6 +44,8 @@ class TopicLog:
         self._positions: Mapping[int, int] = {}
         self._closing = threading.Event()
         self._refusal: AuthorizationError | None = None
+        self._failure: FencepostError | None = None
+        self._missing_since: float | None = None
         self._hurried = False
         self._thread = threading.Thread(target=self._follow, name=f"log of {topic}", daemon=True)
 
@@ -94,6 +98,12 @@ class TopicLog:
             with self._listing:
                 raise self._ends.late(partition, position, ends[partition], timeout_ms)
 
+    @property
+    def lasting_failure(self) -> FencepostError | None:
+        """Why the topic is not followed, where that does not pass by itself: it was deleted, for example."""
+        failure = self._failure
+        return None if isinstance(failure, BrokerUnavailableError | TopicReadTimeoutError) else failure
+
     def close(self) -> None:
         """Stop following and let go of the connections; who waits gets an IllegalStateError."""
         self._closing.set()
@@ -128,13 +138,28 @@ class TopicLog:
                 if not failing:
                     _LOG.warning("Topic %s cannot be followed, which is tried again: %s", self.topic, error)
                 failing = True
+                self._failure = self._cause(error)
                 self._rest(error, backoff.next_s())
                 continue
             if failing:
                 _LOG.info("Topic %s is followed again", self.topic)
                 failing = False
+                self._failure = self._missing_since = None
                 backoff.reset()
             self._hand_over(records)
+
+    def _cause(self, failure: FencepostError) -> FencepostError:
+        """Return what is behind a failure: a topic that is gone shows as one whose leaders are not found.
+
+        Brokers that have just started may not know of a topic for a moment.
+        """
+        if not self._reader.is_missing():
+            self._missing_since = None
+            return failure
+        now = time.monotonic()
+        if self._missing_since is None:
+            self._missing_since = now
+        return TopicNotFoundError(self.topic) if now - self._missing_since >= _MISSING_SECONDS else failure
 
     def _rest(self, failure: FencepostError, seconds: float) -> None:
         """Pause after a failure, but not once somebody waits for the topic's end."""

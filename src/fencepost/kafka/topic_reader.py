@@ -18,13 +18,14 @@ from typing import Any, Final, Self
 import kafka.errors as client_errors
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
+from fencepost.api.errors import FencepostError
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError
 from fencepost.kafka.open_transactions import find_open_transactions
 from fencepost.kafka.record_reader import ConsumedRecord, FetchedRecords, read_fetched
-from fencepost.kafka.topic_metadata import TopicLeaders
+from fencepost.kafka.topic_metadata import TopicLeaders, topic_row
 
 # A transaction whose producer died is aborted by its coordinator after transaction.timeout.ms (60 s unless set), which
 # the coordinator looks at every 10 s; the rest is for reading.
@@ -119,6 +120,14 @@ class TopicReader:
         """Return the end of each partition, behind what open transactions hold. Raises as `read_to_end` does."""
         ends: dict[int, int] = self._run(self._end_offsets, Deadline.after(timeout_ms))
         return ends
+
+    def is_missing(self) -> bool:
+        """Whether a broker says that there is no such topic; not while none answers."""
+        try:
+            row = self._run(topic_row, self._client, self.topic, _LONG_POLL_MS)
+        except FencepostError:
+            return False
+        return client_errors.for_code(row.error_code) is client_errors.UnknownTopicOrPartitionError
 
     def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
         """Return the error that says why a reader that stands at `position` did not get to `end` in time."""

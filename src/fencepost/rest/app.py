@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,9 @@ from fencepost.worker.herder_interface import HealthStatus, WorkerHealth
 from fencepost.worker.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
 
 _log: Final = logging.getLogger(__name__)
+
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+"""What an application does with a request, as aiohttp's server calls it."""
 
 _STARTING: Final = "The worker is starting"
 _KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
@@ -47,21 +50,32 @@ def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
     return app
 
 
-def make_starting_app() -> web.Application:
-    """Return an application that answers to everything that the worker is starting."""
+def make_starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:
+    """Return an application whose requests wait for the one that comes after it.
+
+    At once it answers only that the worker is starting, at / and /health, which tools ask for first. Cancelling
+    `successor` tells that there will be none.
+    """
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = await _starting(request, successor)
+        # Whoever stays connected would not meet the application that comes after this one.
+        response.force_close()
+        return response
+
     app = web.Application(client_max_size=MAX_BODY_BYTES)
-    app.router.add_route("*", "/{path:.*}", _starting)
+    app.router.add_route("*", "/{path:.*}", answer)
     return app
 
 
-async def _starting(request: web.Request) -> web.StreamResponse:
+async def _starting(request: web.Request, successor: asyncio.Future[RequestHandler]) -> web.StreamResponse:
     if request.path == "/health":
-        response = json_response(bodies.health(WorkerHealth(HealthStatus.STARTING, _STARTING)), status=503)
-    else:
-        response = error_response(503, f"{_STARTING}: ask again soon")
-    # Whoever stays connected would not meet the application that comes after this one.
-    response.force_close()
-    return response
+        return json_response(bodies.health(WorkerHealth(HealthStatus.STARTING, _STARTING)), status=503)
+    if request.path != "/":
+        await asyncio.wait([successor], timeout=REQUEST_TIMEOUT_SECONDS)
+    if successor.done() and not successor.cancelled():
+        return await successor.result()(request)
+    return error_response(503, f"{_STARTING}: ask again soon")
 
 
 @web.middleware

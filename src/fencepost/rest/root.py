@@ -43,8 +43,8 @@ class RootResource:
                 "commit": f"fencepost-{__version__}",
                 "kafka_cluster_id": cluster,
                 "exactly_once_source_support": mixed.support,
-                "workers_breaking_exactly_once": mixed.breaking,
-                "workers_of_unknown_support": mixed.unknown,
+                "workers_breaking_exactly_once": mixed.breaking if mixed.known else None,
+                "workers_of_unknown_support": mixed.unknown if mixed.known else None,
             }
         )
 

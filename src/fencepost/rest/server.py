@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from fencepost.api.errors import ConfigError
 from fencepost.config.rest_config import CREDENTIALS, EVERYWHERE, LISTENERS, Listener, RestConfig
 from fencepost.kafka.security import TlsConfig
-from fencepost.rest.app import Gate, make_app, make_starting_app
+from fencepost.rest.app import Gate, RequestHandler, make_app, make_starting_app
 from fencepost.rest.connectors import ConnectorsResource, LifecycleResource
 from fencepost.rest.internal import InternalResource
 from fencepost.rest.loggers import LoggersResource
@@ -59,12 +59,22 @@ class _Endpoint:
         self._bound = bound
         self._runners: list[web.AppRunner] = []
         self._servers: list[asyncio.Server] = []
+        self._successor: asyncio.Future[RequestHandler] | None = None
+
+    async def announce(self) -> None:
+        """Have requests wait for the application that is to answer."""
+        successor: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
+        await self.answer(make_starting_app(successor))
+        self._successor = successor
 
     async def answer(self, app: web.Application) -> None:
-        """Have an application answer on connections that come from now on."""
+        """Have an application answer on connections that come from now on, and to requests that wait for one."""
         runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         self._runners.append(runner)
+        if self._successor is not None:
+            self._successor.set_result(cast("web.Server", runner.server).request_handler)
+            self._successor = None
         if not self._servers:
             loop = asyncio.get_running_loop()
             self._servers = [
@@ -73,6 +83,8 @@ class _Endpoint:
             ]
 
     async def stop(self) -> None:
+        if self._successor is not None:
+            self._successor.cancel()
         for server in self._servers:
             server.close()
         for runner in self._runners:
@@ -119,9 +131,9 @@ class RestServer:
         return str(Listener(scheme, host, self._config.advertised_port or bound.port))
 
     async def announce(self) -> None:
-        """Answer with 503 that the worker is starting: making a herder takes a while."""
+        """Take requests, which wait for `start`, and tell that the worker is starting: making a herder takes a while."""
         for endpoint in (self._main, self._admin):
-            await endpoint.answer(make_starting_app())
+            await endpoint.announce()
 
     async def start(self, herder: Herder, registry: CollectorRegistry) -> None:
         """Answer requests."""

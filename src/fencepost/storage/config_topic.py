@@ -96,6 +96,11 @@ class ConfigBackingStore:
         """What is read so far; complete up to the start once `start` is done."""
         return self._state
 
+    @property
+    def lasting_failure(self) -> FencepostError | None:
+        """Why the topic is not read any more, where that does not pass by itself: it was deleted, for example."""
+        return self._log.lasting_failure
+
     def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 

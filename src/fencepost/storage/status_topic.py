@@ -84,6 +84,16 @@ class StatusBackingStore:
         self._sender = threading.Thread(target=self._send_all, name="status-writing", daemon=True)
         self._sender.start()
 
+    @property
+    def lasting_failure(self) -> FencepostError | None:
+        """Why the topic is not read any more, where that does not pass by itself: it was deleted, for example."""
+        return self._log.lasting_failure
+
+    def stands_by(self, subject: str | ConnectorTaskId) -> bool:
+        """Whether this worker has reported on a connector or task, and still has it."""
+        with self._changed:
+            return subject in self._own
+
     def start(self, admin: ClientConfig) -> Future[None]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 

@@ -14,15 +14,18 @@ from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.runtime.worker import Worker
 from fencepost.storage.cluster_config_state import ClusterConfigState
 from fencepost.storage.config_topic import ConfigBackingStore
 from fencepost.storage.status_records import Status
 from fencepost.storage.status_topic import StatusBackingStore
 from fencepost.worker.calls import Calls
+from fencepost.worker.errors import RequestFailedError
 from fencepost.worker.group_metrics import GroupMetrics
 from fencepost.worker.mixed_group import MixedGroup
 from fencepost.worker.outliving import outcome_of
+from fencepost.worker.readiness import Readiness
 from fencepost.worker.rest_client import RestClient
 
 P = ParamSpec("P")
@@ -48,6 +51,7 @@ class GroupParts:
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
     generation: int | None = None
     """The generation of the group that this worker is a member of, None out of the group."""
+    readiness: Readiness = field(init=False)
     mixed: MixedGroup = field(init=False)
     """What the last generation of the group told of its members' settings."""
     _reading: asyncio.Future[None] | None = None
@@ -56,6 +60,7 @@ class GroupParts:
 
     def __post_init__(self) -> None:
         self._calls = Calls(self.loop, at_once=_CALLS_AT_ONCE, turn_s=_TURN_SECONDS)
+        self.readiness = Readiness(self.config.group_id)
         self.mixed = MixedGroup(str(self.config.exactly_once_source_support))
 
     @property
@@ -80,6 +85,35 @@ class GroupParts:
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine on the event loop and wait for it, on any other thread. Raises what it raises."""
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+    @property
+    def topic_problem(self) -> str | None:
+        """Why the config or status topic is not read any more and will not be by itself, and what to do. None if it is.
+
+        The config topic comes first: no request can be carried out without it.
+        """
+        topic, failure = self.config.config_storage.name, self.configs.lasting_failure
+        if isinstance(failure, TopicNotFoundError):
+            return (
+                f"The config topic {topic} was deleted, which holds what connectors there are. Stop the workers of the "
+                "group, restore the topic if there is a copy of it, and start them: they create it empty if it is "
+                "missing, and connectors have to be created anew then. They go on from their source offsets, which "
+                "are kept elsewhere"
+            )
+        if failure is not None:
+            return f"The config topic {topic} cannot be read: {failure}"
+        topic, failure = self.config.status_storage.name, self.statuses.lasting_failure
+        if failure is not None:
+            return (
+                f"The status topic {topic} cannot be read, and what is shown of connectors and tasks is not up to date: "
+                f"{failure}"
+            )
+        return None
+
+    def check_config_topic(self) -> None:
+        """Raise RequestFailedError if the config topic is not read any more, for a reason that does not pass."""
+        if self.configs.lasting_failure is not None:
+            raise RequestFailedError(str(self.topic_problem))
 
     async def read_config_topic(self) -> None:
         """Read what was committed to the config topic before this call.

@@ -36,6 +36,7 @@ from fencepost.worker.connector_work import ConnectorPlan, ConnectorWork
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.leadership import Leadership
 from fencepost.worker.mixed_group import judge_group
+from fencepost.worker.readiness import Standing
 from fencepost.worker.restarts import restart_plan
 from fencepost.worker.task_work import Fencing, TaskPlan, TaskWork
 
@@ -156,6 +157,7 @@ class GroupWork:
             self._catching_up.cancel()
             self._catching_up = None
         if membership.assignment.failed or self._parts.state.offset < membership.assignment.config_offset:
+            self._parts.readiness.become(Standing.JOINING)
             self._catching_up = asyncio.ensure_future(self._catch_up(membership))
         else:
             self._take(membership)
@@ -174,12 +176,14 @@ class GroupWork:
         """Stop everything, and return once it stands still."""
         _log.debug("Everything stops: %s", reason)
         self._parts.generation = None
+        self._parts.readiness.become(Standing.JOINING)
         self._parts.metrics.assigned(None)
         self._leadership.lost()
         await self.stop()
 
     def on_failed(self, error: Exception) -> None:
         """Pass on that this worker is no member any more."""
+        self._parts.readiness.become(Standing.CLOSED)
         self._leadership.lost()
         self._failed(error)
 
@@ -189,6 +193,7 @@ class GroupWork:
                 await self._parts.read_config_topic()
             except FencepostError as error:
                 _log.warning("The config topic cannot be read, which is tried again: %s", error)
+                self._parts.readiness.look_again()
                 await asyncio.sleep(_READ_AGAIN_SECONDS)
             else:
                 break
@@ -199,6 +204,7 @@ class GroupWork:
 
     def _take(self, membership: Membership) -> None:
         assignment = membership.assignment
+        self._parts.readiness.become(Standing.MEMBER)
         if not membership.leader:
             self._shared_out = task_counts(self._parts.state)
         self._rebalance_due = False

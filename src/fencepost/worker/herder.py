@@ -53,6 +53,7 @@ from fencepost.worker.logger_registry import LoggerRegistry
 from fencepost.worker.mixed_group import MixedGroup
 from fencepost.worker.offset_requests import OffsetRequests
 from fencepost.worker.plugin_catalogue import PluginCatalogue
+from fencepost.worker.readiness import Standing
 from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.rest_client import RestClient
 from fencepost.worker.snapshots import Snapshots
@@ -114,7 +115,6 @@ class DistributedHerder(Herder):
         self._plugins = PluginCatalogue(config.plugin_sources, self._parts.all_configs)
         self._loggers = LoggerRegistry()
         self._cluster_id = ""
-        self._started = False
         self._warming_up: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -130,13 +130,18 @@ class DistributedHerder(Herder):
             asyncio.wrap_future(parts.configs.start(administration)),
             asyncio.wrap_future(parts.statuses.start(administration)),
         )
-        self._started = True
+        parts.readiness.become(Standing.JOINING)
         self._member.start()
         self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
+
+    def refuse_requests(self) -> None:
+        """Have requests that wait for the group, and those that follow, answered that the worker stops."""
+        self._parts.readiness.become(Standing.CLOSED)
 
     async def stop(self) -> None:
         """Stop everything, leave the group, and let go of what is open."""
         parts = self._parts
+        self.refuse_requests()
         if self._warming_up is not None:
             self._warming_up.cancel()
         self._task_configs.close()
@@ -151,128 +156,138 @@ class DistributedHerder(Herder):
 
     async def health(self) -> WorkerHealth:
         """Say how the worker is."""
-        session_s = self._parts.group.session_timeout_ms / 1000
+        session_s, standing = self._parts.group.session_timeout_ms / 1000, self._parts.readiness.standing
         if self.failed.done():
             return WorkerHealth(HealthStatus.UNHEALTHY, f"This worker is out of its group: {self.failed.result()}")
-        if self._started and self._member.coordinator_unknown_for > session_s:
+        if standing is not Standing.STARTING and self._member.coordinator_unknown_for > session_s:
             return WorkerHealth(
                 HealthStatus.UNHEALTHY,
                 f"The coordinator of group {self._parts.config.group_id} has not been reached for "
                 f"{self._member.coordinator_unknown_for:.0f} s: check the brokers",
             )
+        if problem := self._parts.topic_problem:
+            return WorkerHealth(HealthStatus.UNHEALTHY, problem)
         if self._leadership.membership is None:
-            reason = "is joining its group" if self._started else "has yet to reach the brokers and to read its topics"
-            return WorkerHealth(HealthStatus.STARTING, f"The worker {reason}")
-        return WorkerHealth(HealthStatus.HEALTHY, "The worker is in its group and takes requests")
+            return WorkerHealth(HealthStatus.STARTING, f"The worker {standing.value}")
+        return WorkerHealth(HealthStatus.HEALTHY, f"The worker {Standing.MEMBER.value}")
 
     def mixed_group(self) -> MixedGroup:
         """Return what is wrong with the settings of the group."""
-        return self._parts.mixed
+        mixed = self._parts.mixed
+        return MixedGroup(mixed.support, known=False) if self._leadership.membership is None else mixed
 
     async def kafka_cluster_id(self) -> str:
-        """Return the id of the Kafka cluster."""
-        self._require_started()
+        """Return the id of the Kafka cluster. Tools ask for it first, and must not wait for brokers."""
+        if self._parts.readiness.standing is Standing.STARTING:
+            raise ServiceUnavailableError(f"The worker {Standing.STARTING.value}: ask again soon")
         return self._cluster_id
 
     # -- connectors and tasks ------------------------------------------------------------------------------------
 
     async def connectors(self) -> Sequence[str]:
         """Return the names of all connectors."""
-        self._require_started()
+        await self._joined()
         return self._parts.state.connectors()
 
     async def connector_info(self, name: str) -> ConnectorInfo:
         """Return a connector's configuration and tasks."""
-        self._require_started()
+        await self._joined()
         return self._snapshots.info(name)
 
     async def connector_status(self, name: str) -> ConnectorStateInfo:
         """Return the states of a connector and its tasks."""
-        self._require_started()
+        await self._parts.readiness.started()
         return self._snapshots.status(name)
 
     async def put_connector_config(
         self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
     ) -> PutConnectorConfig:
         """Validate and write a configuration."""
+        await self._joined()
         return await self._requests.put(name, config, target_state, allow_replace=allow_replace)
 
     async def patch_connector_config(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
         """Change some properties of a configuration."""
+        await self._joined()
         return await self._requests.patch(name, patch)
 
     async def delete_connector_config(self, name: str) -> None:
         """Delete a connector."""
+        await self._joined()
         await self._requests.delete(name)
 
     async def pause_connector(self, name: str) -> None:
         """Have a connector and its tasks pause."""
-        self._require_started()
+        await self._joined()
         await self._requests.set_target_state(name, TargetState.PAUSED)
 
     async def resume_connector(self, name: str) -> None:
         """Have a paused or stopped connector run."""
-        self._require_started()
+        await self._joined()
         await self._requests.set_target_state(name, TargetState.STARTED)
 
     async def stop_connector(self, name: str) -> None:
         """Stop a connector and remove its tasks."""
+        await self._joined()
         await self._requests.stop(name)
 
     async def restart_connector(self, name: str) -> None:
         """Restart a connector alone, on the worker that runs it."""
-        self._require_started()
+        await self._joined()
         await self._requests.restart(name)
 
     async def restart_connector_and_tasks(
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo:
         """Restart what is asked for of a connector and its tasks."""
+        await self._joined()
         return await self._requests.restart_all(name, include_tasks=include_tasks, only_failed=only_failed)
 
     async def task_configs(self, name: str) -> Sequence[TaskInfo]:
         """Return the configurations of a connector's tasks."""
-        self._require_started()
+        await self._joined()
         return self._snapshots.tasks(name)
 
     async def task_status(self, task: ConnectorTaskId) -> TaskState:
         """Return a task's state."""
-        self._require_started()
+        await self._parts.readiness.started()
         return self._snapshots.task_status(task)
 
     async def restart_task(self, task: ConnectorTaskId) -> None:
         """Restart a task, on the worker that runs it."""
-        self._require_started()
+        await self._joined()
         await self._requests.restart(task)
 
     # -- topics and offsets --------------------------------------------------------------------------------------
 
     async def connector_active_topics(self, name: str) -> Sequence[str]:
         """Return the topics that a connector has written to."""
-        self._require_started()
+        await self._parts.readiness.started()
         return self._topics.topics(name)
 
     async def reset_connector_active_topics(self, name: str) -> None:
         """Forget which topics a connector has written to."""
-        self._require_started()
+        await self._parts.readiness.started()
         self._topics.reset(name)
 
     async def connector_offsets(self, name: str) -> Sequence[ConnectorOffset]:
         """Return a connector's committed offsets."""
-        self._require_started()
+        await self._joined()
         return await self._offsets.show(name)
 
     async def alter_connector_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
         """Set offsets of a stopped connector."""
+        await self._joined()
         return await self._offsets.alter(name, offsets)
 
     async def reset_connector_offsets(self, name: str) -> str:
         """Remove all offsets of a stopped connector."""
+        await self._joined()
         return await self._offsets.reset(name)
 
     async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransaction]:
         """Return what each task of a connector has open."""
-        self._require_started()
+        await self._parts.readiness.started()
         return await self._transactions.everywhere(name, authorization)
 
     # -- plugins and loggers -------------------------------------------------------------------------------------
@@ -303,7 +318,7 @@ class DistributedHerder(Herder):
 
     async def set_cluster_logger_level(self, namespace: str, level: str) -> None:
         """Set the level of a logger and those below it on all workers."""
-        self._require_started()
+        await self._joined()
         # Here it is set at once, or refused.
         self._loggers.set_level(namespace, level)
         await asyncio.wrap_future(self._parts.configs.put_logger_level(namespace, level))
@@ -346,8 +361,6 @@ class DistributedHerder(Herder):
         if not self.failed.done():
             self.failed.set_result(error)
 
-    def _require_started(self) -> None:
-        if not self._started:
-            raise ServiceUnavailableError(
-                "The worker is starting: it has yet to reach the brokers and to read its topics. Ask again soon"
-            )
+    async def _joined(self) -> None:
+        """Wait until this worker is in its group and knows what the config topic says."""
+        await self._parts.readiness.joined(self._parts.check_config_topic)

@@ -40,6 +40,7 @@ from fencepost.worker.errors import (
 )
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.outliving import outcome_of
+from fencepost.worker.readiness import Standing
 from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.rest_client import Signer
 
@@ -47,7 +48,7 @@ _log: Final = logging.getLogger(__name__)
 
 _CLAIM_AGAIN_SECONDS: Final = 0.25
 _KEY_AGAIN_SECONDS: Final = 1.0
-_CLAIM_TIMEOUT_SECONDS: Final = 30.0
+_CLAIM_TIMEOUT_SECONDS: Final = 60.0
 
 T = TypeVar("T")
 
@@ -218,17 +219,20 @@ class Leadership:
     def _sessioned(self) -> bool:
         return self.membership is not None and self.membership.protocol is ConnectProtocol.SESSIONED
 
+    @property
+    def _refused_for_good(self) -> bool:
+        return isinstance(self._refusal, AuthorizationError) or self._parts.configs.lasting_failure is not None
+
     async def _claimed(self) -> None:
         try:
             async with asyncio.timeout(_CLAIM_TIMEOUT_SECONDS), self._changed:
-                await self._changed.wait_for(
-                    lambda: self._state is not LeaderState.CLAIMING or isinstance(self._refusal, AuthorizationError)
-                )
+                await self._changed.wait_for(lambda: self._state is not LeaderState.CLAIMING or self._refused_for_good)
         except TimeoutError:
             within = f" within {_CLAIM_TIMEOUT_SECONDS:.0f} s"
         else:
             within = ""
         if self._state is LeaderState.CLAIMING:
+            self._parts.check_config_topic()
             raise RequestFailedError(
                 f"This worker leads the group, but did not get the right to write to the config topic{within}: "
                 f"{self._refusal or 'no broker answered yet'}. This can be retried"
@@ -284,6 +288,9 @@ class Leadership:
         term, self._term = self._term, None
         if term is not None:
             term.cancel()
+        if self._is_leader:
+            # Only the group can tell who leads it.
+            self._parts.readiness.become(Standing.JOINING)
         self._become(LeaderState.FOLLOWING)
         # Whoever waits for the claim is told.
         asyncio.ensure_future(self._tell())  # noqa: RUF006 - nothing waits for it

@@ -18,12 +18,14 @@ from fencepost.config.worker_config import ExactlyOnceSourceSupport
 class MixedGroup:
     """The members, by their URLs, that break exactly-once delivery, and those of which that is not known.
 
-    `support` is the `exactly.once.source.support` of the worker that this was found by.
+    `support` is the `exactly.once.source.support` of the worker that this was found by. Out of its group it knows of no
+    others: `known` is False then.
     """
 
     support: str
     breaking: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    known: bool = True
 
     @property
     def holds_tasks(self) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.task_state import State
 from fencepost.storage.status_records import Status
 from fencepost.worker.errors import NotFoundError
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.herder_interface import ConnectorInfo, ConnectorState, ConnectorStateInfo, TaskInfo, TaskState
+
+# What does not depend on any worker's doing anything.
+_AT_REST: Final = frozenset({State.FAILED, State.STOPPED})
 
 
 class Snapshots:
@@ -44,7 +49,7 @@ class Snapshots:
             raise NotFoundError(f"Nobody has reported on connector {name} yet: ask again soon")
         known = self._parts.statuses.table.tasks(name)
         tasks = [self._task(task, known[task]) for task in self._parts.state.tasks(name) if task in known]
-        connector = ConnectorState(status.state, status.worker_id, status.trace, status.version)
+        connector = ConnectorState(self._state(name, status), status.worker_id, status.trace, status.version)
         return ConnectorStateInfo(name, connector, tasks)
 
     def task_status(self, task: ConnectorTaskId) -> TaskState:
@@ -61,6 +66,16 @@ class Snapshots:
         if self._parts.state.task_config(task) is None:
             raise NotFoundError(f"Connector {task.connector} has no task {task.task}")
 
-    @staticmethod
-    def _task(task: ConnectorTaskId, status: Status) -> TaskState:
-        return TaskState(task.task, status.state, status.worker_id, status.trace, status.version)
+    def _task(self, task: ConnectorTaskId, status: Status) -> TaskState:
+        return TaskState(task.task, self._state(task, status), status.worker_id, status.trace, status.version)
+
+    def _state(self, subject: str | ConnectorTaskId, status: Status) -> str:
+        """The state that a status tells of, unless this worker reported it and has stopped its work since.
+
+        It cannot say so in the status topic: out of its group, others may have reported on it.
+        """
+        parts = self._parts
+        stands = parts.generation is not None and parts.statuses.stands_by(subject)
+        if status.worker_id != parts.worker_id or stands or status.state in _AT_REST:
+            return status.state
+        return State.UNASSIGNED

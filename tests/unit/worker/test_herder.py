@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+
+import pytest
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.runtime.worker import Worker
+from fencepost.worker.errors import ServiceUnavailableError
 from fencepost.worker.herder import DistributedHerder
 from fencepost.worker.rest_client import RestClient
 from tests.support.model_herder import model_worker_config
 from tests.support.rest import RestApis
+
+
+async def _is_told_when_the_worker_stops(herder: DistributedHerder) -> None:
+    waiting = asyncio.ensure_future(herder.connectors())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    herder.refuse_requests()
+    with pytest.raises(ServiceUnavailableError, match="stops"):
+        await waiting
 
 
 def test_a_worker_whose_brokers_do_not_answer_says_so_at_once():
@@ -24,8 +37,9 @@ def test_a_worker_whose_brokers_do_not_answer_says_so_at_once():
 
         herder = apis.call(make())
         api = apis.serve(herder)
-        for path in ("/", "/connectors", "/health"):
+        for path in ("/", "/health"):
             answer = api.get(path)
             assert answer.status == 503
             assert "has yet to reach the brokers" in answer.body["message"]
+        apis.call(_is_told_when_the_worker_stops(herder))
         apis.call(herder.stop())
