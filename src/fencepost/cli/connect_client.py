@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,6 +12,7 @@ import aiohttp
 from yarl import URL
 
 from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.foreign_json import parse_json
 
 # A worker answers after 90 s at the latest, if only with an error.
 _ANSWER_SECONDS: Final = 100.0
@@ -99,7 +99,7 @@ class ConnectClient:
 
     def _parsed(self, text: str) -> Any:
         try:
-            return json.loads(text) if text else None
+            return parse_json(text) if text else None
         except ValueError:
             raise WorkerUnreachableError(
                 f"What answers at {self.shown_url} is no worker: name one with --url or FENCEPOST_URL"
@@ -113,7 +113,7 @@ def connector_path(name: str, *rest: str) -> str:
 
 def _message(text: str) -> str:
     try:
-        return str(json.loads(text)["message"])
+        return str(parse_json(text)["message"])
     except (ValueError, KeyError, TypeError):
         return text.strip() or "no reason given"
 

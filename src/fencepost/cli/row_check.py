@@ -6,7 +6,6 @@ Rows are compared by digests of 16 bytes, so that what is kept of them does not 
 from __future__ import annotations
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
+from fencepost.api.foreign_json import parse_json
 
 Row = tuple[str | None, ...]
 
@@ -129,7 +129,7 @@ def json_value(data: bytes | None) -> Any:
         return None
     text = data.decode(errors="surrogateescape")
     try:
-        value = json.loads(text, parse_float=Decimal)
+        value = parse_json(text, parse_float=Decimal)
     except ValueError:
         return text
     return value["payload"] if isinstance(value, dict) and value.keys() == {"schema", "payload"} else value

@@ -12,6 +12,7 @@ from pyarrow import json as arrow_json
 from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.foreign_json import parse_json
 from fencepost.connectors.row_reader import MisfitError, RowReader, contents, shown
 from fencepost.connectors.row_types import arrow_type
 from fencepost.connectors.scan import Block
@@ -46,7 +47,7 @@ class JsonLinesReader(RowReader):
     def explain(self, record: bytes) -> str:
         """Say what is not JSON, or which field does not fit."""
         try:
-            row = json.loads(record)
+            row = parse_json(record)
         except ValueError as error:
             return f"{shown(record.decode('utf-8', 'replace'))} is not one JSON value ({error})"
         if not isinstance(row, dict):

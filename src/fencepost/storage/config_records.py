@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from fencepost.api.foreign_json import parse_json
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.compact_json import Json, compact
 from fencepost.storage.task_count import decode_task_count, encode_task_count
@@ -248,7 +248,7 @@ def _object(value: bytes | None) -> dict[str, Any]:
     if value is None:
         raise _MalformedError("it has no value")
     try:
-        decoded = json.loads(value)
+        decoded = parse_json(value)
     except ValueError:
         raise _MalformedError("its value is not JSON") from None
     if not isinstance(decoded, dict):

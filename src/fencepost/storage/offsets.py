@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
+from fencepost.api.foreign_json import parse_json
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.storage.compact_json import text
 
@@ -58,7 +59,7 @@ def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
 def decode_key(key: bytes | None) -> OffsetKey | None:
     """Return what a key names, whoever wrote it and with whatever spaces; None if it is not an offset record's."""
     try:
-        decoded = json.loads(key or b"")
+        decoded = parse_json(key or b"")
     except ValueError:
         return None
     match decoded:
@@ -72,7 +73,7 @@ def decode_value(value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        decoded = json.loads(value)
+        decoded = parse_json(value)
     except ValueError:
         decoded = value
     if decoded is not None and not isinstance(decoded, dict):

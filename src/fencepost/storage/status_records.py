@@ -6,10 +6,10 @@ them.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from fencepost.api.foreign_json import parse_json
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.storage.compact_json import Json, compact
 
@@ -100,7 +100,7 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[Subject, Status | To
         subject = _subject((key or b"").decode())
         if value is None:
             return subject, None
-        decoded = json.loads(value)
+        decoded = parse_json(value)
         status = _topic_status(decoded["topic"]) if isinstance(subject, ActiveTopic) else _status(decoded)
     except (ValueError, LookupError, TypeError):
         return None

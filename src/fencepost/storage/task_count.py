@@ -6,11 +6,11 @@ A record in the config topic says with how many tasks a connector last ran: key 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from fencepost.api.foreign_json import parse_json
 from fencepost.storage.compact_json import compact
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def decode_task_count(key: bytes | None, value: bytes | None) -> tuple[str, int 
 
 def _count_in(value: bytes, field: str) -> int | None:
     try:
-        count = json.loads(value)[field]
+        count = parse_json(value)[field]
     except (ValueError, LookupError, TypeError):
         return None
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from fencepost.api.foreign_json import parse_json
 from fencepost.worker.errors import (
     BadRequestError,
     ForbiddenError,
@@ -62,7 +63,7 @@ class WorkerResponse:
     def message(self) -> str:
         """The message of an error, in the way of Connect; the body as it is for any other."""
         try:
-            return str(json.loads(self.body)["message"])
+            return str(parse_json(self.body)["message"])
         except (ValueError, KeyError, TypeError):
             return self.body.decode("utf-8", "replace") or "no message"
 
@@ -130,7 +131,7 @@ class RestClient:
         address = f"{_connector_url(url, connector)}/transactions/local"
         answer = await self._internal("GET", address, b"", signer, authorization)
         try:
-            bodies = json.loads(answer.body)
+            bodies = parse_json(answer.body)
         except ValueError as error:
             raise RequestFailedError(f"The worker at {url} answered something else than JSON") from error
         return bodies if isinstance(bodies, list) else [bodies]

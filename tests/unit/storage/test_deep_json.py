@@ -1,0 +1,30 @@
+"""Records of strangers whose JSON nests deeper than Python can read are malformed like any others."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.api.errors import DataError
+from fencepost.storage import config_records, offsets, status_records, task_count
+
+DEEP = b'{"a":' * 100_000
+
+
+def test_a_key_of_an_offset_names_nothing() -> None:
+    assert offsets.decode_key(DEEP) is None
+
+
+def test_an_offset_is_refused() -> None:
+    with pytest.raises(DataError, match="not a source offset"):
+        offsets.decode_value(DEEP)
+
+
+def test_a_status_says_nothing() -> None:
+    assert status_records.decode(b"status-connector-c", DEEP) is None
+
+
+def test_a_record_of_the_config_topic_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    assert config_records.decode(b"connector-c", DEEP) is None
+    assert task_count.decode_task_count(b"tasks-fencing-c", DEEP) is None
+    assert all("left alone" in record.message for record in caplog.records)
+    assert len(caplog.records) == 2
