@@ -15,6 +15,7 @@ from fencepost.kafka.errors import BrokerUnavailableError, TopicNotFoundError
 from fencepost.kafka.topic_reader import ConsumedRecord, TopicReader, TopicReadTimeoutError, read_to_end
 from tests.support.checker import read_topic
 from tests.support.fault_proxy import FaultProxy
+from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
 _MILLISECONDS_OF_A_WAIT = 1_000
@@ -165,6 +166,34 @@ def test_a_second_read_begins_where_the_first_ended(
         for number in range(4):
             _transaction(producer, topic, [b"%d" % number], commit=True, partition=number % 2)
             assert _values(list(reader.read_to_end())) == [b"%d" % number]
+
+
+def test_a_read_sees_what_was_written_to_partitions_that_are_new(
+    config: ClientConfig, bootstrap_servers: str, topics: Topics
+):
+    topic = topics.create()
+    with TopicReader(config, topic) as reader:
+        _send(Producer({"bootstrap.servers": bootstrap_servers}), topic, [b"a"])
+        assert _values(list(reader.read_to_end())) == [b"a"]
+        topics.grow(topic, 3)
+        _send(Producer({"bootstrap.servers": bootstrap_servers}), topic, [b"b"], partition=2)
+        assert _values(list(reader.read_to_end())) == [b"b"]
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_beginning(
+    config: ClientConfig, bootstrap_servers: str, topics: Topics
+):
+    """Its id tells, though it has more records than the former one had when it was read."""
+    topic = topics.create(partitions=2)
+    with TopicReader(config, topic) as reader:
+        _send(Producer({"bootstrap.servers": bootstrap_servers}), topic, [b"a"])
+        assert _values(list(reader.read_to_end())) == [b"a"]
+        topics.delete(topic)
+        wait_for(lambda: topics.partitions(topic) is None, what="the topic is gone")
+        topics.create(topic)
+        _send(Producer({"bootstrap.servers": bootstrap_servers}), topic, [b"b", b"c"])
+        assert _values(list(reader.read_to_end())) == [b"b", b"c"]
+        assert reader.positions == {0: 2}
 
 
 def test_a_read_waits_for_an_open_transaction_and_sees_its_commit(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 _TIMEOUT_SECONDS = 30.0
 
@@ -36,6 +36,10 @@ class Topics:
         topic = NewTopic(name, partitions, replication, config=dict(config or {}))
         self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
         return name
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions, so many in all."""
+        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(_TIMEOUT_SECONDS)
 
     def delete(self, name: str) -> None:
         self._admin.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)

@@ -92,6 +92,10 @@ class Admin:
         """
         return self._client.run(self._describe, name, doing=f"describing topic {name}")
 
+    def topic_exists(self, name: str) -> bool:
+        """Return whether the brokers know a topic. Raises AuthorizationError without DESCRIBE on it."""
+        return self._client.run(self._row, name, doing=f"describing topic {name}") is not None
+
     def broker_count(self) -> int:
         """Return how many brokers the cluster has."""
         return self._client.run(self._count_brokers, doing="counting the brokers")
@@ -239,13 +243,20 @@ class Admin:
         controller: int = response.controller_id
         return controller if controller in self._client.broker_ids() else None
 
-    async def _describe(self, name: str) -> TopicDescription | None:
+    async def _row(self, name: str) -> Any:
+        """Metadata's row about a topic, None if the brokers do not know it."""
         row = await topic_row(self._client, name)
         error = client_errors.for_code(row.error_code)
         if error is client_errors.UnknownTopicOrPartitionError:
             return None
         if error is not client_errors.NoError:
             raise metadata_error(error, name)
+        return row
+
+    async def _describe(self, name: str) -> TopicDescription | None:
+        row = await self._row(name)
+        if row is None:
+            return None
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
         )

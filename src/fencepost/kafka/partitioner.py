@@ -8,11 +8,13 @@ mixed into the hash, so all keys take their next block together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fencepost.kafka.records import byte_offsets, normalize_binary
+from fencepost.kafka.records import OutgoingRecord, Records, byte_offsets, normalize_binary
 
 _SEED = np.uint32(0x9747B28C)
 _MULTIPLIER = np.uint32(0x5BD1E995)
@@ -42,6 +44,18 @@ def murmur2(keys: pa.Array) -> NDArray[np.int32]:
 def partition_for_keys(keys: pa.Array, partitions: int) -> NDArray[np.int32]:
     """The partition of each key in a topic of so many partitions. Nulls have none of their own: they get any."""
     return (murmur2(keys) & np.int32(_POSITIVE)) % np.int32(partitions)
+
+
+def records_by_partition(records: Sequence[OutgoingRecord], partitions: int) -> dict[int, Records]:
+    """The records for each partition of a topic that has so many, in order.
+
+    A record that names a partition which the topic does not have goes where the hash of its key says.
+    """
+    every = Records.of(records)
+    hashed = partition_for_keys(every.key, partitions)
+    named = np.array([-1 if record.partition is None else record.partition for record in records], np.int64)
+    targets = np.where((named >= 0) & (named < partitions), named, hashed)
+    return {int(target): every.take(np.flatnonzero(targets == target)) for target in np.unique(targets)}
 
 
 def _mix_blocks(

@@ -16,17 +16,16 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import kafka.errors as client_errors
-import numpy as np
 from kafka.protocol.producer import ProduceRequest
 
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, RecordTooLargeError
-from fencepost.kafka.partitioner import partition_for_keys
+from fencepost.kafka.partitioner import records_by_partition
 from fencepost.kafka.produce_request import HIGHEST_VERSION
 from fencepost.kafka.record_batch import OversizeRecordError, encode, split_by_bytes
-from fencepost.kafka.records import Records, Row
+from fencepost.kafka.records import OutgoingRecord, Records, Row
 from fencepost.kafka.topic_metadata import TopicLeaders
 from fencepost.kafka.transaction import NO_PRODUCER_ID, TransactionVersion
 
@@ -53,8 +52,10 @@ class PlainProducer:
     ) -> None:
         self.close()
 
-    def write(self, topic: str, rows: Sequence[Row]) -> dict[int, int]:
-        """Write records, each to the partition of its key's hash, and return the offset behind each partition's last.
+    def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> dict[int, int]:
+        """Write records, each to the partition that it names or to that of its key's hash.
+
+        Returns the offset behind each partition's last.
 
         Waits for all replicas that are in sync, for `delivery.timeout.ms` at most; after a failure, some of the
         records may have been written. Raises BrokerUnavailableError, TopicNotFoundError,
@@ -62,13 +63,14 @@ class PlainProducer:
         """
         deadline = Deadline.after(self._config.delivery_timeout_ms)
         with self._writing:
-            return self._client.run(self._write, topic, rows, deadline, doing=f"writing to topic {topic}")
+            records = [OutgoingRecord(*row) for row in rows]
+            return self._client.run(self._write, topic, records, deadline, doing=f"writing to topic {topic}")
 
     def close(self) -> None:
         """Let go of the connections; a write on another thread ends with an IllegalStateError."""
         self._client.close()
 
-    async def _write(self, topic: str, rows: Sequence[Row], deadline: Deadline) -> dict[int, int]:
+    async def _write(self, topic: str, records: list[OutgoingRecord], deadline: Deadline) -> dict[int, int]:
         known = self._leaders.setdefault(topic, TopicLeaders(self._client, topic))
         waiting: dict[int, deque[Records]] | None = None
         ends: dict[int, int] = {}
@@ -78,7 +80,7 @@ class PlainProducer:
                 leaders = await known.find(deadline)
                 if not ends:
                     # A topic that was created anew may have other partitions than it had.
-                    waiting = self._batches(topic, rows, len(leaders))
+                    waiting = self._batches(topic, records, len(leaders))
                 while waiting:
                     await self._send_first(topic, waiting, leaders, ends, deadline)
             except TRANSIENT as error:
@@ -86,14 +88,12 @@ class PlainProducer:
                 await self._back_off(topic, error, backoff, deadline)
         return ends
 
-    def _batches(self, topic: str, rows: Sequence[Row], partitions: int) -> dict[int, deque[Records]]:
-        every = Records.of_rows(rows)
-        targets = partition_for_keys(every.key, partitions)
+    def _batches(self, topic: str, records: list[OutgoingRecord], partitions: int) -> dict[int, deque[Records]]:
         limit = self._config.max_request_size
         try:
             return {
-                int(target): deque(split_by_bytes(every.take(np.flatnonzero(targets == target)), limit))
-                for target in np.unique(targets)
+                target: deque(split_by_bytes(owned, limit))
+                for target, owned in records_by_partition(records, partitions).items()
             }
         except OversizeRecordError as error:
             raise RecordTooLargeError(topic, error.size, limit, "producer.max.request.size") from error

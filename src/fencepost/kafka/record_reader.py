@@ -25,9 +25,15 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
 
+NO_PRODUCER: Final = (-1, -1)
+"""The producer of a record that was written without one."""
+
 
 class ConsumedRecord(NamedTuple):
-    """A record as it stands in a topic. `timestamp` is in milliseconds; `headers` are (name, value) pairs."""
+    """A record as it stands in a topic.
+
+    `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is id and epoch of who wrote it.
+    """
 
     topic: str
     partition: int
@@ -36,6 +42,7 @@ class ConsumedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
+    producer: tuple[int, int] = NO_PRODUCER
 
 
 class AbortedTransaction(Protocol):
@@ -70,8 +77,11 @@ def read_fetched(
             _check(batch, topic, partition)
             if filtering.hides(batch):
                 continue
+        producer = (batch.producer_id, batch.producer_epoch) if isinstance(batch, DefaultRecordBatch) else NO_PRODUCER
         records.extend(
-            ConsumedRecord(topic, partition, record.offset, record.timestamp, record.key, record.value, record.headers)
+            ConsumedRecord(
+                topic, partition, record.offset, record.timestamp, record.key, record.value, record.headers, producer
+            )
             for record in _uncompressed(batch)
             if record.offset >= from_offset
         )

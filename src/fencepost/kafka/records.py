@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,19 @@ from fencepost.api.errors import DataError
 
 Row = tuple[bytes, bytes | None]
 """Key and value of a record; the value None is a tombstone."""
+
+RecordHeaders = tuple[tuple[str, bytes], ...]
+"""Name and value of each header of a record."""
+
+
+class OutgoingRecord(NamedTuple):
+    """A record to write. `partition` is None where the hash of the key decides."""
+
+    key: bytes
+    value: bytes | None
+    headers: RecordHeaders = ()
+    partition: int | None = None
+
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 """The type of a headers column."""
@@ -72,12 +85,28 @@ class Records:
         return cls(value=_binary([value for _, value in rows]), key=_binary([key for key, _ in rows]))
 
     @classmethod
+    def of(cls, records: Sequence[OutgoingRecord]) -> Records:
+        """The records with their keys, values and headers, less than 2 GiB of either."""
+        plain = cls.of_rows([(record.key, record.value) for record in records])
+        if not any(record.headers for record in records):
+            return plain
+        return cls(value=plain.value, key=plain.key, headers=_header_lists([record.headers for record in records]))
+
+    @classmethod
     def concat(cls, parts: Sequence[Records]) -> Records:
         """All records of `parts`, of which there is at least one, in order."""
         if len(parts) == 1:
             return parts[0]
         lengths = [len(part) for part in parts]
         return cls(*(_concat(columns, lengths) for columns in zip(*(part.columns for part in parts), strict=True)))
+
+
+def _header_lists(rows: Sequence[RecordHeaders]) -> pa.Array:
+    names = _binary([name.encode() for headers in rows for name, _ in headers]).cast(pa.string())
+    values = _binary([value for headers in rows for _, value in headers])
+    structs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    ends = pa.py_buffer(np.cumsum([0, *(len(headers) for headers in rows)], dtype=np.int32))
+    return pa.ListArray.from_buffers(HEADERS, len(rows), [None, ends], children=[structs])
 
 
 def _binary(values: Sequence[bytes | None]) -> pa.Array:

@@ -2,7 +2,8 @@
 
 A thread of the log waits for records with long polls. To read to the end, the ends are listed over a connection of
 their own (the broker answers one request of a connection at a time), and then waited for: a log that is up to date
-answers at once, whatever the long poll is at.
+answers at once, whatever the long poll is at. If the ends show partitions that the thread has not heard of, or another
+topic of that name, the thread looks the partitions up again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
+from uuid import UUID
 
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.client_config import ClientConfig
@@ -34,14 +36,23 @@ class TopicLog:
     Records of a partition come in order, and one call of `on_record` ends before the next begins.
     """
 
-    def __init__(self, config: ClientConfig, topic: str, on_record: Callable[[ConsumedRecord], None]) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        topic: str,
+        on_record: Callable[[ConsumedRecord], None],
+        on_another_topic: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_another_topic` is told before the first record of a topic that was deleted and made again."""
         self.topic = topic
+        self._on_another_topic = on_another_topic
         self._on_record = on_record
         self._reader = TopicReader(config, topic)
         self._ends = TopicReader(config, topic)
         self._listing = threading.Lock()
         self._moved = threading.Condition()
         self._positions: Mapping[int, int] = {}
+        self._topic_id: UUID | None = None
         self._closing = threading.Event()
         self._refusal: AuthorizationError | None = None
         self._failure: FencepostError | None = None
@@ -64,31 +75,35 @@ class TopicLog:
         """
         for record in self._reader.read_to_end(timeout_ms):
             self._on_record(record)
-        self._positions = self._reader.positions
+        self._positions, self._topic_id = self._reader.positions, self._reader.topic_id
         self._thread.start()
 
     def partitions(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int:
         """Return how many partitions the topic has. Raises as `start` does."""
-        return len(self._list_ends(timeout_ms))
+        return len(self._list_ends(timeout_ms)[0])
 
     def read_to_end(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Wait until everything that was committed before this call, or is in a transaction now, is handed over.
 
         Raises what `TopicReader.read_to_end` does, and IllegalStateError once the log is closed.
         """
-        self.wait_for(self._list_ends(timeout_ms), timeout_ms)
+        self._wait(*self._list_ends(timeout_ms), timeout_ms)
 
     def wait_for(self, ends: Mapping[int, int], timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
         """Wait until the records before some offsets, one a partition, are handed over. Raises as `read_to_end`."""
+        self._wait(ends, self._topic_id, timeout_ms)
+
+    def _wait(self, ends: Mapping[int, int], topic_id: UUID | None, timeout_ms: float) -> None:
         deadline = Deadline.after(timeout_ms)
         with self._moved:
             # What was refused a while ago may be allowed by now.
             self._refusal, self._hurried = None, True
             self._moved.notify_all()
             self._moved.wait_for(
-                lambda: self._closing.is_set() or self._refusal or not self._behind(ends), deadline.remaining_s
+                lambda: self._closing.is_set() or self._refusal or not self._behind(ends, topic_id),
+                deadline.remaining_s,
             )
-            behind, refusal = self._behind(ends), self._refusal
+            behind, refusal = self._behind(ends, topic_id), self._refusal
         if self._closing.is_set():
             raise IllegalStateError(f"The log of topic {self.topic} was closed while it was read")
         if behind and refusal is not None:
@@ -114,12 +129,15 @@ class TopicLog:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _list_ends(self, timeout_ms: float) -> dict[int, int]:
+    def _list_ends(self, timeout_ms: float) -> tuple[dict[int, int], UUID | None]:
         with self._listing:
-            return self._ends.end_offsets(timeout_ms)
+            ends, topic_id = self._ends.end_offsets(timeout_ms), self._ends.topic_id
+        if topic_id != self._topic_id or not ends.keys() <= self._positions.keys():
+            self._reader.look_afresh()
+        return ends, topic_id
 
-    def _behind(self, ends: Mapping[int, int]) -> dict[int, int]:
-        positions = self._positions
+    def _behind(self, ends: Mapping[int, int], topic_id: UUID | None) -> dict[int, int]:
+        positions = self._positions if self._topic_id == topic_id else {}
         return {
             partition: positions.get(partition, 0)
             for partition, end in ends.items()
@@ -171,11 +189,17 @@ class TopicLog:
             self._moved.wait_for(lambda: self._hurried or self._closing.is_set(), seconds)
 
     def _hand_over(self, records: list[ConsumedRecord]) -> None:
+        if self._topic_id not in (None, self._reader.topic_id):
+            _LOG.warning(
+                "Topic %s was deleted and made again, and is read from its beginning. Keep others from deleting it",
+                self.topic,
+            )
+            self._on_another_topic()
         for record in records:
             try:
                 self._on_record(record)
             except Exception:  # noqa: BLE001 - the records behind it must not be lost for one that cannot be taken
                 _LOG.exception("Record %d of %s-%d was not taken in", record.offset, self.topic, record.partition)
         with self._moved:
-            self._positions = self._reader.positions
+            self._positions, self._topic_id = self._reader.positions, self._reader.topic_id
             self._moved.notify_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Any, Final
+from uuid import UUID
 
 import kafka.errors as client_errors
 from kafka.protocol.metadata import MetadataRequest
@@ -41,19 +42,26 @@ async def topic_leaders(client: ControlClient, topic: str, deadline: Deadline) -
 
     Raises TopicNotFoundError, AuthorizationError, and one of TRANSIENT if there is no leader in time.
     """
+    return _leaders(await _row_with_leaders(client, topic, deadline))
+
+
+async def _row_with_leaders(client: ControlClient, topic: str, deadline: Deadline) -> Any:
     grace = Deadline.after(_UNKNOWN_TOPIC_GRACE_MS)
     while True:
         row = await topic_row(client, topic, remaining_ms(deadline, client.config.request_timeout_ms))
         error = client_errors.for_code(row.error_code)
-        leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
-        if error is client_errors.NoError and _NO_LEADER not in leaders.values():
-            return leaders
+        if error is client_errors.NoError and _NO_LEADER not in _leaders(row).values():
+            return row
         lasting = not issubclass(error, TRANSIENT) and error is not client_errors.NoError
         if lasting or (error is client_errors.UnknownTopicOrPartitionError and grace.passed):
             raise metadata_error(error, topic)
         if deadline.passed:
             raise client_errors.LeaderNotAvailableError(f"a partition of {topic} has no leader")
         await client.sleep(remaining_ms(deadline, client.config.retry_backoff_ms))
+
+
+def _leaders(row: Any) -> dict[int, int]:
+    return {partition.partition_index: partition.leader_id for partition in row.partitions}
 
 
 class TopicLeaders:
@@ -63,15 +71,25 @@ class TopicLeaders:
         self._client = client
         self._topic = topic
         self._known: dict[int, int] = {}
-        self._known_until = 0.0
+        self._learnt_at: float | None = None
+        self._forgotten_at = float("-inf")
+        self.topic_id: UUID | None = None
+        """The id of the topic when it was last asked for; None before that, and from brokers before 2.8."""
 
-    async def find(self, deadline: Deadline) -> dict[int, int]:
-        """Return the leader of each partition. Raises as `topic_leaders` does."""
-        if not self._known or time.monotonic() >= self._known_until:
-            self._known = await topic_leaders(self._client, self._topic, deadline)
-            self._known_until = Deadline.after(self._client.config.metadata_max_age_ms).at
+    async def find(self, deadline: Deadline, max_age_ms: float | None = None) -> dict[int, int]:
+        """Return the leader of each partition, learnt at most `max_age_ms` ago. Raises as `topic_leaders` does."""
+        max_age_ms = self._client.config.metadata_max_age_ms if max_age_ms is None else max_age_ms
+        oldest = time.monotonic() - max_age_ms / 1000
+        if self._learnt_at is None or self._learnt_at <= max(oldest, self._forgotten_at):
+            # Before the request: what changes while it is under way may be missing in the answer.
+            learnt_at = time.monotonic()
+            row = await _row_with_leaders(self._client, self._topic, deadline)
+            # A broker that is behind may not know of a new partition that another one has told of.
+            same = row.topic_id is not None and row.topic_id == self.topic_id
+            self._known = (self._known if same else {}) | _leaders(row)
+            self._learnt_at, self.topic_id = learnt_at, row.topic_id
         return self._known
 
     def forget(self) -> None:
-        """Ask anew when they are needed next."""
-        self._known_until = 0.0
+        """Ask anew when they are needed next. From any thread."""
+        self._forgotten_at = time.monotonic()

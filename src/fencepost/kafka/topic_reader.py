@@ -4,6 +4,9 @@ The end is listed with read_uncommitted, so it lies behind records whose transac
 read up to there with read_committed: the broker hands out nothing behind an open transaction, so the reader waits
 until each transaction that had begun is decided. What was committed before `read_to_end` was called is always seen.
 
+Partitions are looked up afresh whenever ends are listed: a topic may have got more. A topic that was deleted and made
+again has another id, and is read from its beginning.
+
 Requests: https://kafka.apache.org/protocol (ListOffsets, Fetch, DescribeProducers, ListTransactions).
 """
 
@@ -14,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
+from uuid import UUID
 
 import kafka.errors as client_errors
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
@@ -37,6 +41,8 @@ _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 _PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
 # Longest wait for a transaction in one request; a commit ends it at once. Bounds how long `close` waits.
 _LONG_POLL_MS: Final = 500
+# How long `poll` may not know of partitions that are new.
+_FOLLOWED_MAX_AGE_MS: Final = 5_000
 # At the deadline, an answer that says what is missing is worth more than a time-out.
 _ANSWER_GRACE_MS: Final = 5_000
 
@@ -70,6 +76,7 @@ class TopicReader:
         self._positions: dict[int, int] = {}
         self._topic_leaders = TopicLeaders(self._client, topic)
         self._leaders: dict[int, int] = {}
+        self._topic_id: UUID | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +91,15 @@ class TopicReader:
         """The offset up to which each partition was read; transaction markers count."""
         return dict(self._positions)
 
+    @property
+    def topic_id(self) -> UUID | None:
+        """The id of the topic that `positions` belong to; None before the first read, and from brokers before 2.8."""
+        return self._topic_id
+
+    def look_afresh(self) -> None:
+        """Have the partitions looked up again when something is read next. From any thread."""
+        self._topic_leaders.forget()
+
     def read_to_end(
         self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, deadline: Deadline | None = None
     ) -> Iterator[ConsumedRecord]:
@@ -94,16 +110,18 @@ class TopicReader:
         AuthorizationError or BrokerUnavailableError.
         """
         deadline = deadline or Deadline.after(timeout_ms)
-        ends = self._run(self._end_offsets, deadline)
+        ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
         patient = False
-        while behind := [partition for partition, end in ends.items() if self._positions[partition] < end]:
+        while behind := [partition for partition, end in ends.items() if self._positions.get(partition, 0) < end]:
             fetched = self._run(self._fetch_all, behind, ends, deadline, patient)
             for partition, (records, next_offset) in fetched.items():
                 yield from records
                 self._positions[partition] = next_offset
             patient = not fetched
             if patient and deadline.passed:
-                raise self.late(behind[0], self._positions[behind[0]], ends[behind[0]], timeout_ms)
+                raise self.late(behind[0], self._positions.get(behind[0], 0), ends[behind[0]], timeout_ms)
+            if topic_id != self._topic_id:
+                ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
 
     def poll(self) -> list[ConsumedRecord]:
         """Return the committed records that come next, in order per partition; wait half a second for some at most.
@@ -145,7 +163,7 @@ class TopicReader:
         """The read_uncommitted end of each partition; a partition that is new is positioned at its beginning."""
         while True:
             try:
-                self._leaders = await self._topic_leaders.find(deadline)
+                await self._find_leaders(deadline, max_age_ms=0)
                 ends = await self._list_offsets(self._leaders, _LATEST, deadline)
                 unknown = [
                     partition
@@ -159,6 +177,14 @@ class TopicReader:
                 await self._back_off(error, deadline)
             else:
                 return ends
+
+    async def _find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
+        self._leaders = await self._topic_leaders.find(deadline, max_age_ms)
+        if self._topic_id != self._topic_leaders.topic_id:
+            self._positions.clear()
+            self._topic_id = self._topic_leaders.topic_id
+        for gone in self._positions.keys() - self._leaders.keys():
+            del self._positions[gone]
 
     async def _list_offsets(self, partitions: Iterable[int], timestamp: int, deadline: Deadline) -> dict[int, int]:
         responses = await self._ask_leaders(partitions, partial(self._list_request, timestamp), deadline)
@@ -188,10 +214,10 @@ class TopicReader:
         """
         wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if patient else 0
         try:
-            self._leaders = await self._topic_leaders.find(deadline)
+            await self._find_leaders(deadline, _FOLLOWED_MAX_AGE_MS if behind is None else None)
             if added := self._leaders.keys() - self._positions.keys():
                 self._positions |= await self._list_offsets(added, _EARLIEST, deadline)
-            asked = self._positions if behind is None else behind
+            asked = self._positions if behind is None else self._positions.keys() & behind
             responses = await self._ask_leaders(asked, partial(self._fetch_request, wait_ms), deadline)
             rows = [row for response in responses for topic in response.responses for row in topic.partitions]
             return await self._take(rows, ends, deadline)
