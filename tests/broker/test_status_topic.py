@@ -323,3 +323,47 @@ def test_a_closed_store_takes_no_reports(workers: Workers):
     assert workers.history(b"status-connector-c1") != []
     with pytest.raises(IllegalStateError, match=workers.topic):
         store.put("c1", _RUNNING)
+
+
+def test_of_equal_keys_in_two_partitions_the_newest_status_counts_and_is_replaced_where_it_stands(
+    workers: Workers, topics: Topics, bootstrap_servers: str
+):
+    """As after the topic got more partitions: the hash of the key belongs to another one."""
+    topics.create(workers.topic, partitions=2, config={"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    old, new = (Status(state, "host:8083", 1) for state in ("PAUSED", "RUNNING"))
+    for partition, status, timestamp in ((0, new, 2_000), (1, old, 1_000)):
+        key, value = encode("c1", status)
+        producer.produce(workers.topic, value, key=key, partition=partition, timestamp=timestamp)
+        assert producer.flush(_SECONDS) == 0
+    store = workers.store()
+    assert store.table.status("c1") == new
+    store.put("c1", _RUNNING)
+    _written(store)
+    assert [record.partition for record in workers.records() if record.value == encode("c1", _RUNNING)[1]] == [0]
+    store.delete_connector("c1")
+    _written(store)
+    assert {record.partition for record in workers.records() if record.value is None} == {0, 1}
+
+
+def test_a_status_in_a_partition_that_is_new_is_read(workers: Workers, topics: Topics, bootstrap_servers: str):
+    store = workers.store()
+    topics.grow(workers.topic, 7)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    key, value = encode("c1", _RUNNING)
+    producer.produce(workers.topic, value, key=key, partition=6)
+    assert producer.flush(_SECONDS) == 0
+    wait_for(lambda: store.table.status("c1") == _RUNNING, what="it is read")
+
+
+def test_a_worker_says_again_what_it_has_when_the_topic_was_deleted_and_made_again(workers: Workers, topics: Topics):
+    store = workers.store()
+    store.put("c1", _RUNNING)
+    _written(store)
+    wait_for(lambda: store.table.status("c1") == _RUNNING, what="it is read back")
+    topics.delete(workers.topic)
+    wait_for(lambda: topics.partitions(workers.topic) is None, what="the topic is gone")
+    topics.create(workers.topic, partitions=2, config={"cleanup.policy": "compact"})
+    wait_for(
+        lambda: [record.value for record in workers.records()] == [encode("c1", _RUNNING)[1]], what="it is said again"
+    )

@@ -127,6 +127,74 @@ GUARDS = (
         "tests/broker/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
     ),
     Guard(
+        "the newest commit of several places",
+        "storage/offset_table.py",
+        "            return self.mark.time > other.mark.time\n",
+        "            return False\n",
+        "tests/unit/storage/test_offset_table.py::"
+        "test_of_equal_keys_in_two_partitions_the_newest_counts_in_any_order_of_reading",
+    ),
+    Guard(
+        "the order of commits by what was read",
+        "storage/offset_records.py",
+        "known + 1",
+        "0",
+        "tests/unit/storage/test_offset_records.py::"
+        "test_a_commit_is_later_than_what_was_read_and_than_the_one_before_whatever_the_clock_says",
+    ),
+    Guard(
+        "the removal in each place that has an offset",
+        "storage/offset_table.py",
+        "for place in places if value is None and place.value and place is not newest",
+        "for place in () if place",
+        "tests/unit/storage/test_offset_table.py::test_an_offset_is_removed_wherever_the_source_partition_has_one",
+    ),
+    Guard(
+        "the former offsets topics of a connector",
+        "storage/connector_offset_store.py",
+        "            self._refresh_former(origin, timeout_ms)\n",
+        "            pass\n",
+        "tests/broker/test_offsets_topic_changes.py::"
+        "test_d7_an_own_topic_is_given_up_while_copies_fail_and_nothing_is_read_twice",
+    ),
+    Guard(
+        "the dropping of late copies",
+        "storage/offset_copies.py",
+        "if not self._is_outdated(copy)",
+        "if copy",
+        "tests/broker/test_offsets_topic_changes.py::"
+        "test_d7_a_late_copy_is_dropped_where_something_newer_was_committed",
+    ),
+    Guard(
+        "the mending of a late copy",
+        "storage/offset_copies.py",
+        "if stored is None or not stored.is_buried:",
+        "if True:",
+        "tests/broker/test_offsets_topic_changes.py::test_d7_a_late_copy_that_meets_a_newer_commit_is_put_right",
+    ),
+    Guard(
+        "the fresh look at a topic's partitions",
+        "kafka/topic_reader.py",
+        "await self._find_leaders(deadline, max_age_ms=0)",
+        "await self._find_leaders(deadline)",
+        "tests/broker/test_topic_reader.py::test_a_read_sees_what_was_written_to_partitions_that_are_new",
+    ),
+    Guard(
+        "the id of a topic",
+        "kafka/topic_reader.py",
+        "            self._positions.clear()\n",
+        "            pass\n",
+        "tests/broker/test_topic_reader.py::test_a_topic_that_was_deleted_and_made_again_is_read_from_its_beginning",
+    ),
+    Guard(
+        "the newest status of several partitions",
+        "storage/status_topic.py",
+        "elif self._newest.take(record):",
+        "elif self._newest.take(record) or True:",
+        "tests/broker/test_status_topic.py::"
+        "test_of_equal_keys_in_two_partitions_the_newest_status_counts_and_is_replaced_where_it_stands",
+    ),
+    Guard(
         "the refusal of a write that Spark runs again",
         "spark/attempts.py",
         "if context.attemptNumber() > 0:",

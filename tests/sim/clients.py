@@ -17,7 +17,7 @@ from fencepost.kafka.errors import (
 from fencepost.kafka.fencing import FencingError
 from fencepost.kafka.partition_queue import Ack
 from fencepost.kafka.record_reader import ConsumedRecord
-from fencepost.kafka.records import Records
+from fencepost.kafka.records import OutgoingRecord, RecordHeaders, Records
 from fencepost.kafka.topic_reader import TopicReadTimeoutError
 from fencepost.kafka.transaction import CoordinatorView, ProducerIdentity, Transaction, TransactionVersion
 from tests.sim.broker import Broker, Code, Row
@@ -149,7 +149,12 @@ class SimWriter:
         rows: Sequence[Row]
         if isinstance(records, Records):
             assert records.key is not None
-            rows = list(zip(records.key.to_pylist(), records.value.to_pylist(), strict=True))
+            headers = [()] * len(records) if records.headers is None else records.headers.to_pylist()
+            columns = zip(records.key.to_pylist(), records.value.to_pylist(), headers, strict=True)
+            rows = [
+                SimRow.of(OutgoingRecord(key, value, tuple((header["key"], header["value"]) for header in row)))
+                for key, value, row in columns
+            ]
         else:
             rows = records
         self._queued.append((topic, rows))
@@ -190,14 +195,27 @@ class SimWriter:
         return Ack(topic, 0, sequence, len(rows), offset, 0, now_ms)
 
 
+class SimRow(tuple[Any, Any]):  # noqa: SLOT001 - a tuple of two with something besides
+    """Key and value of a record that has headers."""
+
+    headers: RecordHeaders
+
+    @classmethod
+    def of(cls, record: OutgoingRecord) -> SimRow:
+        row = cls((record.key, record.value))
+        row.headers = record.headers
+        return row
+
+
 class SimPlainProducer:
     """As kafka.plain_producer.PlainProducer."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def write(self, topic: str, rows: Sequence[Row]) -> Mapping[int, int]:
+    def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> Mapping[int, int]:
         broker = self._site.broker
+        rows = [SimRow.of(OutgoingRecord(*row)) for row in rows]
         deadline = Deadline.after(_DELIVERY_MS)
         _, end = self._site.asked("Produce", lambda: (Code.NONE, broker.write_plainly(topic, rows)), deadline)
         return {0: end}
@@ -213,6 +231,7 @@ class SimTopicReader:
         self._site = site
         self._topic = topic
         self._position = 0
+        self.topic_id = None
 
     @property
     def positions(self) -> Mapping[int, int]:
@@ -383,4 +402,7 @@ class SimAdmin:
 
 def consumed(topic: str, rows: list[tuple[int, Row, float]]) -> list[ConsumedRecord]:
     """Rows as a reader hands them over."""
-    return [ConsumedRecord(topic, 0, offset, int(time * 1000), row[0], row[1], ()) for offset, row, time in rows]
+    return [
+        ConsumedRecord(topic, 0, offset, int(time * 1000), row[0], row[1], getattr(row, "headers", ()))
+        for offset, row, time in rows
+    ]

@@ -61,8 +61,8 @@ def _reads_nothing(store: ConnectorOffsetStore, *_: Any) -> None:
     """Leave the offsets as they were last read."""
 
 
-def _looks_in_no_other_topic(view: OffsetView, connector: str, own: OffsetTable, shared: Any = None) -> None:
-    del shared
+def _looks_in_no_other_topic(view: OffsetView, connector: str, own: OffsetTable, *others: OffsetTable) -> None:
+    del others
     _view(view, connector, own)
 
 

@@ -119,11 +119,11 @@ class _OffsetStores:
     def __init__(self, _: Any) -> None:
         topics = WORKER.offset_storage, replace(WORKER.offset_storage, name=OWN_OFFSETS)
         self._store, self._own = (OffsetStore(topic, consumer=_NONE, admin=_NONE) for topic in topics)
-        self._copies = OffsetCopies(OFFSETS, self._store.table, _NONE)
+        self._copies = OffsetCopies(self._store, _NONE)
 
     def open(self, connector: ConnectorConfig) -> ConnectorOffsetStore:
         if self.topic(connector) == OFFSETS:
-            return ConnectorOffsetStore(connector.name, self._store)
+            return ConnectorOffsetStore(connector.name, self._store, open_former=lambda _: self._own)
         return ConnectorOffsetStore(connector.name, self._own, SharedOffsets(self._store, self._copies))
 
     def topic(self, connector: ConnectorConfig) -> str:

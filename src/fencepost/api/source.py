@@ -79,7 +79,7 @@ class SourceConnector(ABC):
     def alter_offsets(
         self,
         config: Config,  # noqa: ARG002 - for overriding
-        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]],  # noqa: ARG002
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],  # noqa: ARG002
     ) -> bool:
         """Check offsets that a user wants to set (None: to remove), and move external state along.
 

@@ -184,7 +184,7 @@ class OffsetMismatch:
 
 
 def compare_offsets(
-    visible: Mapping[str, int], committed: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
+    visible: Mapping[str, int], committed: Iterable[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
 ) -> tuple[OffsetMismatch, ...]:
     """Compare the last visible number of each source partition with the committed source offsets.
 
@@ -201,5 +201,7 @@ def compare_offsets(
     )
 
 
-def _only_value(fields: Mapping[str, Any]) -> str:
+def _only_value(fields: Mapping[str, Any] | None) -> str:
+    if fields is None:
+        return "null"
     return str(next(iter(fields.values()))) if len(fields) == 1 else str(dict(fields))

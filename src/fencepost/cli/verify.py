@@ -16,7 +16,9 @@ from fencepost.cli.record_fields import RecordField
 from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_record, lines_of
 from fencepost.cli.verify_report import Report, print_report
 from fencepost.kafka.client_config import ClientConfig
-from fencepost.storage.offsets import decode_key, decode_value
+from fencepost.kafka.record_reader import ConsumedRecord
+from fencepost.storage.offset_table import OffsetTable
+from fencepost.storage.offsets import decode_value
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -175,13 +177,19 @@ def _check_rows(messages: Iterable[Message], source: Path, null_value: str) -> R
 
 def _committed_offsets(
     config: ClientConfig, topic: str, connector: str
-) -> list[tuple[Mapping[str, Any], Mapping[str, Any] | None]]:
-    latest = {}
+) -> list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]:
+    table = OffsetTable()
     for message in read(config, topic, ends_of(config, topic)):
-        key = decode_key(message.key())
-        if key is not None and key.connector == connector:
-            latest[key.identity] = (key.partition, decode_value(message.value()))
-    return list(latest.values())
+        table.apply(_consumed(topic, message))
+    return [(stored.partition, decode_value(stored.value)) for stored in table.stored_of(connector).values()]
+
+
+def _consumed(topic: str, message: Message) -> ConsumedRecord:
+    given = message.headers() or ()
+    pairs = given.items() if isinstance(given, dict) else given
+    headers = [(name, text.encode() if isinstance(text, str) else text) for name, text in pairs]
+    where = message.partition() or 0, message.offset() or 0, message.timestamp()[1]
+    return ConsumedRecord(topic, *where, message.key(), message.value(), headers)
 
 
 def _distance(ends: Mapping[int, int], high: Mapping[int, int]) -> int:

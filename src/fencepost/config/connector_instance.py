@@ -117,7 +117,9 @@ class ConnectorInstance:
             method, call_plugin(self._what(method), self._connector.partitions_follow_task_configs, config)
         )
 
-    def alter_offsets(self, config: Config, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+    ) -> bool:
         """Tell the connector of offsets that are to be set."""
         answer = call_plugin(self._what("alter_offsets"), self._connector.alter_offsets, config, offsets)
         return self._bool("alter_offsets", answer)

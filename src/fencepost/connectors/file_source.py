@@ -175,7 +175,7 @@ class FileSourceConnector(SourceConnector):
     def alter_offsets(
         self,
         config: Config,  # noqa: ARG002 - positions of files mean the same in all configurations
-        offsets: Sequence[tuple[SourcePartition, SourceOffset | None]],
+        offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
         """Refuse offsets that a task could not start from."""
         check_offsets(offsets)

@@ -102,7 +102,9 @@ class FileStreamSourceConnector(SourceConnector):
         """Say yes for a file, no for the standard input."""
         return ExactlyOnceSupport.SUPPORTED if config.get(FILE) else ExactlyOnceSupport.UNSUPPORTED
 
-    def alter_offsets(self, config: Config, offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]) -> bool:
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+    ) -> bool:
         """Refuse offsets that a task could not start from."""
         if not config.get(FILE):
             raise ConfigError(f"Offsets belong to a file: set the property {FILE}", name=FILE)

@@ -153,13 +153,13 @@ def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event)
     return ()
 
 
-def check_offsets(offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> None:
+def check_offsets(offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:
     """Raise DataError unless all of these are source partitions and offsets of files. A removal always is."""
     for partition, offset in offsets:
         if offset is None:
             continue
-        if set(partition) != {FILENAME_FIELD}:
-            raise DataError(f"The source partition {dict(partition)} is not of the form {{'{FILENAME_FIELD}': <path>}}")
+        if partition is None or set(partition) != {FILENAME_FIELD}:
+            raise DataError(f"The source partition {partition} is not of the form {{'{FILENAME_FIELD}': <path>}}")
         position_of(str(partition[FILENAME_FIELD]), offset)
 
 

@@ -70,7 +70,11 @@ def _state(info: ConnectorState | TaskState) -> Json:
 
 def offset(info: ConnectorOffset) -> Json:
     """The offset of a source partition."""
-    return {"partition": dict(info.partition), "offset": None if info.offset is None else dict(info.offset)}
+    return {"partition": _fields(info.partition), "offset": _fields(info.offset)}
+
+
+def _fields(fields: Mapping[str, Any] | None) -> Json | None:
+    return None if fields is None else dict(fields)
 
 
 def plugin(info: PluginInfo) -> Json:

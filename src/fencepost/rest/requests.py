@@ -81,7 +81,10 @@ def task_configs(body: bytes) -> list[dict[str, str]]:
 
 
 def connector_offsets(body: bytes) -> list[ConnectorOffset]:
-    """Read `{"offsets": [{"partition": {...}, "offset": {...}}]}`; a null offset asks for its removal."""
+    """Read `{"offsets": [{"partition": {...}, "offset": {...}}]}`; a null offset asks for its removal.
+
+    A partition may be null, which names the only one of a source.
+    """
     given = _object(_parse(body), "The body", allowed=("offsets",)).get("offsets")
     if not isinstance(given, list) or not given:
         raise BadRequestError(
@@ -141,7 +144,9 @@ def _initial_state(given: Any) -> TargetState | None:
 
 def _offset(item: Any, what: str) -> ConnectorOffset:
     given = _object(item, what, allowed=("partition", "offset"))
-    partition = _object(given.get("partition"), f'"partition" of {what}')
+    # A source with one partition only may name it null, as Connect allows.
+    unnamed = "partition" in given and given["partition"] is None
+    partition = None if unnamed else _object(given.get("partition"), f'"partition" of {what}')
     offset = given.get("offset")
     return ConnectorOffset(partition, None if offset is None else _object(offset, f'"offset" of {what}'))
 

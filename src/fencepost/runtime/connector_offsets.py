@@ -17,7 +17,7 @@ READING_MS: Final = 40_000
 """How long the reading of each offsets topic may take: a request has 90 s, and its answer should name the cause."""
 
 
-def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
     """Return a connector's source partitions with their offsets. Raises what opening and reading its topics raises."""
     return worker.offsets(config).offsets(timeout_ms=READING_MS)
 
@@ -25,7 +25,7 @@ def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dic
 def alter_offsets(
     worker: Worker,
     config: ConnectorConfig,
-    offsets: Iterable[tuple[SourcePartition, SourceOffset | None]],
+    offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]],
     *,
     confirm: Callable[[], None],
 ) -> bool:

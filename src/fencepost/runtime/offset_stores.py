@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from weakref import WeakValueDictionary
 
 from fencepost.api.errors import ConfigError
@@ -27,6 +27,7 @@ from fencepost.runtime.client_properties import (
 )
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore, SharedOffsets
 from fencepost.storage.offset_copies import OffsetCopies
+from fencepost.storage.offset_marks import Origin
 from fencepost.storage.offset_store import OffsetStore
 
 
@@ -70,9 +71,12 @@ class OffsetStores:
         config = reading_config(self._worker, connector)
         self._check_clusters(connector, config)
         own = self._opened(self.topic(connector), config, connector)
-        if own.topic == self._worker.offset_storage.name and self._same_cluster(config, self._global_config):
-            return ConnectorOffsetStore(connector.name, own)
-        return ConnectorOffsetStore(connector.name, own, self._shared())
+        here = self._same_cluster(config, self._global_config)
+        open_former = partial(self._open_former, connector, config)
+        if own.topic == self._worker.offset_storage.name and here:
+            return ConnectorOffsetStore(connector.name, own, open_former=open_former)
+        origin = Origin(own.topic, None if here else self._cluster_id(config))
+        return ConnectorOffsetStore(connector.name, own, self._shared(), origin=origin, open_former=open_former)
 
     def pending_copies(self) -> int:
         """Return how many offsets are still to be copied to the worker's topic."""
@@ -95,7 +99,21 @@ class OffsetStores:
             self._open.clear()
             self._global = None
 
-    def _opened(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
+    def _open_former(self, connector: ConnectorConfig, config: ClientConfig, origin: Origin) -> OffsetStore | None:
+        """Open a former offsets topic of a connector; None if it is gone, or its cluster is out of reach."""
+        if origin.cluster_id is not None:
+            if origin.cluster_id != self._cluster_id(config):
+                return None
+        elif not self._same_cluster(config, self._global_config):
+            config = self._global_config
+        with Admin(config) as admin:
+            if not admin.topic_exists(origin.topic):
+                return None
+        return self._opened(origin.topic, config, connector, create=False)
+
+    def _opened(
+        self, topic: str, config: ClientConfig, connector: ConnectorConfig | None, *, create: bool = True
+    ) -> OffsetStore:
         with self._lock:
             opening = self._opening.setdefault((topic, config), threading.Lock())
         # Not under the lock of all: another cluster may take its time to answer.
@@ -103,9 +121,11 @@ class OffsetStores:
             with self._lock:
                 store = self._open.get((topic, config))
             if store is None:
-                store = self._create(topic, config, connector)
+                store = self._new_store(topic, config, connector)
                 with self._lock:
                     self._open[topic, config] = store
+            if create and not store.is_ensured:
+                store.ensure_topic()
             return store
 
     def _shared(self) -> SharedOffsets:
@@ -115,7 +135,7 @@ class OffsetStores:
                 properties = client_properties(self._worker, None, ClientKind.PRODUCER)
                 properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
                 config = ProducerConfig.from_properties(properties, where=self._worker.where)
-                self._copies = OffsetCopies(store.topic, store.table, config)
+                self._copies = OffsetCopies(store, config)
             return SharedOffsets(store, self._copies)
 
     def _check_clusters(self, connector: ConnectorConfig, consumer: ClientConfig) -> None:
@@ -156,12 +176,6 @@ class OffsetStores:
         properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
         return ClientConfig.from_properties(properties, where=self._worker.where)
 
-    def _create(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
+    def _new_store(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
         settings = replace(self._worker.offset_storage, name=topic)
-        store = OffsetStore(settings, consumer=config, admin=admin_config(self._worker, connector))
-        try:
-            store.ensure_topic()
-        except BaseException:
-            store.close()
-            raise
-        return store
+        return OffsetStore(settings, consumer=config, admin=admin_config(self._worker, connector))

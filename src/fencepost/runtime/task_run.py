@@ -156,4 +156,5 @@ class TaskRun:
             loop = PollLoop(self._control, instance, writes, boundaries, self._metrics, on_state=self._on_state)
             return loop.run(stop_at_end=self._stop_at_end)
         finally:
+            offsets.flush()
             instance.stop()

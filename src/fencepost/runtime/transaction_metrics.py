@@ -13,7 +13,7 @@ from fencepost.runtime.histogram import Histogram
 _MOST_BATCHES: Final = 1_000
 """Batches of a transaction whose latency is measured: a transaction may hold any number of them."""
 
-CommittedOffsets = Sequence[tuple[SourcePartition, SourceOffset | None]]
+CommittedOffsets = Sequence[tuple[SourcePartition | None, SourceOffset | None]]
 
 
 @dataclass(frozen=True, slots=True)

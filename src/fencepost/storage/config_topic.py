@@ -7,6 +7,7 @@ loop in the order of the records, and before the write that caused it is done.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -37,9 +38,17 @@ from fencepost.storage.config_records import (
     decode,
     encode,
 )
-from fencepost.storage.config_writer import LeaderWriter, PlainLeaderWriter, TransactionalLeaderWriter, write_plainly
+from fencepost.storage.config_writer import (
+    CONFIG_PARTITION,
+    LeaderWriter,
+    PlainLeaderWriter,
+    TransactionalLeaderWriter,
+    write_plainly,
+)
 from fencepost.storage.errors import ConfigWriteError
 from fencepost.storage.task_count import leader_transactional_id
+
+_LOG: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -223,6 +232,13 @@ class ConfigBackingStore:
         return self._state
 
     def _take(self, record: ConsumedRecord) -> None:
+        if record.partition != CONFIG_PARTITION:
+            _LOG.error(
+                "Record %d of %s-%d is left alone: the config topic must have exactly 1 partition, and got more. No "
+                "worker starts with it. Name another topic in config.storage.topic of all workers, and configure the "
+                "connectors again", record.offset, record.topic, record.partition,
+            )  # fmt: skip
+            return
         state, event = apply(self._state, record.offset, decode(record.key, record.value))
         self._state = state
         if event is not None and self._started:

@@ -17,12 +17,12 @@ from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError, RecordTooLargeError
 from fencepost.kafka.plain_producer import PlainProducer
 from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.records import Records, Row
+from fencepost.kafka.records import OutgoingRecord, Records, Row
 from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
 
 _LOG: Final = logging.getLogger(__name__)
 
-_PARTITION: Final = 0
+CONFIG_PARTITION: Final = 0
 
 
 class LeaderWriter(Protocol):
@@ -129,7 +129,7 @@ def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence
     Raises ConfigTooLargeError or ConfigWriteError.
     """
     try:
-        return producer.write(topic, rows)
+        return producer.write(topic, [OutgoingRecord(key, value, partition=CONFIG_PARTITION) for key, value in rows])
     except RecordTooLargeError as error:
         raise ConfigTooLargeError(what, topic, size=error.size, limit=error.limit) from error
     except FencepostError as error:
@@ -145,7 +145,7 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
     producer.begin_transaction()
     writer = producer.writer()
     try:
-        writer.write(topic, _PARTITION, Records.of_rows(rows))
+        writer.write(topic, CONFIG_PARTITION, Records.of_rows(rows))
         acks = writer.flush()
         producer.acknowledge(acks)
     except FencepostError as error:
@@ -155,4 +155,4 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
     producer.commit_transaction()
     last = acks[-1]
     # A broker that had the batch already does not say where.
-    return {} if last.base_offset < 0 else {_PARTITION: last.base_offset + last.count}
+    return {} if last.base_offset < 0 else {CONFIG_PARTITION: last.base_offset + last.count}

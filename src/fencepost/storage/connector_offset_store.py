@@ -1,19 +1,34 @@
-"""The offsets of one connector: in its topic, and where that is its own, copied to the worker's topic."""
+"""The offsets of one connector: in its topic, and where that is its own, copied to the worker's topic.
+
+    reads    own topic ─┐
+             worker's  ─┼─> the newest commit of each source partition
+             former    ─┘
+    commits  own topic, with the task's transaction ──> copies in the worker's topic, which name the own topic
+
+The copies say where the connector's commits stand. So whoever reads the worker's topic finds the former own topics of
+the connector, and reads them as well: no offset is missed that was not copied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.api.record import SourcePartition
+from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.topic_reader import DEFAULT_TIMEOUT_MS
-from fencepost.storage.offset_copies import OffsetCopies, Offsets
+from fencepost.storage.offset_copies import Copy, OffsetCopies
+from fencepost.storage.offset_marks import Origin
 from fencepost.storage.offset_records import OffsetRecords
 from fencepost.storage.offset_store import OffsetStore
-from fencepost.storage.offset_view import OffsetView
+from fencepost.storage.offset_view import CommittedOffset, OffsetView
+
+_LOG: Final = logging.getLogger(__name__)
 
 _COPYING_SECONDS: Final = 30.0
+_FLUSHING_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +40,28 @@ class SharedOffsets:
 
 
 class ConnectorOffsetStore:
-    """The offsets of one connector in `own`, and below that in `shared` unless `own` is that topic.
+    """The offsets of one connector in `own`, and in `shared`, the worker's topic, unless `own` is that topic.
 
-    Threads may share it. It holds nothing that needs to be closed.
+    `origin` names the own topic in copies. `open_former` opens a topic that copies name; it returns None where the
+    connector cannot reach its cluster. Threads may share it. It holds nothing that needs to be closed.
     """
 
-    def __init__(self, connector: str, own: OffsetStore, shared: SharedOffsets | None = None) -> None:
+    def __init__(
+        self,
+        connector: str,
+        own: OffsetStore,
+        shared: SharedOffsets | None = None,
+        *,
+        origin: Origin | None = None,
+        open_former: Callable[[Origin], OffsetStore | None] = lambda _: None,
+    ) -> None:
         self.connector = connector
         self._own = own
         self._shared = shared
-        self._view = OffsetView(connector, own.table, shared.store.table if shared else None)
+        self._origin = origin or Origin(own.topic)
+        self._open_former = open_former
+        self._former: dict[Origin, OffsetStore | None] = {}
+        self._view = self._new_view()
 
     @property
     def topic(self) -> str:
@@ -46,14 +73,16 @@ class ConnectorOffsetStore:
         self._own.refresh(timeout_ms)
         if self._shared is not None:
             self._shared.store.refresh(timeout_ms)
+        for origin in self._view.origins() - {self._origin, self._shared_origin}:
+            self._refresh_former(origin, timeout_ms)
 
-    def offsets(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    def offsets(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
         """Return what is committed: the connector's source partitions, each with its offset."""
         self.refresh(timeout_ms)
         return self._view.offsets()
 
-    def partitions(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[dict[str, Any]]:
-        """Return the source partitions of `offsets`, and those that the own topic's removals hide in the worker's."""
+    def partitions(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[dict[str, Any] | None]:
+        """Return the source partitions of `offsets`, and those that a removal in another topic hides."""
         self.refresh(timeout_ms)
         return self._view.partitions()
 
@@ -70,21 +99,28 @@ class ConnectorOffsetStore:
 
     def records(self) -> OffsetRecords:
         """Return an empty collection of offsets for one task; what is committed of them is copied."""
-        return OffsetRecords(self.connector, self._own.table, on_commit=self.copy)
+        return OffsetRecords(self.connector, self._own.table, on_commit=self.copy, known_time=self._time)
 
-    def copy(self, offsets: Offsets) -> None:
+    def copy(self, offsets: Iterable[CommittedOffset]) -> None:
         """Have offsets that were committed to the own topic copied to the worker's. Never waits or fails."""
         if self._shared is not None:
-            self._shared.copies.put(self.connector, offsets)
+            self._shared.copies.put(self._copies(offsets))
 
-    def remove_copies(self, partitions: Iterable[SourcePartition], timeout_s: float = _COPYING_SECONDS) -> None:
+    def flush(self, timeout_s: float = _FLUSHING_SECONDS) -> None:
+        """Have all that was committed through this store copied; what cannot be in time is withdrawn. Never fails."""
+        if self._shared is not None:
+            self._shared.copies.flush(self, timeout_s)
+
+    def remove_copies(self, partitions: Iterable[SourcePartition | None], timeout_s: float = _COPYING_SECONDS) -> None:
         """Remove offsets from the worker's topic, before they are removed from the own one.
 
-        Otherwise they would come back to life there once compaction drops the own topic's note of their removal.
-        Raises OffsetsNotCopiedError.
+        Otherwise they would come back to life there once compaction drops the own topic's note of their removal. They
+        stay in force until they are removed from the own topic, if it has them. Raises OffsetsNotCopiedError.
         """
         if self._shared is not None:
-            self._shared.copies.write(self.connector, [(partition, None) for partition in partitions], timeout_s)
+            # No later than the commit that is still in force.
+            removals = [CommittedOffset(partition, None, self._view.time(partition)) for partition in partitions]
+            self._shared.copies.write(self.connector, self._copies(removals), timeout_s)
 
     def read(self, partitions: list[SourcePartition]) -> list[dict[str, Any] | None]:
         """Return what was last read of the offsets of source partitions, in the order given."""
@@ -93,7 +129,37 @@ class ConnectorOffsetStore:
     def mend_copies(self, partitions: Iterable[SourcePartition]) -> None:
         """Have copied what the worker's topic lacks of source partitions, as it was last read."""
         if self._shared is not None:
-            self.copy(self._view.uncopied(partitions))
+            self.copy(self._view.uncopied(partitions, self._shared.store.table, self._origin))
+
+    @property
+    def _shared_origin(self) -> Origin:
+        return Origin((self._own if self._shared is None else self._shared.store).topic)
+
+    def _time(self, partition: SourcePartition | None) -> int:
+        return self._view.time(partition)
+
+    def _copies(self, offsets: Iterable[CommittedOffset]) -> list[Copy]:
+        return [Copy(self.connector, offset, self._origin, self) for offset in offsets]
+
+    def _refresh_former(self, origin: Origin, timeout_ms: float) -> None:
+        if origin not in self._former:
+            self._former[origin] = self._open_former(origin)
+            self._view = self._new_view()
+        store = self._former[origin]
+        if store is None:
+            return
+        try:
+            store.refresh(timeout_ms, create=False)
+        except TopicNotFoundError:
+            _LOG.info(
+                "The former offsets topic %s of connector %s does not exist any more: its copies in the worker's "
+                "offsets topic count", origin.topic, self.connector,
+            )  # fmt: skip
+
+    def _new_view(self) -> OffsetView:
+        stores = [] if self._shared is None else [self._shared.store]
+        stores += [store for store in self._former.values() if store is not None]
+        return OffsetView(self.connector, self._own.table, *(store.table for store in stores))
 
 
 class ConnectorOffsetReader:

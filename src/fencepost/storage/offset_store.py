@@ -36,10 +36,13 @@ class OffsetStore:
     def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, admin: ClientConfig) -> None:
         self.topic = topic.name
         self.table = OffsetTable()
+        self.is_ensured = False
+        """Whether the topic was there, compacted, when it was last looked at."""
         self._settings = topic
         self._admin = admin
         self._consumer = consumer
         self._reader = TopicReader(consumer, topic.name)
+        self._topic_id: object = None
         self._reading = threading.Lock()
         self._close = weakref.finalize(self, self._reader.close)
         self._close.atexit = False
@@ -58,18 +61,21 @@ class OffsetStore:
         Raises what `Admin.ensure_compacted_topic` does.
         """
         with Admin(self._admin) as admin:
-            return admin.ensure_compacted_topic(
+            created = admin.ensure_compacted_topic(
                 self.topic,
                 partitions=self._settings.partitions,
                 replication_factor=self._settings.replication_factor,
                 configs=self._settings.settings,
             )
+        self.is_ensured = True
+        return created
 
-    def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+    def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, create: bool = True) -> None:
         """Take in everything that was committed before this call, waiting for transactions that are open.
 
-        A few milliseconds where nothing is new. A topic that was deleted is created again, and what was read of it
-        stays in force. Raises what `TopicReader.read_to_end` does, and what creating a topic raises.
+        A few milliseconds where nothing is new. A topic that was deleted is created again (unless `create` is False),
+        and what was read of it stays in force. Raises what `TopicReader.read_to_end` does, and what creating a topic
+        raises.
         """
         deadline = Deadline.after(timeout_ms)
         if not self._reading.acquire(timeout=timeout_ms / 1000):
@@ -78,6 +84,8 @@ class OffsetStore:
         try:
             self._read(timeout_ms, deadline)
         except TopicNotFoundError:
+            if not create:
+                raise
             _LOG.warning(
                 "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
                 "are lost. Keep others from deleting it",
@@ -102,9 +110,21 @@ class OffsetStore:
 
     def _read(self, timeout_ms: float, deadline: Deadline) -> None:
         for record in self._reader.read_to_end(timeout_ms, deadline=deadline):
-            if not self.table.apply(record.key, record.value, record.timestamp):
+            self._notice_another_topic()
+            if not self.table.apply(record):
                 _LOG.warning(
                     "Record %d of %s-%d is not a source offset (key %r): it is left alone. Let only Connect "
                     "workers write to that topic",
                     record.offset, self.topic, record.partition, record.key,
                 )  # fmt: skip
+        self._notice_another_topic()
+
+    def _notice_another_topic(self) -> None:
+        topic_id = self._reader.topic_id
+        if self._topic_id not in (None, topic_id):
+            _LOG.warning(
+                "Offsets topic %s was deleted and made again. What this worker has read of the former one stays in "
+                "force where the new one has nothing newer. Keep others from deleting it", self.topic,
+            )  # fmt: skip
+            self.table.leave_places()
+        self._topic_id = topic_id

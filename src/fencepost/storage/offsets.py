@@ -1,7 +1,7 @@
 """Source offsets as records, in the form in which Kafka Connect stores them.
 
-The key is `["<connector>",{<source partition>}]`, the value `{<source offset>}` or null for one that was removed, both
-as JSON without spaces. Byte equality of keys matters: it decides which partition of the offsets topic a record goes
+The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value
+`{<source offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it decides which partition of the offsets topic a record goes
 to, and what compaction replaces. So the text is exactly what Jackson, Java's JSON library, makes of the same map:
 names in the map's order, UTF-8 without escapes but for quotes, backslashes, control characters and characters beyond
 16 bits.
@@ -31,11 +31,11 @@ class OffsetKey:
     """What the key of an offset record names. `identity` is `identity_of` the source partition."""
 
     connector: str
-    partition: dict[str, Any]
+    partition: dict[str, Any] | None
     identity: str
 
 
-def identity_of(partition: SourcePartition) -> str:
+def identity_of(partition: SourcePartition | None) -> str:
     """Return a text that is the same for equal source partitions, whatever the order of their names.
 
     1, 1.0, true and "1" differ, as they do in JSON.
@@ -43,12 +43,13 @@ def identity_of(partition: SourcePartition) -> str:
     return json.dumps(partition, sort_keys=True)
 
 
-def encode_key(connector: str, partition: SourcePartition) -> bytes:
-    """Return the key of a source partition's offset records.
+def encode_key(connector: str, partition: SourcePartition | None) -> bytes:
+    """Return the key of a source partition's offset records. None is a source partition, too.
 
     Raises DataError, naming the connector, unless the partition maps text to text, numbers, booleans and None.
     """
-    return _utf8(connector, "partition", f"[{text(connector)},{_object(connector, 'partition', partition)}]")
+    encoded = "null" if partition is None else _object(connector, "partition", partition)
+    return _utf8(connector, "partition", f"[{text(connector)},{encoded}]")
 
 
 def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
@@ -63,7 +64,7 @@ def decode_key(key: bytes | None) -> OffsetKey | None:
     except ValueError:
         return None
     match decoded:
-        case [str() as connector, dict() as partition]:
+        case [str() as connector, dict() | None as partition]:
             return OffsetKey(connector, partition, identity_of(partition))
     return None
 

@@ -39,6 +39,7 @@ from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.plain_producer import PlainProducer
 from fencepost.kafka.record_reader import ConsumedRecord
 from fencepost.kafka.topic_log import TopicLog
+from fencepost.storage.newest_records import NewestRecords
 from fencepost.storage.status_records import ActiveTopic, Status, Subject, TopicStatus, decode, encode
 from fencepost.storage.status_table import StatusTable, is_late
 
@@ -70,7 +71,8 @@ class StatusBackingStore:
         self.table = StatusTable()
         """What is read so far."""
         self._topic = topic
-        self._log = TopicLog(consumer, topic.name, self._take)
+        self._newest = NewestRecords()
+        self._log = TopicLog(consumer, topic.name, self._take, self._say_all_again)
         self._producer = PlainProducer(producer)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="status-reading")
         self._changed = threading.Condition()
@@ -178,7 +180,7 @@ class StatusBackingStore:
                 "topic",
                 record.offset, record.topic, record.partition, record.key,
             )  # fmt: skip
-        else:
+        elif self._newest.take(record):
             self._apply(*decoded)
 
     def _apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
@@ -194,6 +196,13 @@ class StatusBackingStore:
                 or self._disputes_again(subject, before, status)
             ):
                 self._enqueue(_Write(subject, before))
+
+    def _say_all_again(self) -> None:
+        """Report what this worker has to a topic that was deleted and made again."""
+        self._newest.clear()
+        with self._changed:
+            for subject, status in list(self._own.items()):
+                self._enqueue(_Write(subject, status))
 
     def _disputes_again(self, subject: Subject, own: Status, status: Status) -> bool:
         """Whether another worker reports under the same generation, and was not answered often; counts the answer."""
@@ -243,7 +252,7 @@ class StatusBackingStore:
         ]
         try:
             if rows:
-                self._producer.write(self._topic.name, rows)
+                self._producer.write(self._topic.name, [record for row in rows for record in self._newest.placed(row)])
         except _SENT_AGAIN:
             raise
         except FencepostError as error:

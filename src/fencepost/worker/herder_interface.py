@@ -104,7 +104,7 @@ class TaskInfo:
 class ConnectorOffset:
     """The committed offset of a source partition; in a request None removes it."""
 
-    partition: Mapping[str, Any]
+    partition: Mapping[str, Any] | None
     offset: Mapping[str, Any] | None
 
 

@@ -65,7 +65,7 @@ class TransactionRequests:
 
     def _shown(self, task: ConnectorTaskId, status: TransactionStatus) -> TaskTransaction:
         commit, opened = status.last_commit, status.open
-        offsets = [] if commit is None else [{"partition": dict(p), "offset": o} for p, o in commit.offsets]
+        offsets = [] if commit is None else [{"partition": p and dict(p), "offset": o} for p, o in commit.offsets]
         return TaskTransaction(
             task.task,
             self._parts.worker_id,

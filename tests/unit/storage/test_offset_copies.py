@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from fencepost.storage.offset_copies import Copy, PendingCopies
+from fencepost.storage.offset_marks import Origin
+from fencepost.storage.offset_view import CommittedOffset
 
 
 def _copy(number: int | None, partition: str = "a", connector: str = "c") -> Copy:
-    return Copy(connector, {"t": partition}, None if number is None else {"n": number})
+    offset = CommittedOffset({"t": partition}, None if number is None else {"n": number}, number or 0)
+    return Copy(connector, offset, Origin("own"))
 
 
 def test_only_the_newest_offset_of_each_partition_waits():
@@ -71,4 +74,12 @@ def test_what_is_withdrawn_is_not_written_unless_something_newer_is():
     replaced = pending.left()
     pending.put([newer])
     pending.withdraw([removal, *replaced])
+    assert pending.take() == [newer]
+
+
+def test_an_older_copy_does_not_replace_one_that_waits():
+    pending = PendingCopies()
+    newer = _copy(2)
+    pending.put([newer])
+    pending.put([_copy(1)])
     assert pending.take() == [newer]

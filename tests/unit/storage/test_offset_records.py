@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
 from fencepost.kafka.partitioner import partition_for_keys
+from fencepost.storage.offset_marks import OffsetMark
 from fencepost.storage.offset_records import OffsetRecords
 from fencepost.storage.offset_table import OffsetTable
+from tests.support.offset_log import apply
 
 
 def _records(offsets: OffsetRecords, partitions: int = 1) -> list[tuple[bytes, bytes | None]]:
@@ -73,7 +75,7 @@ def test_an_offset_of_none_is_a_removal():
 
 def test_a_partition_keeps_the_key_under_which_the_topic_has_it():
     table = OffsetTable()
-    table.apply(b'["c", {"b":2, "a":1}]', b'{"n":1}', 1)
+    apply(table, b'["c", {"b":2, "a":1}]', b'{"n":1}', 1)
     offsets = OffsetRecords("c", table)
     offsets.put({"a": 1, "b": 2}, {"n": 2})
     assert _records(offsets) == [(b'["c", {"b":2, "a":1}]', b'{"n":2}')]
@@ -102,7 +104,7 @@ def test_cleared_offsets_are_not_written_again():
     assert not offsets
 
 
-@pytest.mark.parametrize("partition", [{"f": [1]}, {"f": {"a": 1}}, None, "text"])
+@pytest.mark.parametrize("partition", [{"f": [1]}, {"f": {"a": 1}}, 7, "text"])
 def test_a_partition_that_cannot_be_stored_is_refused_when_it_is_put(partition: Any):
     with pytest.raises(DataError, match="Connector orders"):
         OffsetRecords("orders", OffsetTable()).put(partition, {"n": 1})
@@ -117,21 +119,62 @@ def test_an_offset_that_cannot_be_stored_is_refused_when_it_is_written():
 
 def test_offsets_are_reported_once_they_are_committed_and_only_those_that_were_written():
     reported: list[Any] = []
-    offsets = OffsetRecords("c", OffsetTable(), reported.append)
+    offsets = OffsetRecords("c", OffsetTable(), on_commit=reported.append)
     offsets.put({"file": "a"}, {"n": 1})
     offsets.written()
     assert not offsets
     offsets.put({"file": "a"}, {"n": 2})
     assert reported == []
     offsets.committed()
-    assert reported == [[({"file": "a"}, {"n": 1})]]
+    ((committed,),) = reported
+    assert (committed.partition, committed.offset) == ({"file": "a"}, {"n": 1})
 
 
 def test_offsets_that_were_discarded_are_not_reported_as_committed():
     reported: list[Any] = []
-    offsets = OffsetRecords("c", OffsetTable(), reported.append)
+    offsets = OffsetRecords("c", OffsetTable(), on_commit=reported.append)
     offsets.put({"file": "a"}, {"n": 1})
     offsets.written()
     offsets.clear()
     offsets.committed()
     assert reported == [[]]
+
+
+def _headers(offsets: OffsetRecords) -> set[bytes]:
+    """The commit times that are written."""
+    every = [records.headers for _, records in offsets.by_partition(25)]
+    return {
+        header["value"] for headers in every if headers is not None for row in headers.to_pylist() for header in row
+    }
+
+
+def test_a_commit_is_later_than_what_was_read_and_than_the_one_before_whatever_the_clock_says():
+    """Of two topics, or two partitions of one, the latest commit counts."""
+    table = OffsetTable()
+    ahead = 10**15
+    apply(table, b'["c",{"file":"a"}]', b'{"n":1}', mark=OffsetMark(ahead))
+    offsets = OffsetRecords("c", table)
+    offsets.put({"file": "a"}, {"n": 2})
+    offsets.put({"file": "b"}, {"n": 2})
+    assert _headers(offsets) == {b"%d" % (ahead + 1)}
+    assert _headers(offsets) == {b"%d" % (ahead + 2)}
+
+
+def test_offsets_are_written_where_the_newest_stands_whatever_the_hash_of_the_key():
+    table = OffsetTable()
+    for number in range(20):
+        apply(table, b'["c",{"file":"%d"}]' % number, b'{"n":1}', place=7)
+    offsets = OffsetRecords("c", table)
+    offsets.update([({"file": str(number)}, {"n": 2}) for number in range(20)])
+    assert [target for target, _ in offsets.by_partition(25)] == [7]
+    assert len(offsets.by_partition(5)) > 1, "the topic was made again with fewer partitions"
+
+
+def test_a_null_source_partition_is_written_and_reported():
+    reported: list[Any] = []
+    offsets = OffsetRecords("c", OffsetTable(), on_commit=reported.append)
+    offsets.put(None, {"n": 1})
+    assert _records(offsets) == [(b'["c",null]', b'{"n":1}')]
+    offsets.written()
+    offsets.committed()
+    assert reported[0][0].partition is None

@@ -125,7 +125,7 @@ def test_partitions_that_json_tells_apart_have_different_identities(other: Any):
         ({"f": "\ud800"}, "not valid Unicode"),
         ({1: "x"}, "names must be text"),
         ("file.txt", "must be a mapping"),
-        (None, "must be a mapping"),
+        (7, "must be a mapping"),
     ],
 )
 def test_what_json_cannot_hold_is_refused_with_the_connectors_name(partition: Any, told: str):

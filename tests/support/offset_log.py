@@ -1,0 +1,22 @@
+"""Records of an offsets topic, as a reader of it hands them over."""
+
+from __future__ import annotations
+
+from fencepost.kafka.record_reader import NO_PRODUCER, ConsumedRecord
+from fencepost.storage.offset_marks import OffsetMark
+from fencepost.storage.offset_table import OffsetTable
+
+
+def apply(
+    table: OffsetTable,
+    key: bytes | None,
+    value: bytes | None,
+    timestamp: int = 1,
+    *,
+    place: int = 0,
+    mark: OffsetMark | None = None,
+    producer: tuple[int, int] = NO_PRODUCER,
+) -> bool:
+    """Have a table take note of a record in partition `place`; without a mark it is as Connect writes it."""
+    headers = mark.headers() if mark else ()
+    return table.apply(ConsumedRecord("offsets", place, 0, timestamp, key, value, headers, producer))
