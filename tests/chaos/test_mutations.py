@@ -55,6 +55,29 @@ GUARDS = (
         "tests/broker/test_transactional_producer.py::test_a_writer_of_an_aborted_transaction_is_refused_in_the_next[V1]",
     ),
     Guard(
+        "the epoch that ends with an abort while writers may be alive",
+        "kafka/producer.py",
+        "        return in_doubt and self._version is TransactionVersion.V1",
+        "        return False",
+        "tests/chaos/test_writer_faults_v1.py::"
+        "test_a_batch_that_timed_out_and_arrives_after_the_abort_is_not_committed_by_the_next[not verifying]",
+    ),
+    Guard(
+        "the epoch that ends with a task that is given up",
+        "kafka/producer.py",
+        "retire=self._version is TransactionVersion.V1)",
+        "retire=False)",
+        "tests/chaos/test_writer_faults_v1.py::"
+        "test_what_an_executor_sends_after_the_abort_is_not_committed_by_the_next[not verifying-abandon]",
+    ),
+    Guard(
+        "the refusal to commit while writers may be alive",
+        "kafka/producer.py",
+        "        self._require_finished_writers()\n        self._move_to",
+        "        self._move_to",
+        "tests/chaos/test_writer_faults.py::test_no_commit_takes_place_while_a_writer_may_be_alive[V2]",
+    ),
+    Guard(
         "the offset records of a transaction",
         "runtime/task_transaction.py",
         "                self._write_offsets(self._producer)",

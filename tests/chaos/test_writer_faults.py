@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -14,10 +14,12 @@ from fencepost.kafka.errors import (
     DeliveryTimeoutError,
     InvalidProducerEpochError,
     ProducerFencedError,
+    TransactionAbortableError,
     UnknownOutcomeError,
 )
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.transaction import TransactionState, TransactionVersion
+from fencepost.kafka.writer import RecordWriter
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.processes import wait_for
@@ -205,6 +207,58 @@ def test_an_end_of_transaction_sent_twice_counts_once(
         producer.commit_transaction()
 
     assert values(read_topic(broker.bootstrap_servers, topic)) == ([b"first"] if committed else []) + [b"second"]
+
+
+@pytest.mark.parametrize("version", TransactionVersion, ids=lambda version: version.name)
+def test_no_commit_takes_place_while_a_writer_may_be_alive(
+    request: pytest.FixtureRequest, version: TransactionVersion
+) -> None:
+    """Between the answer to a commit and its markers, leaders would take what such a writer sends, and commit it."""
+    broker = request.getfixturevalue("broker" if version is TransactionVersion.V2 else "tv1_broker")
+    topic = Topics(broker.bootstrap_servers).create()
+    config = producer_config(broker.bootstrap_servers)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"acknowledged"])
+        with pytest.raises(ConnectionAbortedError), producer.lent() as transaction:
+            raise ConnectionAbortedError("the executor is lost")
+        write_in_transaction(producer, topic, [b"of a later job"])
+        with pytest.raises(TransactionAbortableError, match=r"Not every writer .* has answered"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        assert read_topic(broker.bootstrap_servers, topic) == [], "and the abort's markers are written"
+        with closing(RecordWriter(config, transaction)) as lost:
+            lost.write(topic, 0, records([b"late"]))
+            with pytest.raises((InvalidProducerEpochError, TransactionAbortableError)):
+                lost.flush()
+        if version is TransactionVersion.V1:
+            producer.init_transactions()
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"next"])
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"next"]
+
+
+def test_no_commit_takes_place_while_a_writer_here_has_not_answered(topic: str, fault_proxy: FaultProxy) -> None:
+    config = producer_config(fault_proxy.address, request_timeout_ms=200, delivery_timeout_ms=400)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        open_writer = producer.writer()
+        with pytest.raises(TransactionAbortableError, match="Not every writer"):
+            producer.commit_transaction()
+        open_writer.close()
+        write_in_transaction(producer, topic, [b"acknowledged"])
+        fault_proxy.to_client = Link.DROP
+        with closing(producer.writer()) as silent:
+            silent.write(topic, 0, records([b"v"]))
+            with pytest.raises(DeliveryTimeoutError):
+                silent.flush()
+        fault_proxy.heal()
+        with pytest.raises(TransactionAbortableError, match="Not every writer"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        assert producer.state is TransactionState.READY
 
 
 @pytest.mark.parametrize("arrives", [True, False])

@@ -1,31 +1,43 @@
-"""Faults under transaction version 1, where partitions are added and epochs bumped by requests of their own."""
+"""Faults under transaction version 1, where partitions are added and epochs bumped by requests of their own.
+
+Each with brokers that verify that a transaction is open before they take its records, as those of Kafka 3.6 to 3.9 do,
+and with brokers that do not, as all before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
-from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.errors import DeliveryTimeoutError, KafkaError, ProducerFencedError
 from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.transaction import TransactionState, TransactionVersion
+from fencepost.kafka.transaction import Transaction, TransactionState, TransactionVersion
+from fencepost.kafka.writer import RecordWriter
 from tests.support.checker import read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
+from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
-from tests.support.writing import numbered, open_producer, producer_config, write_in_transaction
+from tests.support.writing import numbered, open_producer, producer_config, write_in_transaction, write_values
 
 _PROXIED = "PROXIED"
 _FEATURE = ("--feature", "transaction.version=1")
 
 
-@pytest.fixture(scope="module")
-def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedBroker, FaultProxy]]:
+@pytest.fixture(scope="module", params=["true", "false"], ids=["verifying", "not verifying"])
+def proxied(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[EmbeddedBroker, FaultProxy]]:
     proxy = FaultProxy().start()
     listeners = (Listener(CLIENT), Listener(_PROXIED, advertised_ports=[proxy.port]))
     folder = tmp_path_factory.mktemp("proxied-v1")
-    with EmbeddedBroker(folder, listeners=listeners, format_arguments=_FEATURE) as broker:
+    properties = {"transaction.partition.verification.enable": str(request.param)}
+    with EmbeddedBroker(folder, listeners=listeners, properties=properties, format_arguments=_FEATURE) as broker:
         proxy.upstream = broker.nodes[0].place.ports[_PROXIED]
         yield broker, proxy
     proxy.stop()
@@ -94,6 +106,123 @@ def test_a_lost_abort_leaves_nothing_visible(servers: str, proxy: FaultProxy) ->
         producer.commit_transaction()
 
     assert values(read_topic(servers, topic)) == [b"v"]
+
+
+@pytest.mark.parametrize("end", [TransactionalProducer.abort_transaction, TransactionalProducer.abandon])
+def test_what_an_executor_sends_after_the_abort_is_not_committed_by_the_next(
+    servers: str, proxy: FaultProxy, end: Callable[[TransactionalProducer], None]
+) -> None:
+    topic, transactional_id = Topics(servers).create(), unique("task")
+    with open_producer(producer_config(servers), transactional_id) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"aborted"])
+        with _held_executor(producer, servers, topic, proxy):
+            end(producer)
+        if end is TransactionalProducer.abort_transaction:
+            producer.init_transactions()
+            _commit_next(producer, topic)
+    if end is TransactionalProducer.abandon:
+        with open_producer(producer_config(servers), transactional_id) as successor:
+            _commit_next(successor, topic)
+
+    assert values(read_topic(servers, topic)) == [b"next"]
+
+
+def test_what_an_executor_sends_after_the_close_is_not_committed_by_the_next(servers: str, proxy: FaultProxy) -> None:
+    topic, transactional_id = Topics(servers).create(), unique("task")
+    producer = TransactionalProducer(producer_config(servers), transactional_id)
+    producer.init_transactions()
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"aborted"])
+    with _held_executor(producer, servers, topic, proxy):
+        producer.close()
+    with open_producer(producer_config(servers), transactional_id) as successor:
+        _commit_next(successor, topic)
+
+    assert values(read_topic(servers, topic)) == [b"next"]
+
+
+def test_a_batch_that_timed_out_and_arrives_after_the_abort_is_not_committed_by_the_next(
+    servers: str, proxy: FaultProxy
+) -> None:
+    topic = Topics(servers).create()
+    config = producer_config(proxy.address, request_timeout_ms=300, delivery_timeout_ms=500)
+    with open_producer(config, unique("task")) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"aborted"])
+        late = proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
+        for _ in range(20):
+            proxy.on_request(ApiKey.PRODUCE, Act.DROP)
+        with pytest.raises(DeliveryTimeoutError):
+            write_in_transaction(producer, topic, [b"late"])
+        producer.abort_transaction()
+        assert read_topic(servers, topic) == [], "and the abort's marker is written"
+        refused = proxy.responses[ApiKey.PRODUCE]
+        late.release()
+        wait_for(lambda: proxy.responses[ApiKey.PRODUCE] > refused)
+        proxy.heal()
+        producer.init_transactions()
+        _commit_next(producer, topic)
+
+    assert values(read_topic(servers, topic)) == [b"next"]
+
+
+def test_an_abort_that_comes_too_late_leaves_a_newer_instance_alone(servers: str) -> None:
+    """InitProducerId would abort the transaction that is open, whoever's it is."""
+    topic, transactional_id = Topics(servers).create(), unique("task")
+    with open_producer(producer_config(servers), transactional_id) as zombie:
+        zombie.begin_transaction()
+        with pytest.raises(RuntimeError), zombie.lent():
+            raise RuntimeError("the job is lost")
+        with open_producer(producer_config(servers), transactional_id) as successor:
+            successor.begin_transaction()
+            write_in_transaction(successor, topic, [b"successor"])
+            with pytest.raises(ProducerFencedError):
+                zombie.abort_transaction()
+            successor.commit_transaction()
+
+    assert values(read_topic(servers, topic)) == [b"successor"]
+
+
+def test_a_transaction_that_nobody_wrote_to_ends_without_a_new_start(servers: str) -> None:
+    topic = Topics(servers).create()
+    with open_producer(producer_config(servers), unique("task")) as producer:
+        for _ in range(2):
+            producer.begin_transaction()
+            write_in_transaction(producer, topic, [b"aborted"])
+            producer.abort_transaction()
+            assert producer.state is TransactionState.READY
+        _commit_next(producer, topic)
+
+    assert values(read_topic(servers, topic)) == [b"next"]
+
+
+def _commit_next(producer: TransactionalProducer, topic: str) -> None:
+    producer.begin_transaction()
+    write_in_transaction(producer, topic, [b"next"])
+    producer.commit_transaction()
+
+
+@contextmanager
+def _held_executor(producer: TransactionalProducer, servers: str, topic: str, proxy: FaultProxy) -> Iterator[None]:
+    """While a batch of an executor, whose job is lost, is on its way. It arrives behind the marker of an abort."""
+    config = producer_config(proxy.address)
+    trap = proxy.on_request(ApiKey.PRODUCE, Act.HOLD)
+    with suppress(ConnectionAbortedError), producer.lent() as transaction:
+        executor = threading.Thread(target=_write_late, args=(config, transaction, topic))
+        executor.start()
+        trap.wait()
+        raise ConnectionAbortedError("the executor is lost")
+    yield
+    assert read_topic(servers, topic) == [], "and the marker is written"
+    trap.release()
+    executor.join()
+
+
+def _write_late(config: ProducerConfig, transaction: Transaction, topic: str) -> None:
+    with closing(RecordWriter(config, transaction)) as writer, suppress(KafkaError):
+        write_values(writer, topic, [b"late"])
+        writer.flush()
 
 
 def _abort_with_a_lost_answer(producer: TransactionalProducer, topic: str, proxy: FaultProxy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -91,6 +92,12 @@ class SimTransactionCoordinator:
         self._raise_for(code)
         return after  # type: ignore[no-any-return]
 
+    def retire(self, identity: ProducerIdentity, *, timeout_ms: int, deadline: Deadline) -> None:
+        if self.describe(deadline).identity != identity:
+            raise InvalidProducerEpochError(self._id, str(Code.INVALID_PRODUCER_EPOCH))
+        with suppress(InvalidProducerEpochError):
+            self.init_producer_id(identity, timeout_ms=timeout_ms, deadline=deadline)
+
     def check_epoch(self, identity: ProducerIdentity, deadline: Deadline) -> None:
         broker = self._site.broker
         code, _ = self._call(
@@ -136,6 +143,15 @@ class SimWriter:
         self._transaction = transaction
         self._queued: list[tuple[str, Sequence[Row]]] = []
         self._given_up = False
+        self._closed = False
+
+    @property
+    def finished(self) -> bool:
+        return self._closed and not self._queued
+
+    @property
+    def in_doubt(self) -> bool:
+        return not self._closed or bool(self._queued)
 
     def give_up(self) -> None:
         self._given_up = True
@@ -170,7 +186,7 @@ class SimWriter:
         return acks
 
     def close(self) -> None:
-        """Nothing is left to free."""
+        self._closed = True
 
     def _send(self, topic: str, sequence: int, rows: Sequence[Row]) -> Ack:
         site, transaction = self._site, self._transaction

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,9 +155,9 @@ class SimEngine:
     ) -> WriteResult:
         before_write({DATA})
         rows = [((pipeline.origin, record.source_partition["partition"]), record.value) for record in batch]
-        writer = producer.writer()
-        writer.write(DATA, 0, rows)  # type: ignore[arg-type]
-        acks = writer.flush()
+        with closing(producer.writer()) as writer:
+            writer.write(DATA, 0, rows)  # type: ignore[arg-type]
+            acks = writer.flush()
         producer.acknowledge(acks)
         return WriteResult(
             written=len(rows), bytes=0, metadata=[None] * len(rows), topics=frozenset({DATA}), errors=ErrorCounts()

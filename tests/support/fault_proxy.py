@@ -103,6 +103,8 @@ class _Connection:
     broker: asyncio.StreamWriter
     asked: dict[int, int] = field(default_factory=dict)
     """The api key of each request that waits for its answer, by correlation id."""
+    held: set[int] = field(default_factory=set)
+    """The correlation ids of requests that a trap holds or held, and that are not answered yet."""
 
     def reset(self) -> None:
         for writer in (self.client, self.broker):
@@ -126,6 +128,8 @@ class FaultProxy:
         self.delay_seconds = 0.0
         self.requests: Counter[int] = Counter()
         """How many requests of each api key came since `heal`."""
+        self.responses: Counter[int] = Counter()
+        """How many answers to requests of each api key came since `heal`."""
         self._framed = framed
         self._links = {True: Link.PASS, False: Link.PASS}
         self._traps: dict[bool, list[Trap]] = {True: [], False: []}
@@ -201,6 +205,7 @@ class FaultProxy:
         self.to_broker = self.to_client = Link.PASS
         self.delay_seconds = 0.0
         self.requests.clear()
+        self.responses.clear()
         self._run(self._listen())
 
     def _add_trap(self, trap: Trap, *, requests: bool) -> Trap:
@@ -266,7 +271,12 @@ class FaultProxy:
     ) -> None:
         """Pass messages on until a side closes, which ends the other direction too (IncompleteReadError)."""
         while True:
-            message = await self._next_message(source)
+            try:
+                message = await self._next_message(source)
+            except asyncio.IncompleteReadError:
+                # Whoever sent what was held may have gone meanwhile: the broker gets it, and is heard.
+                await self._until(lambda: not connection.held or not requests)
+                raise
             if self._framed and not await self._pass_traps(connection, message, requests=requests):
                 continue
             if self.delay_seconds:
@@ -276,6 +286,8 @@ class FaultProxy:
                 continue
             sink.write(message)
             await sink.drain()
+            if not requests:
+                await self._notify()
 
     async def _next_message(self, source: asyncio.StreamReader) -> bytes:
         if self._framed:
@@ -296,6 +308,8 @@ class FaultProxy:
             connection.reset()
         trap.spring()
         if trap.act is Act.HOLD:
+            if requests:
+                connection.held.add(struct.unpack_from(">hhi", message, 4)[2])
             await self._until(lambda: trap.released)
             return True
         return False
@@ -307,7 +321,11 @@ class FaultProxy:
             self.requests[api_key] += 1
             return int(api_key)
         (correlation_id,) = struct.unpack_from(">i", message, 4)
-        return connection.asked.pop(correlation_id, None)
+        answered = connection.asked.pop(correlation_id, None)
+        if answered is not None:
+            self.responses[answered] += 1
+        connection.held.discard(correlation_id)
+        return answered
 
     def _springs(self, api_key: int | None, *, requests: bool) -> Trap | None:
         """The first trap whose turn it is; each counts all messages of its kind, those that others take too."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Any, Final
 
 from kafka.protocol.admin import DescribeTransactionsRequest
@@ -168,6 +169,20 @@ class TransactionCoordinator:
         code = _top_level(self._call(request, deadline, at_most=_END_TXN_V1, code_of=_top_level))
         if code != Code.INVALID_TXN_STATE:
             self._raise_for(code, "EndTxn")
+
+    def retire(self, identity: ProducerIdentity, *, timeout_ms: int, deadline: Deadline) -> None:
+        """End an identity, with the transaction that is open under it (version 1).
+
+        The markers bear the next epoch, so that leaders refuse whatever is still sent under this one. Raises
+        InvalidProducerEpochError if the identity is not the transactional id's any more: then nothing is done.
+        """
+        # Where a transaction is open, InitProducerId aborts it whoever asks: a zombie must not end its successor's.
+        with suppress(UnsupportedBrokerError):
+            if self.describe(deadline).identity != identity:
+                raise InvalidProducerEpochError(self._transactional_id, Code.PRODUCER_FENCED.name)
+        # Once the transaction is aborted, the epoch that was asked for is a dead one.
+        with suppress(InvalidProducerEpochError):
+            self.init_producer_id(identity, timeout_ms=timeout_ms, deadline=deadline)
 
     def describe(self, deadline: Deadline) -> CoordinatorView:
         """Return what the coordinator holds. Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0."""

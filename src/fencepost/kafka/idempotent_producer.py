@@ -7,7 +7,8 @@ written again may be there twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kafka.protocol.producer import InitProducerIdRequest
@@ -68,6 +69,11 @@ class IdempotentProducer:
             version=TransactionVersion.V2,
             sequences=dict(self._sequences),
         )
+
+    @contextmanager
+    def lent(self) -> Iterator[Transaction]:
+        """Give the producer id to writers elsewhere. Raises as `transaction`."""
+        yield self.transaction
 
     def writer(self) -> RecordWriter:
         """Return a writer for this process. Raises as `transaction`."""

@@ -100,7 +100,7 @@ class PartitionQueue:
     batches: deque[Batch] = field(default_factory=deque)
     last_problem: str = "none"
     _settling: bool = False
-    _retry_at: float = 0.0
+    _retry_at: float | None = None
     _deadline: Deadline | None = None
 
     @classmethod
@@ -140,16 +140,21 @@ class PartitionQueue:
         """Whether something waits to be sent."""
         return any(batch.state is BatchState.QUEUED for batch in self.batches)
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether something was sent that is not answered."""
+        return any(batch.maybe_written or batch.state is BatchState.IN_FLIGHT for batch in self.batches)
+
     def sendable(self, now: float) -> Batch | None:
         """Return the batch that may be sent at `now` (monotonic seconds), if there is one."""
         in_flight = any(batch.state is BatchState.IN_FLIGHT for batch in self.batches)
-        if now < self._retry_at or (in_flight and (self._settling or not self.joined)):
+        if (self._retry_at is not None and now < self._retry_at) or (in_flight and (self._settling or not self.joined)):
             return None
         return next((batch for batch in self.batches if batch.state is BatchState.QUEUED), None)
 
     @property
-    def retry_at(self) -> float:
-        """The moment on the monotonic clock before which nothing is sent; in the past if there was no failure."""
+    def retry_at(self) -> float | None:
+        """The moment on the monotonic clock before which nothing is sent, None if there was no failure."""
         return self._retry_at
 
     def sent(self, batch: Batch, delivery_timeout_ms: int) -> None:

@@ -5,14 +5,21 @@ Its states are in transaction.py. It writes nothing itself and holds no data; it
 Why a late writer of an earlier transaction can do no harm: under transaction version 2 every EndTxn bumps the epoch,
 under version 1 `begin_transaction` does so by InitProducerId. Batches with an older epoch are refused
 (INVALID_PRODUCER_EPOCH).
+
+Why a late writer of the same transaction can do no harm: the producer keeps account of everybody who was given the
+transaction. A writer of this process (`writer`) is done when it is closed with everything acknowledged, writers
+elsewhere (`lent`) when the block that they were given it for ends without an exception. With one that is not done there
+is no commit, because a leader takes its batches until the markers are written. And there is no EndTxn(abort) under
+version 1, because a leader that does not verify takes them even after the marker: the abort is an InitProducerId, whose
+markers bear the next epoch.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from fencepost.api.errors import FencepostError, IllegalStateError
@@ -64,9 +71,10 @@ class TransactionalProducer:
         self._version = TransactionVersion.V1
         self._last_completes = False
         self._sequences: dict[TopicPartition, int] = {}
-        self._began_at = 0.0
+        self._began_at: float | None = None
         self._abandoned = False
-        self._writer: RecordWriter | None = None
+        self._writers: list[RecordWriter] = []
+        self._loans = 0
 
     @property
     def transactional_id(self) -> str:
@@ -98,7 +106,8 @@ class TransactionalProducer:
             self._move_to(TransactionState.FAILED)
             raise
         self._last_completes = False
-        self._sequences = {}
+        self._forget_writes()
+        self._began_at = None
         self._move_to(TransactionState.READY)
 
     def begin_transaction(self) -> Transaction:
@@ -110,14 +119,14 @@ class TransactionalProducer:
         self._require(TransactionState.READY)
         if self._last_completes:
             self._await_last_transaction()
-        self._sequences = {}
+        self._forget_writes()
         self._began_at = time.monotonic()
         self._move_to(TransactionState.IN_TRANSACTION)
         return self.transaction
 
     @property
     def transaction(self) -> Transaction:
-        """The open transaction, with the sequences that `acknowledge` was told of."""
+        """The open transaction, with the sequences that `acknowledge` was told of. Writers elsewhere get it by `lent`."""
         self._require(TransactionState.IN_TRANSACTION)
         return Transaction(
             transactional_id=self._transactional_id,
@@ -128,9 +137,25 @@ class TransactionalProducer:
         )
 
     def writer(self) -> RecordWriter:
-        """Return a writer into the open transaction, for this process."""
-        self._writer = RecordWriter(self._config, self.transaction)
-        return self._writer
+        """Return a writer into the open transaction, for this process. Close it before the commit."""
+        writer = RecordWriter(self._config, self.transaction)
+        # A transaction may be written by any number of writers, one after the other.
+        self._writers = [earlier for earlier in self._writers if not earlier.finished]
+        self._writers.append(writer)
+        return writer
+
+    @contextmanager
+    def lent(self) -> Iterator[Transaction]:
+        """Give the open transaction to writers elsewhere.
+
+        End the block without an exception once each of them has answered and sends nothing any more. After an
+        exception they may be alive: the transaction can only be aborted.
+        """
+        transaction = self.transaction
+        self._loans += 1
+        yield transaction
+        # Not in a `finally`: what is not returned stays lent until the transaction ends.
+        self._loans -= 1
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
         """Take note of what writers wrote, so that later writers of this transaction go on from there."""
@@ -141,11 +166,13 @@ class TransactionalProducer:
     def commit_transaction(self) -> None:
         """Commit what was acknowledged.
 
-        Raises ProducerFencedError, TransactionExpiredError (all of it is aborted), TransactionAbortableError, or
-        UnknownOutcomeError when no coordinator answers within `max.block.ms`; IllegalStateError once it was abandoned.
+        Raises ProducerFencedError, TransactionExpiredError (all of it is aborted), TransactionAbortableError (as where
+        not every writer is done), or UnknownOutcomeError when no coordinator answers within `max.block.ms`;
+        IllegalStateError once it was abandoned.
         """
         self._require(TransactionState.IN_TRANSACTION)
         self._require_wanted()
+        self._require_finished_writers()
         self._move_to(TransactionState.COMMITTING)
         if self._sequences:
             self._end(committed=True)
@@ -155,14 +182,19 @@ class TransactionalProducer:
     def abort_transaction(self) -> None:
         """Abort whatever was written; writers that are still at it are refused from here on.
 
-        Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after `max.block.ms`. The
-        records are not visible in any of these cases either.
+        Under transaction version 1 with a writer that may still be sending, the producer is FAILED after that: it must
+        be initialized again. Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after
+        `max.block.ms`. The records are not visible in any of these cases either.
         """
         if self.state in (TransactionState.FENCED, TransactionState.FAILED):
             # What was open is aborted already, or will be when the transactional id is initialized again.
             return
         self._require(TransactionState.IN_TRANSACTION)
         self._move_to(TransactionState.ABORTING)
+        if self._needs_retirement:
+            self._retire()
+            self._move_to(TransactionState.FAILED)
+            return
         self._end(committed=False)
         self._move_to(TransactionState.READY)
 
@@ -181,21 +213,19 @@ class TransactionalProducer:
     def abandon(self) -> None:
         """Abort what is open, from any thread, because the one that uses this producer hangs.
 
-        What that one still sends is refused under transaction version 2. Under version 1, where the epoch stays, it
-        cannot be committed any more, and is aborted when this producer is closed or the next owner comes. A newer
-        owner is left alone: EndTxn is refused to a stale epoch in every state, unlike InitProducerId, which with an
-        open transaction ignores the epoch and fences the rightful owner. Never raises, and gives up if no coordinator
-        answers quickly. What the one that hangs waits for from brokers ends with it.
+        What that one still sends is refused. A newer owner of the transactional id is left alone. Never raises, and
+        gives up if no coordinator answers quickly. What the one that hangs waits for from brokers ends with it.
         """
         # Before the abort: whoever adds a partition after it finds the mark when it comes to commit.
         self._abandoned = True
         self._coordinator.give_up()
-        if self._writer is not None:
-            self._writer.give_up()
+        for writer in list(self._writers):
+            writer.give_up()
         identity = self._identity
+        if identity == ProducerIdentity():
+            return
         coordinator = TransactionCoordinator(Cluster.of(self._config.client), self._transactional_id)
-        with suppress(FencepostError):
-            coordinator.end_transaction(identity, self._version, committed=False, deadline=Deadline.after(_CLOSING_MS))
+        self._abort_quickly(coordinator, identity, retire=self._version is TransactionVersion.V1)
         coordinator.close()
 
     def close(self) -> None:
@@ -203,10 +233,7 @@ class TransactionalProducer:
         if self.state is TransactionState.CLOSED:
             return
         if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING):
-            with suppress(KafkaError):
-                self._coordinator.end_transaction(
-                    self._identity, self._version, committed=False, deadline=Deadline.after(_CLOSING_MS)
-                )
+            self._abort_quickly(self._coordinator, self._identity, retire=self._needs_retirement)
         self._coordinator.close()
         self._move_to(TransactionState.CLOSED)
 
@@ -218,6 +245,37 @@ class TransactionalProducer:
             timeout_ms=self._config.transaction_timeout_ms,
             deadline=Deadline.after(self._config.max_block_ms),
         )
+
+    def _forget_writes(self) -> None:
+        self._sequences = {}
+        self._writers, self._loans = [], 0
+
+    @property
+    def _needs_retirement(self) -> bool:
+        """Whether the epoch must end with the abort, because brokers may get something that they have not answered."""
+        in_doubt = self._loans > 0 or any(writer.in_doubt for writer in self._writers)
+        return in_doubt and self._version is TransactionVersion.V1
+
+    def _retire(self) -> None:
+        try:
+            self._coordinator.retire(
+                self._identity,
+                timeout_ms=self._config.transaction_timeout_ms,
+                deadline=Deadline.after(self._config.max_block_ms),
+            )
+        except InvalidProducerEpochError as error:
+            raise self.resolve(error) from error
+        except KafkaError:
+            self._move_to(TransactionState.FAILED)
+            raise
+
+    def _abort_quickly(self, coordinator: TransactionCoordinator, identity: ProducerIdentity, *, retire: bool) -> None:
+        deadline = Deadline.after(_CLOSING_MS)
+        with suppress(FencepostError):
+            if retire:
+                coordinator.retire(identity, timeout_ms=self._config.transaction_timeout_ms, deadline=deadline)
+            else:
+                coordinator.end_transaction(identity, self._version, committed=False, deadline=deadline)
 
     def _await_last_transaction(self) -> None:
         if self._version is TransactionVersion.V1:
@@ -240,7 +298,7 @@ class TransactionalProducer:
             self._identity, self._version = self._init_producer_id(self._identity)
         except InvalidProducerEpochError as error:
             # No transaction is open that could have expired.
-            self._began_at = time.monotonic()
+            self._began_at = None
             raise self.resolve(error) from error
 
     def _end(self, *, committed: bool) -> None:
@@ -264,7 +322,7 @@ class TransactionalProducer:
         self._last_completes = True
 
     def _why_refused(self) -> ProducerFencedError | TransactionExpiredError | TransactionalIdExpiredError:
-        open_ms = int((time.monotonic() - self._began_at) * 1000)
+        open_ms = 0 if self._began_at is None else int((time.monotonic() - self._began_at) * 1000)
         timeout_ms = self._config.transaction_timeout_ms
         view = None
         try:
@@ -280,6 +338,13 @@ class TransactionalProducer:
     def _require_wanted(self) -> None:
         if self._abandoned:
             raise IllegalStateError(f"The producer of {self._transactional_id} was given up: it may only be closed")
+
+    def _require_finished_writers(self) -> None:
+        if self._loans or not all(writer.finished for writer in self._writers):
+            raise TransactionAbortableError(
+                f"Not every writer that was given the transaction of {self._transactional_id} has answered, and one of "
+                "them may still be sending: the transaction is aborted and its records are sent again"
+            )
 
     def _require(self, *states: TransactionState) -> None:
         if self.state is TransactionState.FENCED:

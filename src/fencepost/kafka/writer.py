@@ -62,7 +62,20 @@ class RecordWriter:
         self._connections: dict[Address, Connection] = {}
         self._acks: list[Ack] = []
         self._given_up = False
+        self._flushed = True
+        self._closed = False
+        self._adding = False
         self._gathered_bytes = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is closed, and the brokers have all that it was given."""
+        return self._closed and self._flushed
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the brokers may get something from it that they have not answered."""
+        return not self._closed or self._adding or any(queue.in_doubt for queue in self._queues.values())
 
     def partitions(self, topic: str) -> int:
         """Return the number of a topic's partitions. Raises TopicNotFoundError or AuthorizationError."""
@@ -72,6 +85,7 @@ class RecordWriter:
         """Take records for a partition, after those that it was given before. May wait for acknowledgements."""
         if not len(records):
             return
+        self._flushed = False
         queue = self._queue((topic, partition))
         size = estimated_bytes(records)
         queue.gather(records, size)
@@ -93,6 +107,7 @@ class RecordWriter:
         # Each partition's last batch is still to be sent: those with the same leader go together.
         while any(queue.batches for queue in self._queues.values()):
             self._progress()
+        self._flushed = True
         acks, self._acks = self._acks, []
         return acks
 
@@ -109,6 +124,7 @@ class RecordWriter:
 
     def close(self) -> None:
         """Let the connections go: to the next writer of this process, unless something is in flight on them."""
+        self._closed = True
         for connection in self._connections.values():
             POOL.give_back(self._config.client, connection)
         self._connections.clear()
@@ -262,7 +278,9 @@ class RecordWriter:
             deadline = Deadline.after(self._config.delivery_timeout_ms)
             if self._coordinator is None:
                 self._coordinator = TransactionCoordinator(self._cluster, transactional_id)
+            self._adding = True
             self._coordinator.add_partitions(self._transaction.identity, partitions, deadline)
+            self._adding = False
             for queue in adding:
                 queue.added = True
 
@@ -313,7 +331,8 @@ class RecordWriter:
             return ready
         now = time.monotonic()
         moments = [connection.answer_due_at for connection in waiting]
-        moments += [queue.retry_at for queue in self._queues.values() if queue.retry_at > now and queue.batches]
+        retries = [queue.retry_at for queue in self._queues.values() if queue.batches]
+        moments += [moment for moment in retries if moment is not None and moment > now]
         poll = select.poll()
         for connection in waiting:
             poll.register(connection, select.POLLIN)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
@@ -58,7 +58,10 @@ class RecordProducer(Protocol):
 
     @property
     def transaction(self) -> Transaction:
-        """What a writer needs to know, on whatever machine."""
+        """What a writer of this process needs to know."""
+
+    def lent(self) -> AbstractContextManager[Transaction]:
+        """Give it to writers elsewhere, for a block that ends without an exception only when all of them are done."""
 
     def writer(self) -> RecordWriter:
         """Return a writer for this process."""
@@ -216,9 +219,10 @@ class _BatchWrite:
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session, mark = self.engine.session(), new_mark()
-        with closing(self.producer.writer()) as metadata:
+        # A job that succeeds has each writer's answer; after any other end some may be writing still.
+        with closing(self.producer.writer()) as metadata, self.producer.lent() as transaction:
             write = SparkWrite(
-                session, self.pipeline, self.producer.config, self.producer.transaction, metadata.partitions,
+                session, self.pipeline, self.producer.config, transaction, metadata.partitions,
                 self.number, partial(self.jobs.running, session, self.task, self.cancelled, mark), self.errors,
                 self.before_write, mark,
             )  # fmt: skip
