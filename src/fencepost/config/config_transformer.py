@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.errors import ConfigError, describe_error
+from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
+from fencepost.config.plugin_instances import new_plugin
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
 
@@ -142,7 +144,7 @@ class _Lookup:
             self._reasons.update(dict.fromkeys((place.text for place in places), reason))
             return
         try:
-            found = provider.get(path, {place.key for place in places})
+            found = self._asked(name, provider, path, {place.key for place in places})
         except Exception as error:  # noqa: BLE001 - a provider's code may raise anything; the user sees it on the property
             self._reasons.update(dict.fromkeys((place.text for place in places), describe_error(error)))
             return
@@ -151,6 +153,18 @@ class _Lookup:
                 self.values[place.text] = found[place.key]
             else:
                 self._reasons[place.text] = f"the config provider {name} has no {place.key!r} that may be read"
+
+    @staticmethod
+    def _asked(name: str, provider: ConfigProvider, path: str, keys: Collection[str]) -> Mapping[str, str]:
+        what = f"get() of the config provider {name}"
+        answer: Any = call_plugin(what, provider.get, path, keys)
+        if not isinstance(answer, Mapping):
+            refuse_answer(what, provider.get, kind_of(answer), "a dict of str")
+        found = call_plugin(what, dict, answer)
+        for key, value in found.items():
+            if not isinstance(value, str):
+                refuse_answer(what, provider.get, f"a dict with {kind_of(value)} for {key!r}", "a dict of str")
+        return found
 
     def _names(self) -> str:
         return ", ".join(sorted(self._known)) or "none"
@@ -185,9 +199,14 @@ def _provider(name: str, worker: Mapping[str, str]) -> ConfigProvider:
     plugin = find_plugin(
         PluginKind.CONFIG_PROVIDER, worker[class_property], property_name=class_property, sources=ANY_MODULE
     )
-    provider: ConfigProvider = plugin()
+    params = {key.removeprefix(param): text for key, text in worker.items() if key.startswith(param)}
     try:
-        provider.configure({key.removeprefix(param): text for key, text in worker.items() if key.startswith(param)})
+        provider: ConfigProvider = new_plugin(PluginKind.CONFIG_PROVIDER, plugin)
+        call_plugin(f"configure() of the config provider {name}", provider.configure, params)
     except ConfigError as error:
         raise ConfigError(f"{param}*: {error}", name=f"{param}{error.name}" if error.name else None) from error
+    except Exception as error:
+        raise ConfigError(
+            f"The config provider {name} cannot be used: {describe_error(error)}", name=class_property
+        ) from error
     return provider

@@ -14,12 +14,14 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
 from fencepost.api.errors import ConfigError, RetriableError, describe_error
+from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.log_context import log_context
+from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.restart_config import define_restarts
@@ -217,9 +219,9 @@ def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _S
     except ConfigError:
         # Said of the property that names it.
         return _Section({})
-    definitions = _copied(plugin().config(), prefix=f"{role}.")
+    definitions = _copied(plugin_definitions(_ROLES[role], plugin), prefix=f"{role}.")
     undefined = None if definitions.keys() else f"{role}."
-    return _Section(definitions.keys(), definitions.validate(config), undefined)
+    return _Section(definitions.keys(), _checked(definitions, config, plugin), undefined)
 
 
 def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, str]) -> _Section:
@@ -250,12 +252,19 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
         group=group, order_in_group=1, width=_W.LONG,
     )  # fmt: skip
     defined = plugin is not None and _define_own(definitions, plugin, what, prefix, group)
-    return _Section(definitions.keys(), [*found, *definitions.validate(config)], None if defined else prefix)
+    found += _checked(definitions, config, plugin)
+    return _Section(definitions.keys(), found, None if defined else prefix)
+
+
+def _checked(definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any] | None) -> list[ConfigValue]:
+    """What a plugin's definitions find. Their validators are the plugin's code."""
+    name = "" if plugin is None else f" of {plugin.__name__}"
+    return call_plugin(f"A validator in the config(){name}", definitions.validate, config)
 
 
 def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> bool:
     """Add the properties that a plugin itself defines, and those that any transform has. False if it defines none."""
-    own = _copied(plugin().config(), prefix=prefix).keys()
+    own = _copied(plugin_definitions(_CHAINS[what], plugin), prefix=prefix).keys()
     for key in own.values():
         _define(definitions, key, group=group, order=len(definitions.keys()))
     if what == "transforms":

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigValue
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, RetriableError, describe_error
 from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import ConnectorConfig, PluginSpec, TransformSpec
+from fencepost.config.plugin_instances import new_plugin
 from fencepost.config.plugins import PluginKind, find_plugin
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.spark.pipeline import Pipeline
@@ -41,45 +43,60 @@ def pipeline_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[Co
 
 def _converter(worker: WorkerConfig, connector: ConnectorConfig, role: str, *, is_key: bool) -> Converter:
     spec = connector.converter(role, worker.properties)
-    plugin: Converter = find_plugin(
-        PluginKind.CONVERTER, spec.type, property_name=role, sources=worker.plugin_sources
-    )()
-    with _below(f"{role}."):
-        plugin.configure(spec.properties, is_key=is_key)
+    with _plugin(PluginKind.CONVERTER, role, f"{role}."):
+        plugin: Converter = _made(worker, PluginKind.CONVERTER, spec, role)
+        call_plugin(_configure(plugin), plugin.configure, spec.properties, is_key=is_key)
     return plugin
 
 
 def _header_converter(worker: WorkerConfig, connector: ConnectorConfig) -> HeaderConverter:
     role = "header.converter"
     spec = connector.converter(role, worker.properties)
-    plugin: HeaderConverter = find_plugin(
-        PluginKind.HEADER_CONVERTER, spec.type, property_name=role, sources=worker.plugin_sources
-    )()
-    with _below(f"{role}."):
-        plugin.configure(spec.properties)
+    plugin: HeaderConverter = _configured(worker, PluginKind.HEADER_CONVERTER, spec, role, f"{role}.")
     return plugin
 
 
 def _step(worker: WorkerConfig, spec: TransformSpec) -> Step:
     prefix = f"transforms.{spec.alias}."
-    transform = _configured(worker, PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type")
+    transform = _configured(worker, PluginKind.TRANSFORMATION, spec.transform, f"{prefix}type", prefix)
     if spec.predicate is None:
         return Step(transform)
-    return Step(transform, _configured(worker, PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate"), spec.negate)
+    predicate = _configured(worker, PluginKind.PREDICATE, spec.predicate, f"{prefix}predicate", prefix)
+    return Step(transform, predicate, spec.negate)
 
 
-def _configured(worker: WorkerConfig, kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
-    plugin = find_plugin(kind, spec.type, property_name=property_name, sources=worker.plugin_sources)()
-    with _below(property_name.rpartition(".")[0] + "."):
-        plugin.configure(spec.properties)
+def _configured(worker: WorkerConfig, kind: PluginKind, spec: PluginSpec, property_name: str, prefix: str) -> Any:
+    with _plugin(kind, property_name, prefix):
+        plugin = _made(worker, kind, spec, property_name)
+        call_plugin(_configure(plugin), plugin.configure, spec.properties)
     return plugin
 
 
+def _made(worker: WorkerConfig, kind: PluginKind, spec: PluginSpec, property_name: str) -> Any:
+    plugin = find_plugin(kind, spec.type, property_name=property_name, sources=worker.plugin_sources)
+    return new_plugin(kind, plugin)
+
+
+def _configure(plugin: object) -> str:
+    return f"configure() of {type(plugin).__name__}"
+
+
 @contextmanager
-def _below(prefix: str) -> Iterator[None]:
-    """Give a plugin's ConfigError the full name of the property that it blames."""
+def _plugin(kind: PluginKind, property_name: str, prefix: str) -> Iterator[None]:
+    """Make what a plugin raises a ConfigError with the full name of the property to blame; what may pass stays as it is.
+
+    A plugin's own ConfigError blames a property below `prefix`.
+    """
     try:
         yield
     except ConfigError as error:
-        name = prefix + error.name if error.name else None
-        raise ConfigError(f"{prefix}*: {error}", name=name) from error
+        if error.name == property_name:
+            raise
+        raise ConfigError(f"{prefix}*: {error}", name=prefix + error.name if error.name else None) from error
+    except RetriableError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"The {kind.label} that the property {property_name} names cannot be used: {describe_error(error)}",
+            name=property_name,
+        ) from error

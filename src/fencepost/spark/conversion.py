@@ -17,6 +17,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.api.plugin_calls import call_plugin, kind_of
 from fencepost.api.schema_name import named
 from fencepost.kafka.records import HEADERS, Records, concat_binary, normalize
 from fencepost.spark.error_handler import ErrorHandler, StageRows
@@ -164,14 +165,14 @@ def _convert_topic(
             Stage.KEY_CONVERTER,
             key,
             "key",
-            lambda part: as_long_as(part, key.from_connect_data(topic, types.key, part), key),
+            lambda part: converted_by(key, topic, types.key, part),
         )
     value = pipeline.value_converter
     rows.pass_stage(
         Stage.VALUE_CONVERTER,
         value,
         "value",
-        lambda part: as_long_as(part, value.from_connect_data(topic, types.value, part), value),
+        lambda part: converted_by(value, topic, types.value, part),
     )
     left = rows.batch
     headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
@@ -222,8 +223,27 @@ def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
     return concat_binary(parts, name)
 
 
-def as_long_as(given: pa.Array, found: pa.Array, converter: Converter | HeaderConverter) -> pa.Array:
-    """Return what a converter made of values. Raises ConverterContractError if it is not one for each."""
+def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
+    """Return what a converter makes of values. Raises what it raises, and ConverterContractError (see `_one_for_each`)."""
+    what = f"from_connect_data() of {type(converter).__name__}"
+    return _one_for_each(values, call_plugin(what, converter.from_connect_data, topic, schema, values), converter)
+
+
+def header_converted_by(
+    converter: HeaderConverter, topic: str, schema: t.DataType | None, values: pa.Array
+) -> pa.Array:
+    """Return what a header converter makes of values. Raises as `converted_by`."""
+    what = f"from_connect_header() of {type(converter).__name__}"
+    return _one_for_each(values, call_plugin(what, converter.from_connect_header, topic, schema, values), converter)
+
+
+def _one_for_each(given: pa.Array, found: object, converter: Converter | HeaderConverter) -> pa.Array:
+    """Return what a converter made of values. Raises ConverterContractError if that is not an array with one for each."""
+    if not isinstance(found, pa.Array | pa.ChunkedArray):
+        raise ConverterContractError(
+            f"{type(converter).__name__} returned {kind_of(found)} for {len(given)} rows: it must return an Array of "
+            "pyarrow"
+        )
     if len(found) != len(given):
         raise ConverterContractError(
             f"{type(converter).__name__} returned {len(found)} values for {len(given)} rows: report this to its author"
@@ -235,7 +255,7 @@ def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, co
     """Convert the values of `list<struct<key, value>>`; a null list has no headers."""
     lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     names, values = headers.flatten().flatten()
-    found = as_long_as(values, converter.from_connect_header(topic, schema, values), converter)
+    found = header_converted_by(converter, topic, schema, values)
     return list_of_headers(lengths, names, found)
 
 

@@ -7,7 +7,7 @@
     SparkDataError          a DataError: what is done with the rows does not fit them, and never will
     RecordRefusedError      a DataError: a transform or converter refused a record, which is not tolerated
     └── RecordWaitsError    a RetriableError too: it may take the record later
-    ConverterContractError  a DataError: a converter broke its contract, whatever the record
+    ConverterContractError  a PluginError: a converter broke its contract, whatever the record
     RetriableJobError       a RetriableError, raised by the Python code of a transform
 
 After any of them the caller aborts the transaction: stray writers on executors then hold a dead epoch.
@@ -15,7 +15,7 @@ After any of them the caller aborts the transaction: stray writers on executors 
 
 from __future__ import annotations
 
-from fencepost.api.errors import DataError, FencepostError, RetriableError
+from fencepost.api.errors import DataError, FencepostError, PluginError, RetriableError
 from fencepost.spark.refused import Tally
 
 
@@ -54,7 +54,7 @@ class RecordWaitsError(RecordRefusedError, RetriableError):
     """A transform or converter raised RetriableError for a record, for as long as it was tried again."""
 
 
-class ConverterContractError(DataError):
+class ConverterContractError(PluginError):
     """A converter did not return one value for each that it was given. No record is to blame for that."""
 
 

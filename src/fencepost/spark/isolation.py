@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, PluginError
 from fencepost.config.error_handling import FOR_EVER
 from fencepost.kafka.errors import KafkaError
-from fencepost.spark.errors import AllRowsRefusedError, ConverterContractError, SparkJobError
+from fencepost.spark.errors import AllRowsRefusedError, SparkJobError
 
 T = TypeVar("T")
 
@@ -41,9 +41,10 @@ class Refused:
 def is_of_records(error: Exception) -> bool:
     """Say whether an error is of the records that were handled.
 
-    A wrong configuration, a broken converter, a Spark job that was lost or cancelled, and what Kafka answers are not.
+    A wrong configuration, a plugin that breaks its contract, a Spark job that was lost or cancelled, and what Kafka
+    answers are not.
     """
-    return not isinstance(error, ConfigError | ConverterContractError | SparkJobError | KafkaError | MemoryError)
+    return not isinstance(error, ConfigError | PluginError | SparkJobError | KafkaError | MemoryError)
 
 
 def isolate(

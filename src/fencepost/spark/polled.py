@@ -23,7 +23,7 @@ from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import SourceRecord
-from fencepost.spark.conversion import ROW, ColumnTypes, as_long_as, list_of_headers
+from fencepost.spark.conversion import ROW, ColumnTypes, header_converted_by, list_of_headers
 from fencepost.spark.error_handler import ErrorHandler, StageRows
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.refused import Stage
@@ -200,6 +200,7 @@ def _with_those_before(column: Callable[[list[Any]], pa.Array]) -> Callable[[lis
 
 def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
     if form.schema is not None:
+        _check_fields(values, form.schema, name, topic)
         _check_whole(values, form.schema, f"{name} of a record for topic {topic}")
         return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
     if form.kind == JSON:
@@ -217,6 +218,36 @@ def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str)
             f"A record of a polled batch, for topic {topic}, does not fit {wanted}: {error}. "
             "Correct the record or its schema in the source task"
         ) from error
+
+
+def _check_fields(values: Iterable[Any], schema: t.DataType, name: str, topic: str) -> None:
+    """Refuse fields that the schema does not have: Arrow would leave them out in silence."""
+    if isinstance(schema, t.StructType):
+        known = frozenset(schema.names)
+        values = list(values)
+        for value in values:
+            if isinstance(value, dict) and not value.keys() <= known:
+                unknown = next(field for field in value if field not in known)
+                raise DataError(
+                    f"The {name} of a record for topic {topic} has the field {unknown!r}, which its {name}_schema does "
+                    f"not have: {schema.simpleString()}. Add it to the schema, or leave it out of the record"
+                )
+        for position, field in enumerate(schema.fields):
+            if _has_struct(field.dataType):
+                _check_fields([_member(v, field.name, position) for v in values], field.dataType, name, topic)
+    elif isinstance(schema, t.ArrayType) and _has_struct(schema):
+        members = chain.from_iterable(v for v in values if isinstance(v, list | tuple))
+        _check_fields(members, schema.elementType, name, topic)
+    elif isinstance(schema, t.MapType) and _has_struct(schema):
+        members = chain.from_iterable(v.values() for v in values if isinstance(v, dict))
+        _check_fields(members, schema.valueType, name, topic)
+
+
+@lru_cache(maxsize=512)
+def _has_struct(schema: t.DataType) -> bool:
+    if isinstance(schema, t.ArrayType):
+        return _has_struct(schema.elementType)
+    return _has_struct(schema.valueType) if isinstance(schema, t.MapType) else isinstance(schema, t.StructType)
 
 
 def _check_whole(values: Iterable[Any], schema: t.DataType, where: str) -> None:
@@ -284,7 +315,7 @@ def _headers(topic: str, headers: Sequence[Sequence[tuple[str, Any]]], converter
     parts, order = [], []
     for kind, positions in by_kind.items():
         values = _column([flat[p][1] for p in positions], _Form(None, kind), "header", topic)
-        found = as_long_as(values, converter.from_connect_header(topic, None, values), converter)
+        found = header_converted_by(converter, topic, None, values)
         parts.append(found.cast(pa.binary()))
         order.extend(positions)
     converted = pa.concat_arrays(parts or [pa.nulls(0, pa.binary())]).take(pa.array(np.argsort(np.array(order))))

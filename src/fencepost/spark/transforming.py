@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
+from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
 from fencepost.api.schema_name import NamedStruct
 from fencepost.spark.conversion import COLUMNS, ROW, ColumnTypes, column_types
 from fencepost.spark.errors import AllRowsRefusedError, RetriableJobError
@@ -26,7 +26,7 @@ from fencepost.spark.local_rows import local_rows
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.polled import RecordGroup
 from fencepost.spark.reports import CarriedFailureError
-from fencepost.spark.write_stage import SplitRows
+from fencepost.spark.write_stage import SplitRows, reader_schema
 from fencepost.transforms.chain import apply_chain
 
 _TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
@@ -78,7 +78,7 @@ def _planning() -> Iterator[None]:
     """Tell what refuses the columns from what is not theirs to blame: the configuration, a pause, the JVM."""
     try:
         yield
-    except ConfigError:
+    except (ConfigError, PluginError):
         raise
     except RetriableError as error:
         raise RetriableJobError(str(error)) from error
@@ -142,7 +142,7 @@ class ReadStage:
 def read_frame(session: SparkSession, rows: SplitRows, mark: str) -> DataFrame:
     """A reader's splits as a DataFrame; row order is the order of the splits. Failures to read bear the `mark`."""
     numbers = session.range(0, rows.runs, numPartitions=rows.runs)
-    return numbers.mapInArrow(ReadStage(rows, mark), rows.reader.schema)
+    return numbers.mapInArrow(ReadStage(rows, mark), reader_schema(rows.reader))
 
 
 def check_user_types(frame: DataFrame) -> None:

@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from fencepost.api.ddl import parse_columns
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import DataError, FencepostError, PluginError, describe_error
+from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
 from fencepost.api.record import ArrowReader
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.records import HEADERS, Records
@@ -85,13 +86,32 @@ class SplitRows:
     runs: int = 1
 
     def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the runs whose numbers Spark hands over."""
-        return self.read([run for batch in given for run in batch["id"].to_pylist()])
+        """Read the runs whose numbers Spark hands over. Raises DataError for what the reader raises, with its place.
+
+        The worker would be told of any other error in the words of Spark.
+        """
+        try:
+            yield from self.read([run for batch in given for run in batch["id"].to_pylist()])
+        except FencepostError:
+            raise
+        except Exception as error:
+            raise DataError(f"read() of {type(self.reader).__name__} failed: {describe_error(error)}") from error
 
     def read(self, runs: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Read some of the runs, ahead of what is taken."""
         positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
-        return read_ahead(batch for position in positions for batch in self.reader.read(self.splits[position]))
+        return read_ahead(batch for position in positions for batch in self._read_split(self.splits[position]))
+
+    def _read_split(self, split: Any) -> Iterator[pa.RecordBatch]:
+        what = f"read() of {type(self.reader).__name__}"
+        answer: Any = call_plugin(what, self.reader.read, split)
+        if not isinstance(answer, Iterable):
+            refuse_answer(what, self.reader.read, kind_of(answer), "an iterator of RecordBatch of pyarrow")
+        for batch in iterate_plugin(what, answer):
+            if not isinstance(batch, pa.RecordBatch):
+                found = f"an iterator with {kind_of(batch)}"
+                refuse_answer(what, self.reader.read, found, "an iterator of RecordBatch of pyarrow")
+            yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +258,15 @@ def _message(content: Tally | FencepostError) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
 
 
+def reader_schema(reader: ArrowReader) -> str:
+    """The columns of a reader's rows. Raises as `call_plugin`, and PluginError for what is no text."""
+    name = type(reader).__name__
+    schema: Any = call_plugin(f"The schema of {name}", getattr, reader, "schema")
+    if not isinstance(schema, str):
+        raise PluginError(f"The schema of {name} is {kind_of(schema)}: it must be a str, such as 'value STRING'")
+    return schema
+
+
 def reader_types(reader: ArrowReader) -> ColumnTypes:
     """The types of a reader's columns. Raises ConfigError or DataError for a schema that will not do."""
-    return column_types(parse_columns(reader.schema), where=f"the batch of {type(reader).__name__}")
+    return column_types(parse_columns(reader_schema(reader)), where=f"the batch of {type(reader).__name__}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -12,6 +12,7 @@ from pyspark.sql.types import NullType
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Predicate, Transformation
+from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.schema_name import SCHEMA_METADATA
 from fencepost.transforms.filter import Filter
 
@@ -41,19 +42,33 @@ def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:
     hold the records to which it does not apply, and what the transforms themselves raise.
     """
     for step in chain:
-        records = (
-            step.transform.apply(records) if step.predicate is None else _apply_where(records, step.predicate, step)
-        )
+        records = _applied(step, records) if step.predicate is None else _apply_where(records, step.predicate, step)
     return records
 
 
+def _applied(step: Step, records: DataFrame) -> DataFrame:
+    what = f"apply() of the transform {type(step.transform).__name__}"
+    answer: Any = call_plugin(what, step.transform.apply, records)
+    if not isinstance(answer, DataFrame):
+        refuse_answer(what, step.transform.apply, kind_of(answer), "the changed DataFrame")
+    return answer
+
+
+def _tested(predicate: Predicate, records: DataFrame) -> Column:
+    what = f"test() of the predicate {type(predicate).__name__}"
+    answer: Any = call_plugin(what, predicate.test, records)
+    if not isinstance(answer, Column):
+        refuse_answer(what, predicate.test, kind_of(answer), "a Column of Spark")
+    return answer
+
+
 def _apply_where(records: DataFrame, predicate: Predicate, step: Step) -> DataFrame:
-    holds = F.coalesce(predicate.test(records), F.lit(False))
+    holds = F.coalesce(_tested(predicate, records), F.lit(False))
     applies = ~holds if step.negate else holds
     if isinstance(step.transform, Filter):
         return records.filter(~applies)
     before = {f"{_BEFORE}{name}": F.col(name) for name in RECORD_COLUMNS}
-    changed = step.transform.apply(records.withColumns({**before, _APPLIES: applies}))
+    changed = _applied(step, records.withColumns({**before, _APPLIES: applies}))
     return changed.select(
         *(_chosen(name, changed, step) if name in RECORD_COLUMNS else F.col(name) for name in records.columns)
     )

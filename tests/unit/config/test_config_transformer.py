@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,3 +138,32 @@ def test_what_is_wrong_with_a_workers_providers_is_said_of_the_property(properti
     with pytest.raises(ConfigError, match=r"worker\.properties: ") as raised:
         _worker(**properties)
     assert raised.value.name == blamed
+
+
+class _TellingProvider(ConfigProvider):
+    """Returns, or raises, what it is told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def get(self, path: str, keys: Any) -> Any:
+        del path, keys
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (SystemExit(3), "get() of the config provider vault raised SystemExit(3)"),
+        (None, "returned None: it must return a dict of str"),
+        (["user"], "returned a list: it must return a dict of str"),
+        ({"user": 7}, "returned a dict with an int for 'user': it must return a dict of str"),
+    ],
+)
+def test_what_a_provider_does_wrong_is_an_error_of_the_property(answer: Any, message: str):
+    transformed = ConfigTransformer({"vault": _TellingProvider(answer)}).transform({"u": "${vault:user}"})
+    [error] = transformed.errors
+    assert error.name == "u"
+    assert message in error.errors[0]

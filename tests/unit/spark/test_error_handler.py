@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.ddl import parse_columns
-from fencepost.api.errors import DataError, RetriableError
+from fencepost.api.errors import PluginError, RetriableError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.record import SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
@@ -126,7 +126,7 @@ def test_the_log_shows_the_record_only_if_it_may():
         errors = ErrorHandler(replace(LOGGED, log_include_messages=include))
         converted([("a", "secret", "x")], errors)
         (listed,) = errors.tally.listed
-        assert listed.cause == "ValueError: an x"
+        assert listed.cause.startswith(f"ValueError: an x ({__file__}:")
         assert ("secret" in (listed.content or "")) is include
         assert "secret" not in str(listed)
 
@@ -192,5 +192,25 @@ def test_a_converter_that_returns_too_few_values_is_no_matter_of_records():
         def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:  # noqa: ARG002 - the API's
             return values.cast(pa.binary()).slice(1)
 
-    with pytest.raises(DataError, match="Short returned 1 values for 2 rows: report this to its author"):
+    with pytest.raises(PluginError, match="Short returned 1 values for 2 rows: report this to its author"):
         converted([("a", "a", "a")] * 2, ErrorHandler(SKIP), Short())
+
+
+@pytest.mark.usefixtures("signals_handled")
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
+def test_a_converter_that_exits_is_no_matter_of_records(error: BaseException):
+    class Leaving(Picky):
+        def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:  # noqa: ARG002 - the API's
+            raise error
+
+    with pytest.raises(PluginError, match=rf"from_connect_header\(\) of Leaving raised {type(error).__name__}"):
+        converted([("a", "a", "a")] * 2, ErrorHandler(SKIP), Leaving())
+
+
+def test_a_converter_that_returns_no_array_is_no_matter_of_records():
+    class Listing(Picky):
+        def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:  # noqa: ARG002 - the API's
+            return values.to_pylist()
+
+    with pytest.raises(PluginError, match="Listing returned a list for 2 rows: it must return an Array of pyarrow"):
+        converted([("a", "a", "a")] * 2, ErrorHandler(SKIP), Listing())

@@ -186,3 +186,27 @@ def test_metadata_follow_the_acknowledgements_of_each_partition():
         None,
     ]
     assert metadata[-2:] == [RecordMetadata("t", 1, 40, 9_000), None]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "unknown"),
+    [
+        ("id BIGINT", {"id": 1, "extra": 2}, "extra"),
+        ("id BIGINT, place STRUCT<x: INT>", {"id": 1, "place": {"x": 1, "y": 2}}, "y"),
+        ("places ARRAY<STRUCT<x: INT>>", {"places": [{"x": 1}, None, {"z": 2}]}, "z"),
+        ("places MAP<STRING, STRUCT<x: INT>>", {"places": {"a": {"x": 1}, "b": {"w": 2}}}, "w"),
+    ],
+)
+def test_a_field_that_the_schema_does_not_have_is_refused(schema: str, value: object, unknown: str):
+    message = f"value of a record for topic t has the field '{unknown}', which its value_schema does not have: "
+    with pytest.raises(RecordRefusedError, match=message):
+        grouped([record(value, value_schema=schema)])
+    with pytest.raises(RecordRefusedError, match=message.replace("value", "key")):
+        grouped([record(1, key=value, key_schema=schema)])
+    kept = grouped([record(value, value_schema=schema), record(None, value_schema=schema)], SKIP)
+    assert [group.columns[ROW].to_pylist() for group in kept] == [[1]]
+
+
+def test_fields_may_be_missing_and_in_any_order():
+    (group,) = grouped([record({"b": "x", "a": 1}, value_schema="a INT, b STRING, c STRING")])
+    assert group.columns["value"].to_pylist() == [{"a": 1, "b": "x", "c": None}]

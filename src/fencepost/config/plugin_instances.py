@@ -1,0 +1,27 @@
+"""Converters, transforms, predicates and config providers, made and asked for their properties through the edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
+from fencepost.config.plugins import PluginKind
+
+
+def new_plugin(kind: PluginKind, plugin: type[Any]) -> Any:
+    """Return an instance of a plugin's class. Raises as `call_plugin`."""
+    return call_plugin(f"The constructor of the {kind.label} {plugin.__name__}", plugin)
+
+
+def plugin_definitions(kind: PluginKind, plugin: type[Any]) -> ConfigDef:
+    """Return the definitions of a plugin's own properties.
+
+    Raises as `call_plugin`, and PluginError where the plugin returns anything else.
+    """
+    what = f"config() of the {kind.label} {plugin.__name__}"
+    instance = new_plugin(kind, plugin)
+    answer: Any = call_plugin(what, instance.config)
+    if not isinstance(answer, ConfigDef):
+        refuse_answer(what, instance.config, kind_of(answer), "a fencepost.ConfigDef, such as ConfigDef().define(...)")
+    return answer

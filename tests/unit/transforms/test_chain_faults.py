@@ -1,0 +1,44 @@
+"""What a transform or predicate does wrong is told in its author's terms."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame
+
+from fencepost import ConfigDef, Transformation
+from fencepost.api.errors import PluginError
+from fencepost.transforms.chain import Step, apply_chain
+
+
+class _Told(Transformation):
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def config(self) -> ConfigDef:
+        return ConfigDef()
+
+    def configure(self, configs: Any) -> None: ...
+
+    def apply(self, records: Any) -> Any:
+        del records
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+
+
+def _apply(answer: Any) -> None:
+    apply_chain(cast("DataFrame", None), [Step(_Told(answer))])
+
+
+def test_a_transform_that_returns_nothing_is_told_what_it_must_return():
+    with pytest.raises(
+        PluginError, match=r"apply\(\) of the transform _Told, .* returned None: it must return the changed"
+    ):
+        _apply(None)
+
+
+def test_a_transform_that_exits_is_a_failure():
+    with pytest.raises(PluginError, match=r"apply\(\) of the transform _Told raised SystemExit\(3\)"):
+        _apply(SystemExit(3))
