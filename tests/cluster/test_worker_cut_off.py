@@ -35,7 +35,10 @@ def test_a_worker_that_is_cut_off_stops_by_itself_and_comes_back(
         told = f"The coordinator of group {group.id} has not been reached"
         wait_for(lambda: told in (health := cut.request("GET", "/health")).body["message"] and health.status == 503)
         rows = cut.get(f"/connectors/{tasks.name}/status")["tasks"]
-        assert {row["state"] for row in rows if row["worker_id"] == cut.id} == {"UNASSIGNED"}
+        assert {row["state"] for row in rows} == {"UNASSIGNED"}
+        assert {row.get("trace", "").partition(". ")[0] for row in rows} == {
+            "", *(f"The worker {one.id} last reported RUNNING" for one in (leader, second))
+        }  # fmt: skip
         assert cut.get(f"/connectors/{tasks.name}/tasks/{_first_of(cut.id, rows)}/status")["state"] == "UNASSIGNED"
         assert cut.get("/")["workers_breaking_exactly_once"] is None
         # What comes meanwhile waits, and is done.

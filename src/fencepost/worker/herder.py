@@ -107,7 +107,7 @@ class DistributedHerder(Herder):
         )
         assignor = LeaderAssignor(self._work.configured, max_delay_ms=group.scheduled_rebalance_max_delay_ms)
         self._member = group_member(self._parts, assignor, self._work)
-        self._snapshots = Snapshots(self._parts)
+        self._snapshots = Snapshots(self._parts, self._is_cut_off)
         self._topics = ActiveTopics(config, self._parts.statuses)
         self._requests = ConnectorRequests(self._parts, self._leadership, self._work, assignor, self._snapshots)
         self._offsets = OffsetRequests(self._parts, self._leadership, self._fencing)
@@ -156,10 +156,10 @@ class DistributedHerder(Herder):
 
     async def health(self) -> WorkerHealth:
         """Say how the worker is."""
-        session_s, standing = self._parts.group.session_timeout_ms / 1000, self._parts.readiness.standing
+        standing = self._parts.readiness.standing
         if self.failed.done():
             return WorkerHealth(HealthStatus.UNHEALTHY, f"This worker is out of its group: {self.failed.result()}")
-        if standing is not Standing.STARTING and self._member.coordinator_unknown_for > session_s:
+        if standing is not Standing.STARTING and self._is_cut_off():
             return WorkerHealth(
                 HealthStatus.UNHEALTHY,
                 f"The coordinator of group {self._parts.config.group_id} has not been reached for "
@@ -350,6 +350,9 @@ class DistributedHerder(Herder):
                 self._loggers.set_level(event.logger, event.level)
         else:
             self._work.on_config(event)
+
+    def _is_cut_off(self) -> bool:
+        return self._member.coordinator_unknown_for > self._parts.group.session_timeout_ms / 1000
 
     def _find(self, name: str) -> ConnectorWork | None:
         return self._work.find(name)

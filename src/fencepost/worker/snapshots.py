@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from fencepost.config.ids import ConnectorTaskId
@@ -18,8 +19,10 @@ _AT_REST: Final = frozenset({State.FAILED, State.STOPPED})
 class Snapshots:
     """Shows connectors and tasks as this worker knows them. All raise NotFoundError for what is not there."""
 
-    def __init__(self, parts: GroupParts) -> None:
+    def __init__(self, parts: GroupParts, is_cut_off: Callable[[], bool]) -> None:
+        """`is_cut_off` tells whether the group's coordinator has been away for so long that others may be lost, too."""
         self._parts = parts
+        self._is_cut_off = is_cut_off
 
     def config(self, name: str) -> dict[str, str]:
         """A connector's configuration."""
@@ -49,7 +52,8 @@ class Snapshots:
             raise NotFoundError(f"Nobody has reported on connector {name} yet: ask again soon")
         known = self._parts.statuses.table.tasks(name)
         tasks = [self._task(task, known[task]) for task in self._parts.state.tasks(name) if task in known]
-        connector = ConnectorState(self._state(name, status), status.worker_id, status.trace, status.version)
+        state, trace = self._shown(name, status)
+        connector = ConnectorState(state, status.worker_id, trace, status.version)
         return ConnectorStateInfo(name, connector, tasks)
 
     def task_status(self, task: ConnectorTaskId) -> TaskState:
@@ -67,15 +71,24 @@ class Snapshots:
             raise NotFoundError(f"Connector {task.connector} has no task {task.task}")
 
     def _task(self, task: ConnectorTaskId, status: Status) -> TaskState:
-        return TaskState(task.task, self._state(task, status), status.worker_id, status.trace, status.version)
+        state, trace = self._shown(task, status)
+        return TaskState(task.task, state, status.worker_id, trace, status.version)
 
-    def _state(self, subject: str | ConnectorTaskId, status: Status) -> str:
-        """The state that a status tells of, unless this worker reported it and has stopped its work since.
+    def _shown(self, subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
+        """The state and the trace that a status tells of, where they still hold.
 
-        It cannot say so in the status topic: out of its group, others may have reported on it.
+        What this worker reported does not once it has stopped that work. It cannot say so in the status topic: out of
+        its group, others may have reported on it. While it is cut off, others may have stopped their work likewise.
         """
-        parts = self._parts
-        stands = parts.generation is not None and parts.statuses.stands_by(subject)
-        if status.worker_id != parts.worker_id or stands or status.state in _AT_REST:
-            return status.state
-        return State.UNASSIGNED
+        parts, known = self._parts, (status.state, status.trace)
+        if status.state in _AT_REST:
+            return known
+        if status.worker_id == parts.worker_id:
+            stands = parts.generation is not None and parts.statuses.stands_by(subject)
+            return known if stands else (State.UNASSIGNED, None)
+        if parts.generation is None and self._is_cut_off():
+            return State.UNASSIGNED, (
+                f"The worker {status.worker_id} last reported {status.state}. The worker {parts.worker_id}, which was "
+                "asked, is cut off from the group and does not know what runs there: check the brokers, or ask the other"
+            )
+        return known
