@@ -218,6 +218,20 @@ GUARDS = (
         "test_of_equal_keys_in_two_partitions_the_newest_status_counts_and_is_replaced_where_it_stands",
     ),
     Guard(
+        "the paths that connectors of files keep to",
+        "api/allowed_paths.py",
+        "            if target.is_relative_to(root):",
+        "            if True:",
+        "tests/unit/connectors/test_allowed_files.py",
+    ),
+    Guard(
+        "the links that are not followed when a file is opened",
+        "api/allowed_paths.py",
+        "_NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC",
+        "_NO_LINK: Final = os.O_CLOEXEC",
+        "tests/unit/api/test_allowed_paths.py::test_a_link_that_is_put_in_between_check_and_open_leads_nowhere",
+    ),
+    Guard(
         "the refusal of a write that Spark runs again",
         "spark/attempts.py",
         "if context.attemptNumber() > 0:",

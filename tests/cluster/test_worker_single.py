@@ -35,6 +35,7 @@ def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
     return Group(
         tmp_path_factory.mktemp("single"),
         broker.bootstrap_servers,
+        fencepost_files_allowed_paths="/no/such",
         connector_client_config_override_policy="All",
         config_providers="files",
         config_providers_files_class="org.apache.kafka.common.config.provider.FileConfigProvider",
@@ -412,3 +413,26 @@ def test_what_a_worker_signed_for_one_connector_is_not_taken_for_another(
 
     assert [answer.status for answer in answers] == [403, 400]
     assert group.internal(worker, "PUT", f"/connectors/{name}/fence").status == 204
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"connector.class": "FileStreamSource", "file": "{}"},
+        {"connector.class": "FileSource", "files": "{}", "format": "text"},
+    ],
+)
+def test_a_connector_reads_no_file_that_the_worker_does_not_let_it(
+    worker: Worker, name: str, topic: str, tmp_path: Path, config: dict[str, str]
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret\n")
+    named = {key: value.format(secret) for key, value in config.items()}
+
+    answer = worker.request("PUT", f"/connectors/{name}/config", {"topic": topic, **named})
+
+    assert answer.status == 201, answer
+    wait_for(lambda: worker.states(name)[:1] == ["FAILED"], what="the connector failed")
+    trace = worker.get(f"/connectors/{name}/status")["connector"]["trace"]
+    assert f"The file {secret} may not be read" in trace
+    assert "fencepost.files.allowed.paths" in trace

@@ -136,6 +136,7 @@ class Group:
             "heartbeat.interval.ms": "300",
             "scheduled.rebalance.max.delay.ms": "0",
             "fencepost.plugins.allowed.modules": "tests",
+            "fencepost.files.allowed.paths": "/",
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from fencepost.api.allowed_paths import AllowedPaths
     from fencepost.api.record import SourcePartition, SourceRecord
 
 
@@ -63,6 +64,10 @@ class SourceTaskContext(Protocol):
     def transaction_context(self) -> TransactionContext | None:
         """Defines transactions; None unless `transaction.boundary=connector`."""
 
+    @property
+    def allowed_paths(self) -> AllowedPaths:
+        """Where the worker lets connectors read files that a configuration names: open them with its `open`."""
+
     def configs(self) -> Mapping[str, str]:
         """Return the task's configuration, with the values of config providers filled in."""
 
@@ -79,6 +84,10 @@ class SourceConnectorContext(Protocol):
 
     def configs(self) -> Mapping[str, str]:
         """Return the connector's configuration, with the values of config providers filled in."""
+
+    @property
+    def allowed_paths(self) -> AllowedPaths:
+        """Where the worker lets connectors read files that a configuration names: open them with its `open`."""
 
     def request_task_reconfiguration(self) -> None:
         """Ask for `task_configs` to be called again, because what the tasks should do has changed."""

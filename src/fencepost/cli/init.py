@@ -50,6 +50,18 @@ listeners=http://127.0.0.1:8083
 # Folders, comma-separated, in which connectors, converters and transforms of your own are found.
 #plugin.path=/opt/connectors
 
+# Folders and files, comma-separated, that connectors of files may read, with all below them: here, the folder that the
+# worker is started in.
+fencepost.files.allowed.paths=.
+
+# Values that configurations leave out, such as passwords: ${{env:CONNECT_...}} and ${{file:/etc/fencepost/...:key}}. Whoever
+# may configure connectors can have read what these let through.
+#config.providers=env,file
+#config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+#config.providers.env.param.allowlist.pattern=CONNECT_.*
+#config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
+#config.providers.file.param.allowed.paths=/etc/fencepost
+
 # A Kafka cluster that asks who is there.
 #security.protocol=SASL_SSL
 #sasl.mechanism=SCRAM-SHA-512

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.errors import ConfigError
@@ -49,7 +51,7 @@ class _PathConfigProvider(ConfigProvider):
     """Reads where `allowed.paths` lets it."""
 
     def __init__(self) -> None:
-        self._allowed = _AllowedPaths()
+        self._allowed = ANYWHERE
 
     def config(self) -> ConfigDef:
         """Return the definition of `allowed.paths`."""
@@ -57,7 +59,7 @@ class _PathConfigProvider(ConfigProvider):
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Take the allowed paths. Raises ConfigError for one that is not absolute."""
-        self._allowed = _AllowedPaths.of(configs)
+        self._allowed = _allowed_paths(configs)
 
 
 class FileConfigProvider(_PathConfigProvider):
@@ -65,7 +67,8 @@ class FileConfigProvider(_PathConfigProvider):
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         """Return what the file has. Raises ConfigError if it cannot be read, or must not be."""
-        properties = load_properties(self._allowed.checked(path))
+        _require(path)
+        properties = load_properties(path, self._allowed)
         return {key: properties[key] for key in keys if key in properties}
 
 
@@ -74,18 +77,31 @@ class DirectoryConfigProvider(_PathConfigProvider):
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         """Return the contents of files, as they are. Raises ConfigError for what cannot be read, or must not be."""
-        directory = self._allowed.checked(path)
+        _require(path)
+        self._allowed.check(path)
+        directory = Path(path)
         if not directory.is_dir():
             raise ConfigError(f"{path} is not a directory")
         # A key is the name of a file in the directory, never a way out of it.
-        return {key: _text(directory / key) for key in keys if Path(key).name == key and (directory / key).is_file()}
+        found = {key: self._text(directory / key) for key in keys if Path(key).name == key}
+        return {key: text for key, text in found.items() if text is not None}
+
+    def _text(self, path: Path) -> str | None:
+        """Return what a file has, None if there is none. A link in the directory may lead anywhere."""
+        try:
+            with self._allowed.open(str(path)) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
+                return str(file.readall(), "utf-8")
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
+def _require(path: str) -> None:
+    if not path:
+        raise ConfigError("no path is given: write ${provider:/path:key}")
 
 
 def _allowed_paths_def() -> ConfigDef:
@@ -95,29 +111,12 @@ def _allowed_paths_def() -> ConfigDef:
     )  # fmt: skip
 
 
-class _AllowedPaths:
-    """Where files may be read."""
-
-    def __init__(self, paths: Collection[Path] = ()) -> None:
-        """No paths are no limit."""
-        self._paths = paths
-
-    @classmethod
-    def of(cls, configs: Mapping[str, str]) -> _AllowedPaths:
-        """Read the property. Raises ConfigError for a path that is not absolute."""
-        paths = [Path(path) for path in _allowed_paths_def().parse(configs)[_ALLOWED_PATHS] if path]
-        for path in paths:
-            if not path.is_absolute():
-                raise ConfigError(
-                    f"The property {_ALLOWED_PATHS} names {path}: paths must be absolute", name=_ALLOWED_PATHS
-                )
-        return cls([path.resolve() for path in paths])
-
-    def checked(self, path: str) -> Path:
-        """Return where a path leads, links followed. Raises ConfigError if that is not allowed."""
-        if not path:
-            raise ConfigError("no path is given: write ${provider:/path:key}")
-        target = Path(path).resolve()
-        if self._paths and not any(target.is_relative_to(allowed) for allowed in self._paths):
-            raise ConfigError(f"{path} is not among the paths that the provider's {_ALLOWED_PATHS} allows")
-        return target
+def _allowed_paths(configs: Mapping[str, str]) -> AllowedPaths:
+    """Read the property. Raises ConfigError for a path that is not absolute."""
+    paths = [path for path in _allowed_paths_def().parse(configs)[_ALLOWED_PATHS] if path]
+    for path in paths:
+        if not Path(path).is_absolute():
+            raise ConfigError(
+                f"The property {_ALLOWED_PATHS} names {path}: paths must be absolute", name=_ALLOWED_PATHS
+            )
+    return AllowedPaths.of(paths, f"{_ALLOWED_PATHS} of the config provider") if paths else ANYWHERE

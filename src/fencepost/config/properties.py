@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import ConfigError
 
 _BLANK: Final = " \t\f"
@@ -15,12 +16,13 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_DIGITS: Final = 4
 
 
-def load_properties(path: str | Path) -> dict[str, str]:
+def load_properties(path: str | Path, allowed: AllowedPaths = ANYWHERE) -> dict[str, str]:
     """Return the properties of a file, in its order. Raises ConfigError that names the file, and the line if one is wrong.
 
-    The file is read as UTF-8, or as ISO 8859-1, which is Java's own choice, if it is no UTF-8.
+    The file is read as UTF-8, or as ISO 8859-1, which is Java's own choice, if it is no UTF-8. One that is not `allowed`
+    is a ConfigError as well.
     """
-    return parse_properties(_read(path), where=str(path))
+    return parse_properties(_read(path, allowed), where=str(path))
 
 
 def load_connector_config(path: str | Path) -> dict[str, str]:
@@ -73,9 +75,10 @@ def parse_properties(text: str, *, where: str) -> dict[str, str]:
     return properties
 
 
-def _read(path: str | Path) -> str:
+def _read(path: str | Path, allowed: AllowedPaths = ANYWHERE) -> str:
     try:
-        raw = Path(path).read_bytes()
+        with allowed.open(str(path)) as file:
+            raw = file.readall()
     except OSError as error:
         raise ConfigError(f"Cannot read {path}: {error.strerror}") from None
     try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from fencepost.api import allowed_paths
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.config import client_overrides, config_transformer, rest_config
@@ -68,6 +70,7 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     _define_tasks(definitions)
     _define_limits(definitions)
     _define_plugins(definitions, alone=alone)
+    _define_files(definitions, alone=alone)
     return define_restarts(definitions, whose="For connectors that do not say.")
 
 
@@ -222,6 +225,15 @@ def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
     )  # fmt: skip
 
 
+def _define_files(definitions: ConfigDef, *, alone: bool) -> None:
+    definitions.define(
+        allowed_paths.PROPERTY, _T.LIST, None if alone else ".", _I.MEDIUM,
+        "Directories and files, comma-separated, that FileSource and FileStreamSource read, with all that is below them, "
+        "once links are followed; relative ones begin at the worker's working directory. "
+        + ("Unset: whatever the worker may read." if alone else "Empty: none."),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
     """One of the worker's own topics. `replication_factor` None means 3, or 1 in a cluster of one broker."""
@@ -255,6 +267,7 @@ class WorkerConfig:
     override_policy: OverridePolicy
     plugin_path: tuple[str, ...]
     plugin_sources: PluginSources
+    allowed_paths: AllowedPaths
     properties: Mapping[str, str] = field(repr=False)
     """All properties as they were given, and the defaults of the converters."""
 
@@ -289,6 +302,7 @@ class WorkerConfig:
             override_policy=policy,
             plugin_path=tuple(path for path in values["plugin.path"] if path),
             plugin_sources=PluginSources.from_values(values, named=[values[converter] for converter in _CONVERTERS]),
+            allowed_paths=_allowed_paths(values[allowed_paths.PROPERTY]),
             properties=MappingProxyType({"header.converter": values["header.converter"], **properties}),
         )
 
@@ -318,6 +332,10 @@ def _exactly_once_source_support(values: Mapping[str, Any], mode: WorkerMode) ->
             name=name,
         )
     return support
+
+
+def _allowed_paths(paths: Sequence[str] | None) -> AllowedPaths:
+    return AllowedPaths() if paths is None else AllowedPaths.of(paths)
 
 
 def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[str, str]) -> InternalTopic:

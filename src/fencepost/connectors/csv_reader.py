@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 from pyspark.sql import types as t
 
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.row_reader import RowReader, contents, shown
 from fencepost.connectors.row_types import arrow_type, parse_timestamps
@@ -92,9 +93,9 @@ def split_record(text: str, delimiter: str) -> list[str]:
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
 
 
-def read_header(path: str, delimiter: str) -> tuple[str, ...]:
+def read_header(path: str, delimiter: str, allowed: AllowedPaths) -> tuple[str, ...]:
     """Return the names in a file's first record. Raises DataError if there is none, or a name is empty or there twice."""
-    with open_file(path) as file:
+    with open_file(path, allowed) as file:
         size = file.seek(0, io.SEEK_END)
         block = next(read_blocks(file, FileRange(path, 0, size), quote=QUOTE, finished=True), Block.of(b""))
     text = block.data[: int(block.ends[0])].decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)

@@ -15,11 +15,14 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from io import FileIO
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost import __version__
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.ddl import parse_columns
@@ -34,6 +37,7 @@ from fencepost.connectors.growing_file import (
     SPLIT_BYTES,
     GrowingFile,
     Planner,
+    check_file,
     check_offsets,
     plan_lines,
     position_of,
@@ -156,7 +160,7 @@ class FileSourceConnector(SourceConnector):
         """Take the configuration and find the files. Raises ConfigError if there are none."""
         parsed = _CONFIG.parse(config)
         declared_columns(parsed)
-        self._files = find_files(parsed[FILES])
+        self._files = find_files(parsed[FILES], self.context.allowed_paths)
         self._config = dict(config)
 
     def task_class(self) -> type[SourceTask]:
@@ -182,10 +186,15 @@ class FileSourceConnector(SourceConnector):
         return True
 
 
-def find_files(patterns: Sequence[str]) -> list[str]:
-    """Return the files that paths and patterns name, each once. Raises ConfigError if one names none."""
+def find_files(patterns: Sequence[str], allowed: AllowedPaths) -> list[str]:
+    """Return the files that paths and patterns name, each once.
+
+    Raises ConfigError if one names none, or one that may not be read. A pattern must begin where files may be read, so
+    that nobody is told what there is elsewhere.
+    """
     found: dict[str, None] = {}
     for pattern in patterns:
+        _check_pattern(pattern, allowed)
         matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path.glob refuses absolute patterns
         if not matches:
             raise ConfigError(
@@ -193,8 +202,18 @@ def find_files(patterns: Sequence[str]) -> list[str]:
                 "Relative paths start at the folder that the worker was started in",
                 name=FILES,
             )
+        for match in matches:
+            check_file(match, FILES, allowed)
         found.update(dict.fromkeys(matches))
     return list(found)
+
+
+def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
+    parts = Path(pattern).parts
+    fixed = list(takewhile(lambda part: not glob.has_magic(part), parts))
+    check_file(str(Path(*fixed)), FILES, allowed)
+    if allowed.restricted and ".." in parts[len(fixed) :]:
+        raise ConfigError(f"The property {FILES} names {pattern}: after a * or ? there must be no ..", name=FILES)
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
@@ -240,7 +259,7 @@ class FileSourceTask(SourceTask):
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in paths])
         plan: Planner = _plan_csv if self._format == "csv" else plan_lines
         self._files = [
-            GrowingFile(path, position_of(path, offset), plan, self._parsed[BATCH_BYTES])
+            GrowingFile(path, position_of(path, offset), plan, self._parsed[BATCH_BYTES], self.context.allowed_paths)
             for path, offset in zip(paths, offsets, strict=True)
         ]
 
@@ -268,13 +287,14 @@ class FileSourceTask(SourceTask):
         return []
 
     def _reader(self, path: str) -> ArrowReader:
+        allowed = self.context.allowed_paths
         if self._format == "text":
-            return LineReader()
+            return LineReader(allowed=allowed)
         keys = tuple(self._parsed[KEY_COLUMNS])
         if self._format == "jsonl":
-            return JsonLinesReader(cast("StructType", self._columns), keys)
+            return JsonLinesReader(cast("StructType", self._columns), keys, allowed)
         delimiter = cast("str", _delimiter(self._parsed[DELIMITER]))
-        names = read_header(path, delimiter) if self._parsed[HEADER] else None
+        names = read_header(path, delimiter, allowed) if self._parsed[HEADER] else None
         columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
         if names is not None:
             match_header(path, names, columns)
@@ -282,6 +302,7 @@ class FileSourceTask(SourceTask):
         return CsvReader(
             columns=columns,
             keys=keys,
+            allowed=allowed,
             file_columns=names or tuple(columns.names),
             header=names is not None,
             delimiter=delimiter,

@@ -31,6 +31,7 @@ from fencepost.connectors.growing_file import (
     SPLIT_BYTES,
     GrowingFile,
     Planner,
+    check_file,
     check_offsets,
     plan_lines,
     position_of,
@@ -88,6 +89,7 @@ class FileStreamSourceConnector(SourceConnector):
                 f"it can be resumed: write to a file, and set {FILE} to its path",
                 name=FILE,
             )
+        check_file(config[FILE], FILE, self.context.allowed_paths)
         super().start(config)
 
     def task_class(self) -> type[SourceTask]:
@@ -124,7 +126,7 @@ class FileStreamSourceTask(SourceTask):
         path = parsed[FILE]
         offset = self.context.offset_reader.offset({FILENAME_FIELD: path})
         plan: Planner = partial(_plan_count, most=parsed[BATCH_SIZE]) if BATCH_SIZE in config else plan_lines
-        self._file = GrowingFile(path, position_of(path, offset), plan, parsed[BATCH_BYTES])
+        self._file = GrowingFile(path, position_of(path, offset), plan, parsed[BATCH_BYTES], self.context.allowed_paths)
 
     def poll(self) -> PollResult:
         """Return a batch of lines, or None after a second without any."""
@@ -133,7 +135,7 @@ class FileStreamSourceTask(SourceTask):
         if not splits:
             return None
         return SourceBatch(
-            reader=LineReader(),
+            reader=LineReader(allowed=self.context.allowed_paths),
             splits=splits,
             offsets=[(self._file.partition, self._file.offset)],
             bytes=self._file.position - start,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from typing import Any, Final, Protocol
 
-from fencepost.api.errors import DataError
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.connectors.scan import FileRange, last_line_end, open_file, split_lines, unreadable
 
@@ -53,8 +54,11 @@ class GrowingFile:
     mix up records. A file that does not exist yet is waited for.
     """
 
-    def __init__(self, path: str, position: int, plan: Planner, batch_bytes: int) -> None:
+    def __init__(self, path: str, position: int, plan: Planner, batch_bytes: int, allowed: AllowedPaths) -> None:
         self.path = path
+        self._allowed = allowed
+        # The device and inode of the file that was last found to be allowed.
+        self._found_allowed: tuple[int, int] | None = None
         self.position = position
         self._plan = plan
         self._batch_bytes = batch_bytes
@@ -90,15 +94,16 @@ class GrowingFile:
         return {POSITION_FIELD: self.position}
 
     def size(self) -> int | None:
-        """Return the file's size in bytes, None if there is no file. Raises DataError if it cannot be read from."""
+        """Return the file's size in bytes, None if there is no file.
+
+        Raises DataError if it cannot be read from, or must not be.
+        """
         try:
-            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
+            status = self._status()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise unreadable(self.path, error) from error
-        if stat.S_ISDIR(status.st_mode):
-            raise DataError(f"{self.path} is a directory: name a file")
         if status.st_size < self.position:
             raise DataError(
                 f"The file {self.path} has {status.st_size} bytes, but was read up to byte {self.position}: it was "
@@ -106,6 +111,16 @@ class GrowingFile:
                 "file that is there from its start"
             )
         return status.st_size
+
+    def _status(self) -> os.stat_result:
+        status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
+        if stat.S_ISDIR(status.st_mode):
+            raise DataError(f"{self.path} is a directory: name a file")
+        if self._allowed.restricted and (status.st_dev, status.st_ino) != self._found_allowed:
+            with open_file(self.path, self._allowed) as file:
+                status = os.fstat(file.fileno())
+            self._found_allowed = (status.st_dev, status.st_ino)
+        return status
 
     def advance(self, *, whole: bool = False) -> list[FileRange]:
         """Return the next whole records and move the position behind them; nothing if there are none.
@@ -126,7 +141,7 @@ class GrowingFile:
 
     def _next(self, size: int, *, whole: bool) -> list[FileRange]:
         part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
-        with open_file(self.path) as file:
+        with open_file(self.path, self._allowed) as file:
             splits = self._plan(file, part, size)
         if splits or (part.end == size and not whole):
             return splits
@@ -151,6 +166,14 @@ def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event)
         if stopping.wait(LOOK_SECONDS):
             break
     return ()
+
+
+def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
+    """Raise ConfigError, which blames a property, unless the path that it names may be read."""
+    try:
+        allowed.check(path)
+    except ConfigError as error:
+        raise ConfigError(f"The property {property_name} is refused. {error}", name=property_name) from None
 
 
 def check_offsets(offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.row_types import ddl_of, records_of
 from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
@@ -23,12 +24,14 @@ class MisfitError(Exception):
 class RowReader:
     """An ArrowReader of typed rows. Its splits are FileRanges that end where a record does.
 
-    `columns` are the rows' columns in the order of the value's fields, `keys` those that make the record's key.
+    `columns` are the rows' columns in the order of the value's fields, `keys` those that make the record's key. Files
+    are read where `allowed` lets them.
     NOT NULL is checked for columns, not for the fields inside them.
     """
 
     columns: StructType
     keys: tuple[str, ...] = ()
+    allowed: AllowedPaths = ANYWHERE
     quote: ClassVar[int | None] = None
 
     @property
@@ -38,7 +41,7 @@ class RowReader:
 
     def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part of a file. Raises DataError with the file, line and column of what does not fit."""
-        with open_file(split.path) as file:
+        with open_file(split.path, self.allowed) as file:
             for block in read_blocks(file, split, quote=self.quote, finished=True):
                 yield self._records(split.path, self.without_header(block))
 
@@ -89,9 +92,14 @@ class RowReader:
         start, end = int(block.starts[low]), int(block.ends[low])
         problem = self.explain(bytes(block.data[start:end]))
         return DataError(
-            f"The file {path}, line {_line_number(path, block.offset + start)}, does not fit the schema: {problem}. "
+            f"The file {path}, line {self._line_number(path, block.offset + start)}, does not fit the schema: {problem}. "
             "Correct the file or the property schema; nothing of this batch was written"
         )
+
+    def _line_number(self, path: str, position: int) -> int:
+        """Return the number, from 1, of the line that begins at a position of a file."""
+        with open_file(path, self.allowed) as file:
+            return 1 + sum(len(block.ends) for block in read_blocks(file, FileRange(path, 0, position), finished=True))
 
 
 def first_records(block: Block, count: int) -> Block:
@@ -109,9 +117,3 @@ def shown(value: object, limit: int = 60) -> str:
     """Return a value as text for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-def _line_number(path: str, position: int) -> int:
-    """Return the number, from 1, of the line that begins at a position of a file."""
-    with open_file(path) as file:
-        return 1 + sum(len(block.ends) for block in read_blocks(file, FileRange(path, 0, position), finished=True))

@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fencepost.api.errors import DataError
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import ConfigError, DataError
 
 BLOCK_BYTES: Final = 1 << 20
 """How much is read at once. It fits into a processor's second-level cache together with what is made of it."""
@@ -91,10 +92,12 @@ def _ends_with_returns(array: npt.NDArray[np.uint8]) -> tuple[Positions, Positio
     return terminators[keep], (terminators + 1 + followed)[keep]
 
 
-def open_file(path: str) -> FileIO:
-    """Open a file for reading. Raises DataError where there is none or it cannot be read."""
+def open_file(path: str, allowed: AllowedPaths) -> FileIO:
+    """Open a file for reading. Raises DataError where there is none, or it cannot be read or must not be."""
     try:
-        return FileIO(path)
+        return allowed.open(path)
+    except ConfigError as error:
+        raise DataError(str(error)) from error
     except FileNotFoundError:
         raise DataError(
             f"The file {path} does not exist on {os.uname().nodename}. It must be at this path on the worker and on "

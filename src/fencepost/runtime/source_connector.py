@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
 from fencepost.api.errors import ConfigError, PluginError, describe_error
 from fencepost.api.plugin_calls import as_failure, kind_of
@@ -39,8 +40,10 @@ class WorkerConnector:
         connector: ConnectorInstance,
         offset_reader: OffsetReader,
         listener: ConnectorListener,
+        allowed_paths: AllowedPaths,
     ) -> None:
         self.config = config
+        self.allowed_paths = allowed_paths
         self._connector = connector
         self._offset_reader = offset_reader
         self._listener = listener

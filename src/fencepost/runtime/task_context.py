@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
 from fencepost.runtime.transaction_context import WorkerTransactionContext
 
@@ -20,11 +21,13 @@ class WorkerSourceTaskContext:
         offset_reader: OffsetReader,
         transaction_context: WorkerTransactionContext | None,
         spark_session: Callable[[], SparkSession],
+        allowed_paths: AllowedPaths,
     ) -> None:
         self._config = MappingProxyType(dict(config))
         self._offset_reader = offset_reader
         self._transaction_context = transaction_context
         self._spark_session = spark_session
+        self._allowed_paths = allowed_paths
 
     @property
     def offset_reader(self) -> OffsetReader:
@@ -35,6 +38,11 @@ class WorkerSourceTaskContext:
     def transaction_context(self) -> WorkerTransactionContext | None:
         """Defines transactions; None unless `transaction.boundary=connector`."""
         return self._transaction_context
+
+    @property
+    def allowed_paths(self) -> AllowedPaths:
+        """Where files may be read."""
+        return self._allowed_paths
 
     def configs(self) -> Mapping[str, str]:
         """Return the task's configuration."""

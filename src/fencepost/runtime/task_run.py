@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.source import SourceTask
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.restart_config import RestartConfig
@@ -64,6 +65,7 @@ class TaskParts:
     open_offsets: Callable[[], ConnectorOffsetStore]
     new_boundaries: Callable[[float], TransactionBoundaryManager]
     engine: SparkEngine
+    allowed_paths: AllowedPaths
     new_write_path: Callable[[], WritePath]
     restarts: RestartConfig = field(default_factory=RestartConfig)
     checks: StartChecks = field(default_factory=NoChecks)
@@ -137,6 +139,7 @@ class TaskRun:
             offsets.task_reader(),
             boundaries.context,
             self._parts.engine.session,
+            self._parts.allowed_paths,
         )
         instance = TaskInstance(self._id, self._parts.new_task)
         try:

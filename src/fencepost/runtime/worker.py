@@ -114,7 +114,9 @@ class Worker:
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises what opening its offsets topic raises."""
         reader = self._offsets.open(config).reader()
-        connector = WorkerConnector(config, new_connector_instance(self.config, config), reader, listener)
+        connector = WorkerConnector(
+            config, new_connector_instance(self.config, config), reader, listener, self.config.allowed_paths
+        )
         self.metrics.add_connector(connector)
         return connector
 
@@ -210,6 +212,7 @@ class Worker:
             open_offsets=cache(partial(self._offsets.open, connector)),
             new_boundaries=new_boundaries,
             engine=self.engine,
+            allowed_paths=self.config.allowed_paths,
             new_write_path=lambda: WritePath(
                 engine=self.engine,
                 pipeline=build_pipeline(self.config, connector),

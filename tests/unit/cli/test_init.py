@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.cli import main
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.properties import load_properties
@@ -35,6 +36,7 @@ def test_the_file_is_that_of_a_worker_of_a_group_that_delivers_exactly_once(
 
     assert config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED
     assert config.offset_storage.name == "connect-offsets"
+    assert config.allowed_paths == AllowedPaths.of([str(Path.cwd())])
     assert not caplog.records
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,24 @@ def test_a_link_does_not_lead_out_of_the_allowed_paths(folder: Path):
     with pytest.raises(ConfigError, match=r"allowed\.paths"):
         provider.get(f"{folder}/open/link", {"user"})
     assert provider.get(f"{folder}/open/db.properties", {"user"}) == {"user": "me"}
+
+
+@pytest.mark.parametrize("linked", ["shut", "missing"])
+def test_a_link_in_a_directory_does_not_lead_out_of_the_allowed_paths(folder: Path, linked: str):
+    (folder / "open" / "link").symlink_to(folder / linked)
+    (folder / "open" / "other-token").symlink_to("token")
+    provider = DirectoryConfigProvider()
+    provider.configure({"allowed.paths": f"{folder}/open"})
+    assert provider.get(f"{folder}/open", {"other-token"}) == {"other-token": "abc\n"}
+    with pytest.raises(ConfigError, match=r"allowed\.paths of the config provider"):
+        provider.get(f"{folder}/open", {"link"})
+
+
+def test_a_pipe_in_a_directory_is_no_value(folder: Path):
+    os.mkfifo(folder / "open" / "pipe")
+    limited = DirectoryConfigProvider()
+    limited.configure({"allowed.paths": f"{folder}/open"})
+    assert limited.get(f"{folder}/open", {"pipe"}) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,18 @@ def test_a_distributed_worker_must_name_its_group_and_topics_and_is_exactly_once
         _worker({}, WorkerMode.DISTRIBUTED)
     config = _worker(GROUP, WorkerMode.DISTRIBUTED)
     assert config.exactly_once_source_support is ExactlyOnceSourceSupport.DISABLED
+
+
+def test_connectors_of_a_group_read_files_below_the_working_directory_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert _worker(GROUP, WorkerMode.DISTRIBUTED).allowed_paths.paths == (str(tmp_path),)
+    assert _worker({}).allowed_paths.paths is None
+    given = {"fencepost.files.allowed.paths": "below, /data"}
+    for mode, properties in ((WorkerMode.DISTRIBUTED, GROUP | given), (WorkerMode.STANDALONE, given)):
+        assert _worker(properties, mode).allowed_paths.paths == (str(tmp_path / "below"), "/data")
+    assert _worker(GROUP | {"fencepost.files.allowed.paths": ""}, WorkerMode.DISTRIBUTED).allowed_paths.paths == ()
 
 
 @pytest.mark.parametrize("spelling", ["preparing", "PREPARING", "Preparing"])

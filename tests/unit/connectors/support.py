@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.record import SourceBatch
-from fencepost.api.source import SourceTask
+from fencepost.api.source import SourceConnector, SourceTask
 
 
 class CommittedOffsets:
@@ -34,18 +35,51 @@ class Context:
 
     transaction_context = None
 
-    def __init__(self, offsets: Any, configs: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, offsets: Any, configs: Mapping[str, str] | None = None, allowed_paths: AllowedPaths = ANYWHERE
+    ) -> None:
         self.offset_reader = offsets
+        self.allowed_paths = allowed_paths
         self._configs = dict(configs or {})
 
     def configs(self) -> dict[str, str]:
         return self._configs
 
 
-def start(task: SourceTask, config: Mapping[str, str], offsets: CommittedOffsets | None = None) -> SourceTask:
-    task.context = Context(offsets or CommittedOffsets())
+def start(
+    task: SourceTask,
+    config: Mapping[str, str],
+    offsets: CommittedOffsets | None = None,
+    allowed_paths: AllowedPaths = ANYWHERE,
+) -> SourceTask:
+    task.context = Context(offsets or CommittedOffsets(), allowed_paths=allowed_paths)
     task.start(config)
     return task
+
+
+class ConnectorContext:
+    """What a worker tells a connector."""
+
+    def __init__(self, configs: Mapping[str, str] | None = None, allowed_paths: AllowedPaths = ANYWHERE) -> None:
+        self.offset_reader = CommittedOffsets()
+        self.allowed_paths = allowed_paths
+        self._configs = dict(configs or {})
+
+    def configs(self) -> dict[str, str]:
+        return self._configs
+
+    def request_task_reconfiguration(self) -> None:
+        raise AssertionError("nobody asks for this")
+
+    def raise_error(self, error: Exception) -> None:
+        raise error
+
+
+def start_connector(
+    connector: SourceConnector, config: Mapping[str, str], allowed_paths: AllowedPaths = ANYWHERE
+) -> None:
+    connector.context = ConnectorContext(config, allowed_paths)
+    connector.start(config)
 
 
 def read(batch: Any, column: str = "value") -> list[Any]:

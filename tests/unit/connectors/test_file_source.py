@@ -17,7 +17,7 @@ from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
 from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
-from tests.unit.connectors.support import CommittedOffsets, read, read_to_end, start
+from tests.unit.connectors.support import CommittedOffsets, read, read_to_end, start, start_connector
 
 
 def config(files: object, **properties: str) -> dict[str, str]:
@@ -28,7 +28,7 @@ def config(files: object, **properties: str) -> dict[str, str]:
 def tasks(properties: dict[str, str], most: int = 1, offsets: CommittedOffsets | None = None) -> list[SourceTask]:
     connector = FileSourceConnector()
     assert not [value.errors for value in connector.validate(properties) if value.errors]
-    connector.start(properties)
+    start_connector(connector, properties)
     return [start(FileSourceTask(), task, offsets) for task in connector.task_configs(most)]
 
 
@@ -253,7 +253,7 @@ def test_a_last_record_without_a_line_end_waits_unless_the_end_is_asked_for(path
 
 def test_a_file_that_does_not_exist_is_an_error_at_the_start(path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{path}, but there is no such file"):
-        FileSourceConnector().start(config(path, format="text"))
+        start_connector(FileSourceConnector(), config(path, format="text"))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost import ConfigError, DataError, ExactlyOnceSupport, SourceBatch
 from fencepost.connectors.file_stream import FileStreamSourceConnector, FileStreamSourceTask
-from tests.unit.connectors.support import CommittedOffsets, Context, read, read_to_end, start
+from tests.unit.connectors.support import CommittedOffsets, read, read_to_end, start, start_connector
 
 
 def config(path: Path, **properties: str) -> dict[str, str]:
@@ -169,8 +169,7 @@ def test_the_standard_input_is_refused_and_never_called_exactly_once(path: Path)
 
 def test_one_file_is_one_task_however_many_there_may_be(path: Path) -> None:
     connector = FileStreamSourceConnector()
-    connector.context = Context(CommittedOffsets(), config(path))
-    connector.start(config(path))
+    start_connector(connector, config(path))
     assert connector.task_configs(5) == [
         {**config(path), "task.class": "org.apache.kafka.connect.file.FileStreamSourceTask"}
     ]

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.ids import ConnectorTaskId
@@ -105,6 +106,7 @@ def test_a_connector_shows_its_state_class_and_version_until_it_is_removed():
         ConnectorInstance(FileStreamSourceConnector(), "c"),
         CommittedOffsets(),
         States(),
+        ANYWHERE,
     )
     metrics.add_connector(connector)
     connector.start()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost import ConfigDef, ConfigError, OffsetReader, SourceConnector, SourceTask
+from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.errors import PluginError
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
@@ -78,7 +79,7 @@ def _worker_connector(
     config = ConnectorConfig.from_properties(given)
     listener = _Listener()
     offsets: OffsetReader = _NoOffsets()
-    return WorkerConnector(config, ConnectorInstance(connector, "c"), offsets, listener), listener
+    return WorkerConnector(config, ConnectorInstance(connector, "c"), offsets, listener, ANYWHERE), listener
 
 
 def test_a_connector_starts_pauses_goes_on_and_stops():
