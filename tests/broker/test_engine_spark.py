@@ -13,6 +13,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.errors import KafkaError
+from fencepost.kafka.metadata import Cluster
 from fencepost.spark.engine import SparkEngine
 from fencepost.spark.errors import BatchCancelledError, SparkDataError
 from tests.support.checker import Record, read_topic
@@ -110,6 +111,35 @@ def test_an_unkeyed_dataframe_is_written_without_a_shuffle(engine: SparkEngine, 
     with producer(bootstrap_servers) as owner:
         write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
     assert_all_in_order_within_partitions(read_topic(bootstrap_servers, topic))
+
+
+def test_the_rows_of_a_kept_dataframe_keep_their_order(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    """Spark joins partitions that it keeps by where they are, not by their order."""
+    topic = topics.create(partitions=4)
+    frame = engine.session().range(0, COUNT, numPartitions=16).select(F.col("id").cast("string").alias("value"))
+    frame.persist().count()
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    frame.unpersist()
+    assert_all_in_order_within_partitions(read_topic(bootstrap_servers, topic))
+
+
+def test_a_key_stays_in_its_partition_while_a_topic_grows(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
+    """Executors go by the number of partitions that the worker knows, not each by its own."""
+    topic = topics.create(partitions=2)
+    keyed = NumberReader(("key",))
+    later = [SourceRecord({}, {}, topic, key=f"k{number % 7}", value=str(number)) for number in range(1_000, 1_007)]
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, SourceBatch(reader=keyed, splits=splits(1_000, 4)), pipeline(topic))
+        topics.grow(topic, 5)
+        Cluster.of(owner.config.client).forget_topic(topic)
+        write(engine, owner, later, pipeline(topic))
+        write(engine, owner, SourceBatch(reader=keyed, splits=[(1_007, 1_500), (1_500, 2_000)]), pipeline(topic))
+    found = read_topic(bootstrap_servers, topic)
+    assert sorted(numbers(found)) == list(range(2_000))
+    placed = {(record.key, record.partition) for record in found if int(record.value or b"") >= 1_000}
+    assert len(placed) == 7
+    assert max(partition for _, partition in placed) > 1
 
 
 def test_two_spark_batches_share_a_transaction(engine: SparkEngine, bootstrap_servers: str, topics: Topics):

@@ -283,6 +283,20 @@ GUARDS = (
         "tests/unit/rest/test_internal.py::test_a_request_that_was_recorded_is_not_taken_for_another_connector",
     ),
     Guard(
+        "the order of the partitions that Spark joins",
+        "spark/spark_write.py",
+        " and coalesces_in_order(frame, writers):",
+        ":",
+        "tests/broker/test_engine_spark.py::test_the_rows_of_a_kept_dataframe_keep_their_order",
+    ),
+    Guard(
+        "the worker's numbers of partitions on executors",
+        "spark/routing.py",
+        "self._told.get(topic, self.asked.get(topic))",
+        "self.asked.get(topic)",
+        "tests/broker/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
+    ),
+    Guard(
         "the refusal of a stage that Spark runs again",
         "spark/attempts.py",
         "    if int(found[2]) > 0:",

@@ -56,8 +56,15 @@ def rerunning_engine(
     """One whose session may run a stage again, which is refused otherwise."""
     shared_engine.stop()
     monkeypatch.delitem(REQUIRED, "spark.stage.maxConsecutiveAttempts")
-    attempts = {"spark.stage.maxConsecutiveAttempts": "4"}
-    engine = SparkEngine({"spark.master": "local[1]", "spark.local.dir": str(tmp_path / "spark"), **attempts})
+    settings = {
+        "spark.master": "local[1]",
+        "spark.local.dir": str(tmp_path / "spark"),
+        "spark.stage.maxConsecutiveAttempts": "4",
+        # The stage that reads a shuffle of the source's is then the one that writes, with no other between them.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.shuffle.reduceLocality.enabled": "false",
+    }
+    engine = SparkEngine(settings)
     engine.session()
     monkeypatch.undo()
     yield engine

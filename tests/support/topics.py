@@ -9,6 +9,8 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
+from tests.support.processes import wait_for
+
 _TIMEOUT_SECONDS = 30.0
 
 
@@ -37,10 +39,6 @@ class Topics:
         self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
         return name
 
-    def grow(self, name: str, partitions: int) -> None:
-        """Give a topic more partitions, so many in all."""
-        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(_TIMEOUT_SECONDS)
-
     def delete(self, name: str) -> None:
         self._admin.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
 
@@ -48,6 +46,13 @@ class Topics:
         """The number of partitions; None if there is no such topic."""
         topic = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics.get(name)
         return None if topic is None else len(topic.partitions)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Add partitions, so that there are so many, and wait until they are there."""
+        self._admin.create_partitions([NewPartitions(name, partitions)], operation_timeout=_TIMEOUT_SECONDS)[
+            name
+        ].result(_TIMEOUT_SECONDS)
+        wait_for(lambda: self.partitions(name) == partitions, what=f"{partitions} partitions of {name}")
 
     def config(self, name: str) -> dict[str, str]:
         """All settings of a topic, the defaults too."""

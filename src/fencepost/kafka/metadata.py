@@ -69,20 +69,29 @@ class Cluster:
         """
         return len(self._topic(topic, deadline).leaders)
 
+    def known_partitions(self) -> dict[str, int]:
+        """Return the numbers of partitions that need not be asked for now, by topic."""
+        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
+        with self._lock:
+            return {name: len(topic.leaders) for name, topic in self._topics.items() if topic.learnt_at >= oldest}
+
     def leader(self, topic: str, partition: int, deadline: Deadline) -> Address:
         """Return where the leader of a partition listens, waiting for an election if there is none.
+
+        A partition that is not known is asked for: others may know of a growth of the topic earlier.
 
         Raises TopicNotFoundError, AuthorizationError, BrokerUnavailableError.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
+        grace = Deadline.after(_TOPIC_GRACE_MS)
         while True:
             leaders = self._topic(topic, deadline).leaders
-            if partition >= len(leaders):
-                raise refused(f"a record for {topic}-{partition}", Code.UNKNOWN_TOPIC_OR_PARTITION)
             with self._lock:
-                address = self._brokers.get(leaders[partition])
+                address = self._brokers.get(leaders[partition]) if partition < len(leaders) else None
             if address is not None:
                 return address
+            if partition >= len(leaders) and (grace.passed or deadline.passed):
+                raise refused(f"a record for {topic}-{partition}", Code.UNKNOWN_TOPIC_OR_PARTITION)
             if deadline.passed:
                 raise BrokerUnavailableError(f"{topic}-{partition} has no leader: check the health of the brokers")
             self.forget_topic(topic)

@@ -81,6 +81,10 @@ class RecordWriter:
         """Return the number of a topic's partitions. Raises TopicNotFoundError or AuthorizationError."""
         return self._cluster.partitions(topic, Deadline.after(self._config.max_block_ms))
 
+    def known_partitions(self) -> dict[str, int]:
+        """Return the numbers of partitions that this process knows, by topic."""
+        return self._cluster.known_partitions()
+
     def write(self, topic: str, partition: int, records: Records) -> None:
         """Take records for a partition, after those that it was given before. May wait for acknowledgements."""
         if not len(records):

@@ -215,14 +215,14 @@ class _BatchWrite:
         )  # fmt: skip
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
-            return stage.write(rows.read([0]), writer, Ownership(), self.errors, check)
+            return list(stage.write(rows.read([0]), writer, Ownership(), self.errors, check).acks)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session, mark = self.engine.session(), new_mark()
         # A job that succeeds has each writer's answer; after any other end some may be writing still.
         with closing(self.producer.writer()) as metadata, self.producer.lent() as transaction:
             write = SparkWrite(
-                session, self.pipeline, self.producer.config, transaction, metadata.partitions,
+                session, self.pipeline, self.producer.config, transaction, metadata,
                 self.number, partial(self.jobs.running, session, self.task, self.cancelled, mark), self.errors,
                 self.before_write, mark,
             )  # fmt: skip

@@ -3,7 +3,8 @@
 Executors send text, and text may quote data of any source. What is read here becomes one of the classes below with
 texts and numbers for attributes, whatever stands in it: nothing is looked up by name, imported or unpickled.
 
-    Report           {"acks": [[topic, partition, base sequence, count, base offset, size, timestamp], ...], "tally": ...}
+    Report           {"acks": [[topic, partition, base sequence, count, base offset, size, timestamp], ...],
+                      "tally": ..., "partitions": {topic: number}}
     Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...]}
     FencepostError   {"class": "DataError", "message": ..., "attributes": {...}}
 
@@ -16,10 +17,10 @@ import base64
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fencepost.api import errors as api
 from fencepost.api.errors import FencepostError
@@ -29,8 +30,6 @@ from fencepost.spark import errors as spark
 from fencepost.spark.error_counts import ErrorCounts
 from fencepost.spark.errors import RecordRefusedError, SparkJobError
 from fencepost.spark.refused import RefusedRecord, Stage, Tally
-
-T = TypeVar("T")
 
 ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     FencepostError: (),
@@ -73,35 +72,30 @@ _CLASSES: Final = {kind.__name__: kind for kind in ATTRIBUTES}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a writer wrote, and what went wrong with records that it, or who converted for it, left out."""
+    """What a part of a batch wrote, and what went wrong with records that it left out.
 
-    acks: Sequence[Ack]
+    A part that only converts wrote nothing. `partitions` are the numbers of partitions that it asked for, by topic.
+    """
+
+    acks: Sequence[Ack] = ()
     tally: Tally = field(default_factory=Tally)
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 def report_text(report: Report | FencepostError) -> str:
-    """A writer's answer."""
+    """The text that a report or failure travels as."""
     if isinstance(report, FencepostError):
         return _text(_failure_to_json(report))
-    return _text({"acks": [astuple(ack) for ack in report.acks], "tally": _tally_to_json(report.tally)})
+    acks = [astuple(ack) for ack in report.acks]
+    return _text({"acks": acks, "tally": _tally_to_json(report.tally), "partitions": dict(report.partitions)})
 
 
 def read_reports(texts: Iterable[str]) -> list[Report]:
-    """What the writers reported.
+    """What the parts of a batch reported.
 
-    Raises the first writer's failure, if any failed, and SparkJobError for what is no report.
+    Raises the first failure, if any part failed, and SparkJobError for what is no report.
     """
-    return [_read(text, _report_from_json) for text in texts]
-
-
-def message_text(content: Tally | FencepostError) -> str:
-    """What a converting partition tells a writer: what went wrong with its records, or with itself."""
-    return _text(_failure_to_json(content) if isinstance(content, FencepostError) else _tally_to_json(content))
-
-
-def read_message(text: str) -> Tally:
-    """The Tally of a message. Raises the failure that it holds instead, and SparkJobError for what is no message."""
-    return _read(text, _tally_from_json)
+    return [_read_report(text) for text in texts]
 
 
 def new_mark() -> str:
@@ -138,24 +132,26 @@ def _text(content: Mapping[str, Any]) -> str:
 def _readable() -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SparkJobError(
             f"An executor of Spark sent what is no report of a writer ({type(error).__name__}: {error}): check that "
             "the executors have the same version of fencepost as the worker"
         ) from error
 
 
-def _read(text: str, read: Callable[[Mapping[str, Any]], T]) -> T:
+def _read_report(text: str) -> Report:
     with _readable():
         found = json.loads(text)
-        content = _failure_from_json(found) if "class" in found else read(found)
-    if isinstance(content, FencepostError):
-        raise content
-    return content
+        report = _failure_from_json(found) if "class" in found else _report_from_json(found)
+    if isinstance(report, FencepostError):
+        raise report
+    return report
 
 
 def _report_from_json(found: Mapping[str, Any]) -> Report:
-    return Report([_ack_from_json(*row) for row in found["acks"]], _tally_from_json(found["tally"]))
+    acks = [_ack_from_json(*row) for row in found["acks"]]
+    partitions = {topic: _typed(count, int) for topic, count in found["partitions"].items()}
+    return Report(acks, _tally_from_json(found["tally"]), partitions)
 
 
 def _ack_from_json(topic: Any, *numbers: Any) -> Ack:

@@ -11,7 +11,7 @@ writer owns: runs of records as long as a record batch, one partition after the 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -63,6 +63,39 @@ def contiguous_run(count: int, run: int, runs: int) -> range:
 def writer_of(topic: str, partitions: np.ndarray, writers: int) -> np.ndarray:
     """The writer that owns each partition where a job writes several topics: their first partitions are spread."""
     return ((zlib.crc32(topic.encode()) + partitions.astype(np.int64)) % writers).astype(np.int32)
+
+
+class PartitionCounts:
+    """How many partitions topics have, the same for all parts of a batch.
+
+    Each process learns of a topic's growth at its own time, and a key's partition depends on the number. So the worker
+    tells the numbers that it knows; others are asked for by `ask`, and kept in `asked` for the worker to compare.
+    """
+
+    def __init__(self, told: Mapping[str, int], ask: Callable[[str], int]) -> None:
+        self.asked: dict[str, int] = {}
+        self._told = told
+        self._ask = ask
+
+    def __call__(self, topic: str) -> int:
+        """Return the number of a topic's partitions. Raises what `ask` raises."""
+        count = self._told.get(topic, self.asked.get(topic))
+        if count is None:
+            count = self.asked[topic] = self._ask(topic)
+        return count
+
+
+def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """What parts of a batch took for the numbers of partitions. Raises TransactionAbortableError if they differ."""
+    found: dict[str, int] = {}
+    for part in counts:
+        for topic, count in part.items():
+            if found.setdefault(topic, count) != count:
+                raise TransactionAbortableError(
+                    f"Topic {topic} got more partitions while a batch was written: some of its records were placed among "
+                    f"{found[topic]} partitions, others among {count}. They are sent again in a new transaction"
+                )
+    return found
 
 
 class Router:

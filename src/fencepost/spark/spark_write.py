@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.record import SourceBatch
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.transaction import Transaction
-from fencepost.kafka.writer import Ack
+from fencepost.kafka.writer import Ack, RecordWriter
 from fencepost.spark.attempts import with_attempt
 from fencepost.spark.conversion import ColumnTypes, column_types, require_topic
 from fencepost.spark.error_handler import ErrorHandler, StageRows
@@ -22,7 +22,7 @@ from fencepost.spark.passing_rows import passing_rows
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.refused import Stage
 from fencepost.spark.reports import read_reports
-from fencepost.spark.routing import writer_count
+from fencepost.spark.routing import agreed, writer_count
 from fencepost.spark.transforming import check_user_types, read_frame, transform_frame
 from fencepost.spark.write_stage import (
     REPORT_SCHEMA,
@@ -44,14 +44,14 @@ _POSITION: Final = "__fencepost_position"
 class SparkWrite:
     """One batch's jobs, each of which runs in a context that `running` gives and knows its failures by `mark`.
 
-    `partition_count` tells how many partitions a topic has; `start` varies from batch to batch.
+    `metadata` tells how many partitions a topic has; `start` varies from batch to batch.
     """
 
     session: SparkSession
     pipeline: Pipeline
     config: ProducerConfig
     transaction: Transaction
-    partition_count: Callable[[str], int]
+    metadata: RecordWriter
     start: int
     running: Callable[[], AbstractContextManager[None]]
     errors: ErrorHandler
@@ -71,7 +71,7 @@ class SparkWrite:
     def frame(self, frame: DataFrame, types: ColumnTypes) -> list[Ack]:
         """Convert and write the rows of a DataFrame."""
         writers = self._writers(types)
-        if writers == 1 or not types.targeted:
+        if (writers == 1 or not types.targeted) and coalesces_in_order(frame, writers):
             return self._write(frame.coalesce(writers), GivenRows(), types, writers)
         return self._shuffle(frame, GivenRows(), types, writers)
 
@@ -84,7 +84,7 @@ class SparkWrite:
         if not types.has_topic:
             topic = require_topic(self.pipeline.default_topic)
             self.before_write({topic})
-            partitions = self.partition_count(topic)
+            partitions = self.metadata.partitions(topic)
         return writer_count(parallelism=self._parallelism, partitions=partitions, splits=splits)
 
     def _write(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
@@ -97,13 +97,21 @@ class SparkWrite:
             self.before_write,
             writers,
             self.start,
+            self.metadata.known_partitions(),
         )
         return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA))
 
     def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
         stage = ConvertStage(
-            source, types, self.pipeline.without_transforms(), self.config, self.transaction, self.before_write, writers
+            source,
+            types,
+            self.pipeline.without_transforms(),
+            self.config,
+            self.transaction,
+            self.before_write,
+            writers,
+            self.metadata.known_partitions(),
         )
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
         owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
@@ -111,11 +119,26 @@ class SparkWrite:
         return self._collect(with_attempt(owned).mapInArrow(write, REPORT_SCHEMA))
 
     def _collect(self, reports: DataFrame) -> list[Ack]:
-        acks: list[Ack] = []
-        for report in read_reports(reports.toArrow()["report"].to_pylist()):
-            acks.extend(report.acks)
+        found = read_reports(reports.toArrow()["report"].to_pylist())
+        asked = agreed(report.partitions for report in found)
+        agreed([asked, {topic: self.metadata.partitions(topic) for topic in asked}])
+        for report in found:
             self.errors.merge(report.tally)
-        return acks
+        return [ack for report in found for ack in report.acks]
+
+
+def coalesces_in_order(frame: DataFrame, count: int) -> bool:
+    """Whether `frame.coalesce(count)` surely reads the partitions that it joins in their order.
+
+    It joins neighbours, unless Spark knows where some partition is best read, because it is kept there for example:
+    then partitions of one place are joined, from any of them on. For an adaptive plan that is known once it has run.
+    """
+    execution = frame._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
+    if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
+        return False
+    rows, context = execution.toRdd(), frame.sparkSession.sparkContext._jsc.sc()  # noqa: SLF001 - nor places
+    partitions = rows.getNumPartitions()
+    return partitions <= count or all(context.getPreferredLocs(rows, n).isEmpty() for n in range(partitions))
 
 
 def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:

@@ -6,9 +6,9 @@ itself. A writer answers with one row: a Report, or a FencepostError, which thus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -23,15 +23,24 @@ from fencepost.api.record import ArrowReader
 from fencepost.kafka.client_config import ProducerConfig
 from fencepost.kafka.records import HEADERS, Records
 from fencepost.kafka.transaction import Transaction
-from fencepost.kafka.writer import Ack, RecordWriter
+from fencepost.kafka.writer import RecordWriter
 from fencepost.spark.attempts import of_first_attempt, task_context
 from fencepost.spark.conversion import ColumnTypes, Converted, column_types, convert
 from fencepost.spark.error_handler import ErrorHandler
 from fencepost.spark.pipeline import Pipeline
 from fencepost.spark.read_ahead import read_ahead
 from fencepost.spark.refused import Tally
-from fencepost.spark.reports import Report, message_text, read_message, report_text
-from fencepost.spark.routing import Ownership, Routed, Router, contiguous_run, split, writer_of
+from fencepost.spark.reports import Report, read_reports, report_text
+from fencepost.spark.routing import (
+    Ownership,
+    PartitionCounts,
+    Routed,
+    Router,
+    agreed,
+    contiguous_run,
+    split,
+    writer_of,
+)
 
 REPORT_SCHEMA: Final = "report STRING"
 """What a writer yields: one row with the text of a Report or of a FencepostError."""
@@ -42,7 +51,7 @@ TARGETED_SCHEMA: Final = (
 )
 """What goes through the shuffle: converted records with their target, or a message.
 
-A message is the text of the Tally of a converting partition, or of the FencepostError that ended it.
+A message is the text of the Report of a converting partition, or of the FencepostError that ended it.
 """
 
 _TARGETED: Final = pa.schema(
@@ -118,7 +127,8 @@ class SplitRows:
 class WriteStage:
     """Convert rows and write them to Kafka, in the worker or as one of `writers` Spark partitions.
 
-    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`).
+    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`). `partitions` are
+    the numbers of partitions of topics, as far as the worker knows them.
     """
 
     source: Source
@@ -129,6 +139,7 @@ class WriteStage:
     before_write: BeforeWrite
     writers: int = 1
     start: int = 0
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
@@ -139,8 +150,7 @@ class WriteStage:
         errors = ErrorHandler(self.pipeline.errors)
         with closing(RecordWriter(self.config, self.transaction)) as writer:
             rows = self.source.batches(of_first_attempt(given, context))
-            acks = self.write(rows, writer, ownership, errors)
-        return Report(acks, errors.tally)
+            return self.write(rows, writer, ownership, errors)
 
     def write(
         self,
@@ -149,16 +159,17 @@ class WriteStage:
         ownership: Ownership,
         errors: ErrorHandler,
         check: Callable[[], None] = lambda: None,
-    ) -> list[Ack]:
+    ) -> Report:
         """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
-        router = Router(writer.partitions, ownership, run_bytes=self.config.batch_size, start=self.start)
+        counts = PartitionCounts(self.partitions, writer.partitions)
+        router = Router(counts, ownership, run_bytes=self.config.batch_size, start=self.start)
         for batch in batches:
             check()
             for converted in convert(batch, self.types, self.pipeline, errors):
                 self.before_write({converted.topic})
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
-        return writer.flush()
+        return Report(writer.flush(), errors.tally, counts.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +183,7 @@ class ConvertStage:
     transaction: Transaction
     before_write: BeforeWrite
     writers: int
+    partitions: Mapping[str, int]
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
@@ -179,9 +191,8 @@ class ConvertStage:
         try:
             context = task_context()
             with closing(RecordWriter(self.config, self.transaction)) as metadata:
-                router = Router(
-                    metadata.partitions, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId()
-                )
+                counts = PartitionCounts(self.partitions, metadata.partitions)
+                router = Router(counts, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId())
                 for batch in self.source.batches(given):
                     for converted in convert(batch, self.types, self.pipeline, errors):
                         self.before_write({converted.topic})
@@ -189,8 +200,9 @@ class ConvertStage:
         except FencepostError as error:
             yield _message(error)
         else:
-            if errors.tally != Tally():
-                yield _message(errors.tally)
+            report = Report(tally=errors.tally, partitions=counts.asked)
+            if report != Report():
+                yield _message(report)
 
     def _targeted(self, converted: Converted, router: Router) -> pa.RecordBatch:
         records, count = converted.records, len(converted.records)
@@ -220,16 +232,18 @@ class WriteTargeted:
         yield _report(lambda context: self._write(of_first_attempt(given, context)))
 
     def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
-        tally = Tally()
+        converting: list[Report] = []
         with closing(RecordWriter(self.config, self.transaction)) as writer:
             for batch in given:
                 messages = batch["message"].drop_null().to_pylist()
-                for told in map(read_message, messages):
-                    tally = tally.plus(told.counts, *told.listed)
+                converting += read_reports(messages)
                 records = batch.filter(batch["message"].is_null()) if messages else batch
                 for routed in targeted_records(records):
                     writer.write(routed.topic, routed.partition, routed.records)
-            return Report(writer.flush(), tally)
+            tally = Tally()
+            for report in converting:
+                tally = tally.plus(report.tally.counts, *report.tally.listed)
+            return Report(writer.flush(), tally, agreed(report.partitions for report in converting))
 
 
 def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
@@ -253,8 +267,8 @@ def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"report": pa.array([report_text(report)], pa.string())})
 
 
-def _message(content: Tally | FencepostError) -> pa.RecordBatch:
-    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": message_text(content)}
+def _message(content: Report | FencepostError) -> pa.RecordBatch:
+    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": report_text(content)}
     return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
 
 

@@ -13,7 +13,16 @@ from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.partitioner import partition_for_keys
 from fencepost.kafka.records import Records
 from fencepost.spark.conversion import Converted
-from fencepost.spark.routing import Ownership, Router, contiguous_run, resolve, writer_count, writer_of
+from fencepost.spark.routing import (
+    Ownership,
+    PartitionCounts,
+    Router,
+    agreed,
+    contiguous_run,
+    resolve,
+    writer_count,
+    writer_of,
+)
 
 COUNTS = st.integers(1, 8)
 
@@ -126,3 +135,21 @@ def test_there_are_as_many_writers_as_have_something_to_do(
     parallelism: int, partitions: int, splits: int | None, writers: int
 ):
     assert writer_count(parallelism=parallelism, partitions=partitions, splits=splits) == writers
+
+
+def test_what_the_worker_tells_of_a_topic_counts_and_the_rest_is_asked_for_once():
+    asked: list[str] = []
+
+    def ask(topic: str) -> int:
+        asked.append(topic)
+        return 6
+
+    counts = PartitionCounts({"orders": 4}, ask)
+    assert [counts(topic) for topic in ("orders", "new", "new", "orders")] == [4, 6, 6, 4]
+    assert (asked, counts.asked) == (["new"], {"new": 6})
+
+
+def test_parts_of_a_batch_that_saw_a_topic_grow_are_sent_again():
+    assert agreed([{"a": 4}, {}, {"a": 4, "b": 1}]) == {"a": 4, "b": 1}
+    with pytest.raises(TransactionAbortableError, match=r"Topic a got more partitions.* among 4 .* among 6"):
+        agreed([{"a": 4}, {"b": 1}, {"a": 6}])
