@@ -164,6 +164,8 @@ class Kernel:
         self.faults: list[str] = []
         self.troubles: Counter[str] = Counter()
         """What happened to processes and messages, and how often."""
+        self.reruns = 0.0
+        """How often Spark runs the stage of a writer again."""
         self.process: Process | None = None
         self.events = 0
         self._trace = trace

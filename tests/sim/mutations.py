@@ -20,6 +20,7 @@ from fencepost.storage.offset_view import OffsetView
 from fencepost.worker.errors import RequestTargetError
 from fencepost.worker.fencing_round import FencingRounds
 from fencepost.worker.task_work import GroupChecks
+from tests.sim import source
 from tests.sim.broker import Broker
 from tests.sim.clients import SimAdmin
 from tests.sim.schedule import Mutation
@@ -55,6 +56,10 @@ async def _believes_the_leader(rounds: FencingRounds, connector: str) -> None:
         await rounds._parts.client.fence_zombie_source_tasks(
             elsewhere.forward_url, connector, rounds._leadership.signer
         )
+
+
+def _writes_in_any_attempt(*_: Any, **__: Any) -> None:
+    pass
 
 
 def _reads_nothing(store: ConnectorOffsetStore, *_: Any) -> None:
@@ -107,6 +112,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the leader's transaction": [(config_topic, "TransactionalLeaderWriter", _plain_writer)],
     "the read of the offsets at a start": [(ConnectorOffsetStore, "refresh", _reads_nothing)],
     "the worker's offsets below those of an own topic": [(OffsetView, "__init__", _looks_in_no_other_topic)],
+    "the refusal of a stage that Spark runs again": [(source, "check_stage_attempt", _writes_in_any_attempt)],
     "the fencing of tasks that change": [(ClusterConfigState, "unchanged_tasks", _all_that_stay)],
     "the partitions in the configurations of steady tasks": [
         (SteadyConnector, "task_configs", _configs_without_partitions),

@@ -34,6 +34,8 @@ class Plan:
     """Whether workers that start may find the config topic compacted."""
     own_offsets: bool = False
     """Whether connectors get an offsets topic besides the worker's, while they run."""
+    reruns: float = 0.0
+    """How often Spark runs the stage of a writer again."""
 
 
 def plan(kernel: Kernel, *, steady: bool, own_offsets: bool) -> Plan:

@@ -17,6 +17,8 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.record import SourceRecord
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.writer import Ack
+from fencepost.spark.attempts import check_stage_attempt
 from fencepost.spark.engine import WriteResult
 from fencepost.spark.error_counts import ErrorCounts
 from tests.sim.kernel import Kernel
@@ -130,7 +132,7 @@ class NumbersTask(SourceTask):
 
 
 class SimEngine:
-    """As spark.engine.SparkEngine, for polled records."""
+    """As spark.engine.SparkEngine. Now and then it loses what it shuffled, half way through a write of its executors."""
 
     def warm_up(self) -> None:
         """There is nothing to start."""
@@ -154,11 +156,20 @@ class SimEngine:
         **_: Any,
     ) -> WriteResult:
         before_write({DATA})
+        kernel = NumbersTask.kernel
         rows = [((pipeline.origin, record.source_partition["partition"]), record.value) for record in batch]
-        with closing(producer.writer()) as writer:
-            writer.write(DATA, 0, rows)  # type: ignore[arg-type]
-            acks = writer.flush()
-        producer.acknowledge(acks)
+        reruns = kernel.reruns > 0 and len(rows) > 1 and kernel.random.random() < kernel.reruns
+        if reruns:
+            kernel.trouble("stages run again", "Spark loses what it shuffled, and runs the stage of a writer again")
+            self._attempt(0, rows[: len(rows) // 2], producer)
+        producer.acknowledge(self._attempt(int(reruns), rows, producer))
         return WriteResult(
             written=len(rows), bytes=0, metadata=[None] * len(rows), topics=frozenset({DATA}), errors=ErrorCounts()
         )
+
+    def _attempt(self, number: int, rows: Sequence[Any], producer: TransactionalProducer) -> list[Ack]:
+        thread = f"Executor task launch worker for task 0.0 in stage 1.{number} (TID {number})"
+        check_stage_attempt(thread, stage=1, task=number)
+        with closing(producer.writer()) as writer:
+            writer.write(DATA, 0, rows)  # type: ignore[arg-type]
+            return writer.flush()
