@@ -305,6 +305,30 @@ def test_a_failure_leaves_the_others_alone_and_is_told_at_the_end(config: Worker
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyError("url")], ids=repr)
+def test_a_connector_that_cannot_be_made_leaves_the_others_alone(
+    config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch, raised: BaseException
+) -> None:
+    broken, sound = unique("broken"), unique("sound")
+    made: list[str] = []
+
+    def make(_connector: SequenceConnector) -> None:
+        # The first ones are made to check the configurations, and for the sound connector's tasks.
+        made.append("connector")
+        if len(made) == breaks_at:
+            raise raised
+
+    breaks_at = 0
+    monkeypatch.setattr(SequenceConnector, "__init__", make)
+    several = herder(config, properties(broken, topic), properties(sound, topic, {"limit": 300}), once=True)
+    several._checked_configs()
+    breaks_at = 2 * len(made) + 1
+    with pytest.raises(ConnectorsFailedError, match=f"^Connector {broken} failed: .*{type(raised).__name__}"):
+        several.run()
+
+    assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
+
+
 def test_a_worker_ends_when_all_that_it_runs_has_failed(
     config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,27 @@ class Guard:
 
 GUARDS = (
     Guard(
+        "the edge around a task's poll",
+        "runtime/task_instance.py",
+        "answer: Any = call_plugin(what, self._task.poll)",
+        "answer: Any = self._task.poll()",
+        "tests/unit/runtime/test_task_instance.py::test_an_exit_in_poll_is_a_failure",
+    ),
+    Guard(
+        "the last resort of a task's thread",
+        "runtime/source_task.py",
+        "            except BaseException as raised:  # noqa",
+        "            except Exception as raised:  # noqa",
+        "tests/unit/runtime/test_source_task.py::test_an_exit_that_passed_the_edge_fails_the_task",
+    ),
+    Guard(
+        "the refusal of fields that a schema does not have",
+        "spark/polled.py",
+        "        _check_fields(values, form.schema, name, topic)\n",
+        "",
+        "tests/unit/spark/test_polled.py::test_a_field_that_the_schema_does_not_have_is_refused",
+    ),
+    Guard(
         "the epoch check of written records",
         "kafka/produce_errors.py",
         "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):",

@@ -6,9 +6,10 @@ import copy
 import json
 import logging
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from fencepost.api.errors import FencepostError
+from fencepost.api.traces import format_trace
 from fencepost.config.log_context import ContextFilter
 
 FORMATS: Final = ("text", "json")
@@ -17,6 +18,14 @@ _TEXT: Final = "%(asctime)s %(levelname)-7s %(connector_context)s%(message)s (%(
 
 # They log errors that they also raise, or get over by themselves; what comes of them is ours to tell.
 _SILENT_LOGGERS: Final = ("kafka", "py4j")
+
+
+class _TraceFormatter(logging.Formatter):
+    """Leaves the worker's own frames out of the traces of what plugins raise."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the trace."""
+        return super().formatException(ei) if ei[1] is None else format_trace(ei[1]).rstrip("\n")
 
 
 class _OneLineFormatter(logging.Formatter):
@@ -52,7 +61,7 @@ class _OthersFilter(logging.Filter):
         return logging.getLogger().level != self._level
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_TraceFormatter):
     """Writes each record as a JSON object in a line of its own; tracebacks are in `exception`.
 
     {"timestamp": "2026-01-31T12:00:00.123+00:00", "level": "WARNING", "logger": "fencepost.runtime.source_task",
@@ -86,7 +95,7 @@ def log_to_stderr(level: str, log_format: str, *, tracebacks: bool) -> None:
         handler.setFormatter(JsonFormatter())
     else:
         shows_tracebacks = tracebacks or level.upper() == "DEBUG"
-        handler.setFormatter((logging.Formatter if shows_tracebacks else _OneLineFormatter)(_TEXT))
+        handler.setFormatter((_TraceFormatter if shows_tracebacks else _OneLineFormatter)(_TEXT))
     logging.basicConfig(handlers=[handler], level=number)
     logging.getLogger("fencepost").setLevel(number)
     for name in _SILENT_LOGGERS:

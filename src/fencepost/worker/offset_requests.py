@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from fencepost.api.errors import ConfigError, DataError, FencepostError
+from fencepost.api.errors import ConfigError, DataError, FencepostError, describe_error
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.kafka.errors import RecordTooLargeError
@@ -68,8 +68,7 @@ class OffsetRequests:
             raise RequestFailedError(f"The offsets of connector {name} are not changed: {error}") from error
         except Exception as error:
             raise RequestFailedError(
-                f"The offsets of connector {name} are not changed, because it refused them: "
-                f"{type(error).__name__}: {error}"
+                f"The offsets of connector {name} are not changed, because it refused them: {describe_error(error)}"
             ) from error
 
     async def _fence(self, name: str) -> None:

@@ -15,7 +15,10 @@ from importlib.metadata import EntryPoint
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey
+from fencepost.api.errors import describe_error
+from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import connector_config_def
+from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
 from fencepost.worker.config_infos import config_key_info
@@ -108,7 +111,7 @@ class PluginCatalogue:
 
 
 def _keys(plugin: InstalledPlugin) -> list[ConfigKey]:
-    own = plugin.plugin_class().config().keys()
+    own = plugin_definitions(plugin.kind, plugin.plugin_class).keys()
     if plugin.kind in _CONVERTERS:
         return [_CONVERTER_TYPE, *own.values()]
     if plugin.kind is not PluginKind.CONNECTOR:
@@ -151,12 +154,12 @@ def _installed(kind: PluginKind) -> Iterator[InstalledPlugin]:
         path = value.replace(":", ".")
         names = [entry.name for entry in entries]
         try:
-            plugin = entries[0].load()
+            plugin = call_plugin(f"The import of the {kind.label} {names[0]}", entries[0].load)
             if not issubclass(plugin, kind.base):
                 continue
             version = plugin_version(plugin)
         except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
-            _log.error("The %s %s cannot be used: %s: %s", kind.label, names[0], type(error).__name__, error)
+            _log.error("The %s %s cannot be used: %s", kind.label, names[0], describe_error(error))
             continue
         listed = next((name for name in names if "." in name), path)
         yield InstalledPlugin(listed, frozenset({*names, path}), kind, plugin, version)

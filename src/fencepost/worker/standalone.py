@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Final
 
-from fencepost.api.errors import ConfigError, describe_error
+from fencepost.api.errors import ConfigError, FencepostError, PluginError, describe_error
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
@@ -84,6 +84,7 @@ class StandaloneHerder:
         self._generations = Generations(worker.config)
         self._events: SimpleQueue[_Stop | _Changed | _Reconfigure] = SimpleQueue()
         self._running: dict[str, _Running] = {}
+        self._refused: list[str] = []
 
     def stop(self) -> None:
         """Have `run` commit what is open, stop everything and return."""
@@ -105,7 +106,7 @@ class StandaloneHerder:
             stopped = self._watch()
         finally:
             self._stop_all()
-        failures = [line for running in self._running.values() for line in running.failures()]
+        failures = self._refused + [line for running in self._running.values() for line in running.failures()]
         if failures and not stopped:
             raise ConnectorsFailedError("; ".join(failures))
 
@@ -122,11 +123,26 @@ class StandaloneHerder:
             self._start_in_context(config)
 
     def _start_in_context(self, config: ConnectorConfig) -> None:
-        running = _Running(self._worker.new_connector(config, self))
+        try:
+            running = _Running(self._worker.new_connector(config, self))
+        except FencepostError as error:
+            if not isinstance(error, PluginError):
+                raise
+            self._refuse(config.name, error)
+            return
+        except Exception as error:  # noqa: BLE001 - a connector's constructor may raise anything; the others run on
+            self._refuse(config.name, error)
+            return
         self._running[config.name] = running
         running.connector.start()
         if running.connector.state is State.RUNNING:
             self._configure_tasks(running)
+
+    def _refuse(self, name: str, error: Exception) -> None:
+        """Take note of a connector that could not be made."""
+        line = f"Connector {name} failed: {describe_error(error)}"
+        _log.error("%s", line, exc_info=error)
+        self._refused.append(line)
 
     def _configure_tasks(self, running: _Running) -> None:
         """Replace a connector's tasks, unless it wants them as they are."""

@@ -15,7 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.errors import ConfigError, FencepostError, PluginError, RetriableError, describe_error
+from fencepost.api.traces import plugin_location
 from fencepost.config.log_context import log_context
 from fencepost.kafka.deadline import Backoff
 from fencepost.runtime.worker import partitions_follow_task_configs
@@ -110,13 +111,16 @@ class TaskConfigs:
             self._asked.discard(connector)
             try:
                 await self._configure(connector)
-            except ConfigError as error:
-                work = self._find(connector)
-                if work is not None:
-                    work.refuse_tasks(error)
+            except (ConfigError, PluginError) as error:
+                self._refuse(connector, error)
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
+                if plugin_location(error) is not None and not isinstance(error, RetriableError):
+                    # The connector's own: nothing else shows why it has no tasks, or not those that it should have.
+                    self._refuse(connector, error)
                 pause = backoff.next_s()
-                _log.warning("Connector %s gets its tasks in %.1f s, for now: %s", connector, pause, error)
+                _log.warning(
+                    "Connector %s gets its tasks in %.1f s, for now: %s", connector, pause, describe_error(error)
+                )
                 self._asked.add(connector)
                 await self._pause(connector, pause)
 
@@ -127,6 +131,11 @@ class TaskConfigs:
                 await asyncio.wait_for(asked.wait(), seconds)
         finally:
             del self._pauses[connector]
+
+    def _refuse(self, connector: str, error: Exception) -> None:
+        work = self._find(connector)
+        if work is not None:
+            work.refuse_tasks(error)
 
     async def _configure(self, connector: str) -> None:
         if self._parts.state.target_state(connector) is TargetState.STOPPED:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from fencepost.api.plugin_calls import call_plugin
 from fencepost.cli.logs import log_to_stderr
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
@@ -26,13 +27,13 @@ def same_levels() -> Iterator[None]:
 
 
 @pytest.fixture
-def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets the log up in a format, as in a process that begins."""
 
-    def set_up(log_format: str) -> None:
+    def set_up(log_format: str, *, tracebacks: bool = False) -> None:
         # Pytest's own handlers are added after fixtures.
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
-        log_to_stderr("INFO", log_format, tracebacks=False)
+        log_to_stderr("INFO", log_format, tracebacks=tracebacks)
 
     return set_up
 
@@ -63,6 +64,24 @@ def test_json_is_an_object_in_each_line(begin: Callable[[str], None], capsys: py
     assert first == {"level": "WARNING", "logger": "fencepost.tests", "connector": "c", "message": "a line"}
     assert (second["connector"], second["task"], second["message"]) == ("c", 0, "It failed:\nno\ndatabase")
     assert second["exception"].startswith("RuntimeError: no")
+
+
+def _break_plugin() -> None:
+    raise ValueError("no table")
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_the_trace_of_a_plugins_error_is_the_plugins(
+    begin: Callable[..., None], capsys: pytest.CaptureFixture[str], log_format: str
+):
+    begin(log_format, tracebacks=True)
+    try:
+        call_plugin("start() of connector c", _break_plugin)
+    except ValueError:
+        LOG.exception("It failed")
+    told = capsys.readouterr().err
+    assert "_break_plugin" in told
+    assert "plugin_calls.py" not in told
 
 
 def test_the_root_logger_has_the_level_that_was_asked_for(begin: Callable[[str], None]):

@@ -46,6 +46,13 @@ def test_whatever_ends_a_run_fails_the_task(failure: BaseException):
     assert task.error.__cause__ is failure
 
 
+def test_an_exit_that_passed_the_edge_fails_the_task(caplog: pytest.LogCaptureFixture):
+    task, _ = _ended(SystemExit(3), RestartConfig())
+    assert isinstance(task.error, PluginError)
+    # The state is reached by the ordinary way, and not as a fault of the worker.
+    assert "A fault of this worker" not in caplog.text
+
+
 def test_a_fault_of_the_worker_itself_fails_the_task(caplog: pytest.LogCaptureFixture):
     # The pause before the next start cannot be computed.
     task, states = _ended(RetriableError("away"), RestartConfig(backoff_s=cast("float", "soon")))

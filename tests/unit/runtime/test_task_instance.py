@@ -159,6 +159,11 @@ def test_what_would_end_the_tasks_thread_is_a_failure(error: BaseException):
             getattr(task, method)(*arguments)
 
 
+def test_an_exit_in_poll_is_a_failure():
+    with pytest.raises(PluginError, match=r"poll\(\) of task c-0 raised SystemExit\(3\)"):
+        _instance(SystemExit(3)).poll()
+
+
 def test_what_would_end_the_tasks_thread_is_logged_where_it_is_no_failure(caplog: pytest.LogCaptureFixture):
     task = _instance(SystemExit(3))
     task.settled([(_RECORD, None)])
