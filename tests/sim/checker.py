@@ -7,9 +7,11 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fencepost.storage.cluster_config_state import ClusterConfigState, apply
 from fencepost.storage.config_records import CommitRecord, Config, TargetState, TaskCountRecord
+from fencepost.storage.offset_marks import COPIED_FROM
 from fencepost.storage.offsets import decode_key, decode_value
 from fencepost.storage.task_count import fencing_plan
 from tests.sim.broker import Batch, Broker
@@ -44,7 +46,7 @@ class Checker:
         self.state = ClusterConfigState()
         self.looks_at_stops = True
         self._position = 0
-        self._stored: dict[str, dict[tuple[str, int], int]] = {topic: {} for topic in _OFFSETS_TOPICS}
+        self._stored: dict[tuple[str, int], tuple[float, int]] = {}
         self._stored_positions = dict.fromkeys(_OFFSETS_TOPICS, 0)
         self._generations: dict[str, _Generations] = defaultdict(_Generations)
 
@@ -124,13 +126,13 @@ class Checker:
 
     def stored(self) -> Mapping[tuple[str, int], int]:
         """The offsets as readers see them."""
-        for topic, stored in self._stored.items():
-            rows, self._stored_positions[topic] = self._broker.fetch(topic, self._stored_positions[topic])
-            for _, (key, value), _ in rows:
-                named, offset = decode_key(key), decode_value(value)
-                assert named is not None
-                stored[named.connector, named.partition["partition"]] = 0 if offset is None else offset["next"]
-        return self._stored[OFFSETS] | self._stored[OWN_OFFSETS]
+        for topic, position in self._stored_positions.items():
+            rows, self._stored_positions[topic] = self._broker.fetch(topic, position)
+            for _, row, time in rows:
+                if not _is_copy(row):
+                    partition, offset = _committed(*row)
+                    self._stored[partition] = max(self._stored.get(partition, (0.0, 0)), (time, offset))
+        return {partition: offset for partition, (_, offset) in self._stored.items()}
 
     # -- nothing lost, nothing doubled, offsets as visible -----------------------------------------------------
 
@@ -142,20 +144,17 @@ class Checker:
         written = self._records_by_transaction()
         order: dict[tuple[str, int], list[int]] = defaultdict(list)
         offsets: dict[tuple[str, int], int] = defaultdict(int)
-        # What is not in a transaction is a copy of what is. Who has committed to the other topic stays there.
+        # What is not in a transaction is a copy of what is.
         batches = [
             batch for topic in _OFFSETS_TOPICS for batch in self._broker.batches(topic) if batch.transactional_id
         ]
-        for batch in batches:
+        for batch in sorted(batches, key=lambda batch: batch.time):
             if not batch.committed:
                 continue
             records = written.pop((batch.producer_id, batch.epoch), {})
             for key, value in batch.rows:
-                named, offset = decode_key(key), decode_value(value)
-                assert named is not None
-                partition = named.connector, named.partition["partition"]
+                partition, stored = _committed(key, value)
                 sequences = records.pop(partition, [])
-                stored = 0 if offset is None else offset["next"]
                 expected = list(range(offsets[partition], stored))
                 if sequences and sequences != expected:
                     self._fault(
@@ -197,6 +196,18 @@ class Checker:
 
     def _fault(self, partition: tuple[str, int], text: str) -> None:
         self._kernel.fault(f"partition {partition[1]} of {partition[0]}: {text}")
+
+
+def _is_copy(row: Any) -> bool:
+    return any(name == COPIED_FROM for name, _ in getattr(row, "headers", ()))
+
+
+def _committed(key: bytes, value: bytes | None) -> tuple[tuple[str, int], int]:
+    """A connector and a source partition, and where it goes on."""
+    named, offset = decode_key(key), decode_value(value)
+    assert named is not None
+    assert named.partition is not None
+    return (named.connector, named.partition["partition"]), 0 if offset is None else offset["next"]
 
 
 def _for_tasks(config: Config | None) -> dict[str, str | None]:

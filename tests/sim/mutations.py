@@ -15,7 +15,7 @@ from fencepost.storage import config_topic
 from fencepost.storage.cluster_config_state import ClusterConfigState
 from fencepost.storage.config_writer import PlainLeaderWriter
 from fencepost.storage.connector_offset_store import ConnectorOffsetStore
-from fencepost.storage.offset_table import OffsetTable
+from fencepost.storage.offset_table import OffsetTable, StoredOffset
 from fencepost.storage.offset_view import OffsetView
 from fencepost.worker.errors import RequestTargetError
 from fencepost.worker.fencing_round import FencingRounds
@@ -74,6 +74,15 @@ def _looks_in_no_other_topic(view: OffsetView, connector: str, own: OffsetTable,
 _view = OffsetView.__init__
 
 
+def _takes_the_first(stored: StoredOffset, other: StoredOffset) -> bool:
+    del stored, other
+    return False
+
+
+def _leaves_former_topics(store: ConnectorOffsetStore, *_: Any) -> None:
+    """Leave what was not copied where it was committed."""
+
+
 def _plain_writer(producer: Any, transactional_id: str, topic: str) -> PlainLeaderWriter:
     del transactional_id
     return PlainLeaderWriter(config_topic.PlainProducer(producer), topic)
@@ -113,6 +122,8 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the read of the offsets at a start": [(ConnectorOffsetStore, "refresh", _reads_nothing)],
     "the worker's offsets below those of an own topic": [(OffsetView, "__init__", _looks_in_no_other_topic)],
     "the refusal of a stage that Spark runs again": [(source, "check_stage_attempt", _writes_in_any_attempt)],
+    "the newest commit of several topics": [(StoredOffset, "is_newer_than", _takes_the_first)],
+    "the former offsets topics of a connector": [(ConnectorOffsetStore, "_refresh_former", _leaves_former_topics)],
     "the fencing of tasks that change": [(ClusterConfigState, "unchanged_tasks", _all_that_stay)],
     "the partitions in the configurations of steady tasks": [
         (SteadyConnector, "task_configs", _configs_without_partitions),

@@ -33,7 +33,7 @@ class Plan:
     compacted: bool = False
     """Whether workers that start may find the config topic compacted."""
     own_offsets: bool = False
-    """Whether connectors get an offsets topic besides the worker's, while they run."""
+    """Whether connectors get an offsets topic besides the worker's, give it up and take it again, while they run."""
     reruns: float = 0.0
     """How often Spark runs the stage of a writer again."""
 

@@ -35,7 +35,6 @@ from tests.sim.source import DATA
 _PEACE_S = 400.0
 _OWNING = f"before InitProducerId of {GROUP_ID}-"
 TASKS_MAX = (3, 5, 1, 5, 3)
-_OWN_OFFSETS_STEP = 2
 _WITH_RERUNS = 5
 """Of eight seeds in a row, the one in whose schedule Spark runs stages again."""
 STEADY_TASKS_MAX = (3, 5, 3, 4, 5, 4, 2, 1)
@@ -232,7 +231,7 @@ class World:
             "transaction.boundary.interval.ms": "2000",
             "transaction.boundary": "interval" if interval else "poll",
         }
-        if self.plan.own_offsets and step >= _OWN_OFFSETS_STEP:
+        if self.plan.own_offsets and step % 2:
             config["offsets.storage.topic"] = OWN_OFFSETS
         self._ask(
             f"configures {name} with tasks.max {tasks}",
