@@ -23,6 +23,8 @@ from fencepost.config.validators import at_least, no_control_characters, not_bla
 
 _log = logging.getLogger(__name__)
 
+ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
 _REQUIRED: Final = ConfigDef.NO_DEFAULT
@@ -71,6 +73,7 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     _define_limits(definitions)
     _define_plugins(definitions, alone=alone)
     _define_files(definitions, alone=alone)
+    _define_token_urls(definitions, alone=alone)
     return define_restarts(definitions, whose="For connectors that do not say.")
 
 
@@ -234,6 +237,15 @@ def _define_files(definitions: ConfigDef, *, alone: bool) -> None:
     )  # fmt: skip
 
 
+def _define_token_urls(definitions: ConfigDef, *, alone: bool) -> None:
+    definitions.define(
+        ALLOWED_URLS, _T.LIST, None if alone else "", _I.MEDIUM,
+        "The addresses, comma-separated, that a connector may set sasl.oauthbearer.token.endpoint.url to by an override, "
+        "besides the worker's own. In Kafka this is a property of the JVM. "
+        + ("Unset: any." if alone else "Empty: none."),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
     """One of the worker's own topics. `replication_factor` None means 3, or 1 in a cluster of one broker."""
@@ -268,6 +280,8 @@ class WorkerConfig:
     plugin_path: tuple[str, ...]
     plugin_sources: PluginSources
     allowed_paths: AllowedPaths
+    allowed_token_urls: tuple[str, ...] | None
+    """The token endpoints that connectors may name besides the worker's own; None for all."""
     properties: Mapping[str, str] = field(repr=False)
     """All properties as they were given, and the defaults of the converters."""
 
@@ -303,6 +317,7 @@ class WorkerConfig:
             plugin_path=tuple(path for path in values["plugin.path"] if path),
             plugin_sources=PluginSources.from_values(values, named=[values[converter] for converter in _CONVERTERS]),
             allowed_paths=_allowed_paths(values[allowed_paths.PROPERTY]),
+            allowed_token_urls=None if values[ALLOWED_URLS] is None else tuple(values[ALLOWED_URLS]),
             properties=MappingProxyType({"header.converter": values["header.converter"], **properties}),
         )
 

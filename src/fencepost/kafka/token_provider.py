@@ -12,7 +12,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from typing import Final
+from http.client import HTTPMessage
+from typing import IO, Final
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -47,7 +48,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
             {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310 - as above
+            with urllib.request.build_opener(_SameOrigin).open(request, timeout=_TIMEOUT_S) as response:
                 return str(json.load(response)["access_token"])
         except urllib.error.HTTPError as error:
             error.close()
@@ -63,6 +64,27 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
             raise AuthenticationError(
                 f"The token endpoint {endpoint} answered without an access_token: check {ENDPOINT}"
             ) from error
+
+
+class _SameOrigin(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to the same scheme, host and port only: the client's secret goes along."""
+
+    def redirect_request(  # noqa: PLR0917 - the library's
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        """Return the request to follow a redirect with. Raises AuthenticationError for another origin."""
+        if _origin(newurl) != _origin(req.full_url):
+            fp.close()
+            raise AuthenticationError(
+                f"The token endpoint {req.full_url} redirects to another server, {_origin(newurl)}, which is not given "
+                f"the client's secret: set {ENDPOINT} to the address that is meant"
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _origin(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}:{parts.port or {'http': 80, 'https': 443}.get(parts.scheme)}"
 
 
 def _unsigned(subject: str) -> str:

@@ -13,8 +13,9 @@ from fencepost.config.client_overrides import BOOTSTRAP_SERVERS, ClientKind, com
 from fencepost.config.connector_config import ConnectorConfig, TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
-from fencepost.config.worker_config import WorkerConfig
+from fencepost.config.worker_config import ALLOWED_URLS, WorkerConfig
 from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.oauth import ENDPOINT
 
 _PRODUCERS_BROKERS: Final = f"producer.override.{BOOTSTRAP_SERVERS}"
 _TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
@@ -33,11 +34,22 @@ def client_properties(worker: WorkerConfig, connector: ConnectorConfig | None, k
     if connector is None:
         return properties
     own = overrides(connector.properties, f"{kind}.override.", kind, where=f"connector {connector.name}")
+    _check_token_endpoint(worker, own.get(ENDPOINT), usual=properties.get(ENDPOINT))
     if kind is not ClientKind.PRODUCER:
         properties[BOOTSTRAP_SERVERS] = _workers_brokers(worker)
         if _PRODUCERS_BROKERS in connector.properties:
             own.setdefault(BOOTSTRAP_SERVERS, connector.properties[_PRODUCERS_BROKERS])
     return combined(properties, own, kind, connector=connector.name)
+
+
+def _check_token_endpoint(worker: WorkerConfig, endpoint: str | None, *, usual: str | None) -> None:
+    allowed = worker.allowed_token_urls
+    if allowed is not None and endpoint is not None and endpoint not in (*allowed, usual):
+        raise ConfigError(
+            f"The token endpoint {endpoint} is not asked: the worker's property {ALLOWED_URLS} does not list it. Use "
+            "one that it lists, or have the worker's owner add it",
+            name=ENDPOINT,
+        )
 
 
 def admin_config(worker: WorkerConfig, connector: ConnectorConfig | None) -> ClientConfig:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost import ConfigError
 from fencepost.config.client_overrides import DEFAULT_ALLOWLIST, ClientKind, OverridePolicy
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.worker_config import WorkerConfig
+from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.kafka import client_properties as known
 from fencepost.kafka.compression import Compression
 from fencepost.runtime.client_properties import (
@@ -31,6 +32,22 @@ def _worker(properties: dict[str, str] | None = None) -> WorkerConfig:
 
 def _connector(properties: dict[str, str] | None = None) -> ConnectorConfig:
     return ConnectorConfig.from_properties({"name": "c", "connector.class": "x"} | (properties or {}))
+
+
+def test_a_connector_of_a_group_names_only_token_endpoints_that_are_allowed():
+    stores = {f"{kind}.storage.topic": kind for kind in ("config", "offset", "status")}
+    given = {"group.id": "g", **stores, TOKENS: "https://own/t", "key.converter": "S", "value.converter": "S"}
+    given |= {"bootstrap.servers": "b:9092", "org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://listed/t"}
+    worker = WorkerConfig.from_properties(given, where="w", mode=WorkerMode.DISTRIBUTED)
+    for kind in ClientKind:
+        for url in ("https://own/t", "https://listed/t"):
+            own = {f"{kind}.override.{TOKENS}": url}
+            assert client_properties(worker, _connector(own), kind)[TOKENS] == url
+        for url in ("https://listed/t/../x", "http://listed/t", "https://other/t"):
+            own = {f"{kind}.override.{TOKENS}": url}
+            with pytest.raises(ConfigError, match=r"oauthbearer\.allowed\.urls"):
+                client_properties(worker, _connector(own), kind)
+    assert client_properties(_worker(), _connector(own), kind)[TOKENS] == url
 
 
 def test_a_connectors_override_wins_over_the_workers_producer_property():
