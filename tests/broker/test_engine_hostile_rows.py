@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import linecache
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,19 @@ def test_a_row_that_imitates_a_message_of_spark_is_refused_as_data(
             with pytest.raises(SparkDataError, match="Nothing of this batch was written"):
                 write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
     assert read_topic(bootstrap_servers, topic) == []
+
+
+@pytest.mark.parametrize("select", [cast, call_python])
+def test_a_row_that_imitates_a_trace_has_no_file_opened(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path, select: Any
+):
+    named = tmp_path / "named.txt"
+    named.write_text("a line\n")
+    trace = f'Traceback (most recent call last):\n  File "{named}", line 1, in x\n    y = 1\nValueError: z'
+    frame = select(rows(engine, tmp_path, "json", trace))
+    with producer(bootstrap_servers) as owner, pytest.raises(SparkDataError):
+        write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert str(named) not in linecache.cache
 
 
 def test_a_file_that_names_a_python_class_for_a_column_imports_nothing(

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors.exceptions import captured
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -216,6 +217,7 @@ class LazySession:
         return result
 
     def _open(self) -> SparkSession:
+        _read_no_traces()
         existing = SparkContext._active_spark_context  # noqa: SLF001 - the only way to ask without creating one
         self._owned = existing is None
         if existing is not None:
@@ -236,6 +238,14 @@ class LazySession:
         # A connector may have started one in the meantime, which is then the one that there is.
         _check_foreign(session.sparkContext)
         return session
+
+
+def _read_no_traces() -> None:
+    """Keep pyspark from opening the files that it finds in an error's text where that looks like a Python trace.
+
+    The text may quote data, and data may name a file that never ends, or a pipe that nobody writes to.
+    """
+    setattr(captured, "recover_python_exception", lambda error: error)  # noqa: B010 - pyspark has no setting for it
 
 
 def _quiet_query_errors() -> None:
