@@ -436,3 +436,31 @@ def test_a_connector_reads_no_file_that_the_worker_does_not_let_it(
     trace = worker.get(f"/connectors/{name}/status")["connector"]["trace"]
     assert f"The file {secret} may not be read" in trace
     assert "fencepost.files.allowed.paths" in trace
+
+
+def test_a_connector_that_exits_is_failed_and_the_worker_runs_on(worker: Worker) -> None:
+    for where, states in (
+        ("start", ["FAILED"]),
+        ("task_configs", ["FAILED"]),
+        ("poll", ["RUNNING", "FAILED"]),
+    ):
+        name = unique("exiting")
+        config = {"connector.class": "tests.support.exiting_source.ExitingConnector", "in": where}
+        answer = worker.request("POST", "/connectors", {"name": name, "config": config})
+        assert answer.status == 201, answer
+        worker.wait_for_states(name, *states)
+        status = worker.get(f"/connectors/{name}/status")
+        trace = (status["tasks"][0] if where == "poll" else status["connector"])["trace"]
+        assert f"{where}() of" in trace
+        assert "raised SystemExit(3) at " in trace
+        assert "exiting_source.py" in trace
+        assert "fencepost/runtime" not in trace
+
+
+def test_a_module_that_exits_when_it_is_imported_fails_the_request_alone(worker: Worker) -> None:
+    kind = "tests.support.exiting_module.Connector"
+    config = {"name": unique("exiting"), "connector.class": kind}
+    answer = worker.request("PUT", f"/connector-plugins/{kind}/config/validate", config)
+    assert answer.status == 400, answer
+    assert "raised SystemExit(3)" in str(answer)
+    assert worker.request("GET", "/").status == 200
