@@ -98,3 +98,9 @@ def test_a_config_topic_that_was_deleted_is_named_by_each_request_that_fails_for
         # What does not depend on it is told as it is.
         assert worker.states(name) == ["RUNNING", "RUNNING"]
         assert worker.request("GET", "/").status == 200
+
+        # What the worker knows is not what the new topic says.
+        topics.create(f"{group.id}-configs", config={"cleanup.policy": "compact"})
+        told += " and made again"
+        wait_for(is_told, what="the worker's health names the new topic")
+        assert told in worker.request("GET", "/connectors").body["message"]

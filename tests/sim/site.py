@@ -266,7 +266,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("kafka.producer"), "Cluster", SimpleNamespace(of=lambda _: here())),
         (at("kafka.producer"), "TransactionCoordinator", SimTransactionCoordinator),
         (at("kafka.producer"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
-        (at("storage.config_topic"), "TopicLog", lambda _, topic, told: SimTopicLog(here(), topic, told)),
+        (at("storage.config_topic"), "TopicLog", lambda _, topic, told, __: SimTopicLog(here(), topic, told)),
         (at("storage.config_topic"), "PlainProducer", lambda _: SimPlainProducer(here())),
         (at("storage.config_topic"), "decode", lambda key, value: _as_known(here(), decoded(key, value))),
         (at("storage.config_topic"), "encode", lambda record: encode(_as_known(here(), record))),

@@ -45,7 +45,7 @@ from fencepost.storage.config_writer import (
     TransactionalLeaderWriter,
     write_plainly,
 )
-from fencepost.storage.errors import ConfigWriteError
+from fencepost.storage.errors import ConfigWriteError, TopicReplacedError
 from fencepost.storage.task_count import leader_transactional_id
 
 _LOG: Final = logging.getLogger(__name__)
@@ -89,7 +89,8 @@ class ConfigBackingStore:
         self._state = ClusterConfigState()
         self._started = False
         self._closed = False
-        self._log = TopicLog(consumer, topic.name, self._take)
+        self._replaced: TopicReplacedError | None = None
+        self._log = TopicLog(consumer, topic.name, self._take, self._on_another_topic)
         self._plain = PlainProducer(producer)
         self._leader: LeaderWriter = (
             TransactionalLeaderWriter(producer, leader_transactional_id(group_id), topic.name)
@@ -107,8 +108,8 @@ class ConfigBackingStore:
 
     @property
     def lasting_failure(self) -> FencepostError | None:
-        """Why the topic is not read any more, where that does not pass by itself: it was deleted, for example."""
-        return self._log.lasting_failure
+        """Why what is read does not hold any more, where that does not pass by itself: the topic was deleted, say."""
+        return self._replaced or self._log.lasting_failure
 
     def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
@@ -243,6 +244,9 @@ class ConfigBackingStore:
         self._state = state
         if event is not None and self._started:
             self._post(lambda: self._listener(event, state))
+
+    def _on_another_topic(self) -> None:
+        self._replaced = TopicReplacedError(self._topic.name)
 
     def _lead(self, what: str, *records: ConfigRecord) -> Future[None]:
         return self._run(self._leading, self._write_as_leader, what, *records)

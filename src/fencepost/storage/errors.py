@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.api.errors import DataError, RetriableError, describe_error
+from fencepost.api.errors import DataError, FencepostError, RetriableError, describe_error
 
 
 class ConfigWriteError(RetriableError):
@@ -18,6 +18,14 @@ class ConfigWriteError(RetriableError):
         )
         self.topic = topic
         self.privilege_lost = privilege_lost
+
+
+class TopicReplacedError(FencepostError):
+    """A topic was deleted while it was followed, and made again."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic} was deleted and made again: what it held is lost")
+        self.topic = topic
 
 
 class OffsetsTopicMissingError(RetriableError):

@@ -18,6 +18,7 @@ from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.runtime.worker import Worker
 from fencepost.storage.cluster_config_state import ClusterConfigState
 from fencepost.storage.config_topic import ConfigBackingStore
+from fencepost.storage.errors import TopicReplacedError
 from fencepost.storage.status_records import Status
 from fencepost.storage.status_topic import StatusBackingStore
 from fencepost.worker.calls import Calls
@@ -93,9 +94,10 @@ class GroupParts:
         The config topic comes first: no request can be carried out without it.
         """
         topic, failure = self.config.config_storage.name, self.configs.lasting_failure
-        if isinstance(failure, TopicNotFoundError):
+        if isinstance(failure, TopicNotFoundError | TopicReplacedError):
+            again = " and made again" if isinstance(failure, TopicReplacedError) else ""
             return (
-                f"The config topic {topic} was deleted, which holds what connectors there are. Stop the workers of the "
+                f"The config topic {topic} was deleted{again}, which holds what connectors there are. Stop the workers of the "
                 "group, restore the topic if there is a copy of it, and start them: they create it empty if it is "
                 "missing, and connectors have to be created anew then. They go on from their source offsets, which "
                 "are kept elsewhere"
