@@ -13,7 +13,11 @@ to do about it; it is written to be shown to an operator as it stands.
 
 from __future__ import annotations
 
-from fencepost.api.traces import plugin_location
+from typing import Final
+
+from fencepost.api.traces import plugin_location, shortened
+
+_LONGEST_MESSAGE: Final = 8 * 1024
 
 
 class FencepostError(Exception):
@@ -53,9 +57,10 @@ class PluginError(FencepostError):
 def describe_error(error: BaseException) -> str:
     """Return an error in one line. Others than fencepost's own are told with their type: `KeyError: 'id'`.
 
-    What the code of a plugin raised is told with its place: `KeyError: 'id' (/plugins/counter.py:12)`.
+    What the code of a plugin raised is told with its place: `KeyError: 'id' (/plugins/counter.py:12)`. Of a message with
+    more than 8 Ki characters the middle is left out.
     """
-    message = " ".join(str(error).split())
+    message = shortened(" ".join(str(error).split()), _LONGEST_MESSAGE)
     if isinstance(error, FencepostError):
         return message
     described = f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -15,12 +15,25 @@ _EDGE: Final = "fencepost.api.plugin_calls"
 # Where a plugin is imported, Python's own frames come before those of its module.
 _IMPORTS: Final = "importlib"
 
+# A status has to fit into one record, which is 1 MB at most unless somebody raised that.
+_LONGEST_TRACE: Final = 64 * 1024
+
 
 def format_trace(error: BaseException) -> str:
-    """Return an error with its causes as Python prints it; of what a plugin raised, the plugin's frames only."""
+    """Return an error with its causes as Python prints it; of what a plugin raised, the plugin's frames only.
+
+    It has about 64 Ki characters at most.
+    """
     shown = traceback.TracebackException.from_exception(error)
     _trim(shown, error)
-    return "".join(shown.format())
+    return shortened("".join(shown.format()), _LONGEST_TRACE)
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text without its middle if it has more than `longest` characters: what was left out is counted there."""
+    half = longest // 2
+    left_out = len(text) - 2 * half
+    return text if left_out <= 0 else f"{text[:half]} ... ({left_out} characters left out) ... {text[-half:]}"
 
 
 def plugin_location(error: BaseException) -> str | None:
