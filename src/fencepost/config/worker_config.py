@@ -216,8 +216,8 @@ def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         "plugin.path", _T.LIST, "", _I.LOW,
         "Directories, comma-separated, from which connectors, converters and transforms can be imported: modules by "
-        "their dotted paths; packages that are installed there (pip install --target) are also listed by "
-        "GET /connector-plugins, under the names of their entry points.",
+        "their dotted paths, packages that are installed there (pip install --target) by the names of their entry points "
+        "as well. GET /connector-plugins lists both.",
     ).define(
         ALLOWED_MODULES, _T.LIST, "*" if alone else "", _I.MEDIUM,
         "Python modules, comma-separated, that are imported where a connector's configuration names a class in them or "

@@ -6,12 +6,14 @@ its Python path. Registered plugins are listed, and those that configurations na
 
 from __future__ import annotations
 
+import importlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import EntryPoint
+from inspect import isabstract
 from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigKey
@@ -19,6 +21,7 @@ from fencepost.api.errors import describe_error
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.config.connector_config import connector_config_def
 from fencepost.config.plugin_instances import plugin_definitions
+from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
 from fencepost.worker.config_infos import config_key_info
@@ -74,6 +77,8 @@ class PluginCatalogue:
         """`configs` returns the configurations, of the worker and of connectors, that may name further plugins."""
         self._sources = sources
         self._configs = configs
+        # Modules that failed to import, which the log told of.
+        self._broken: set[str] = set()
 
     @property
     def plugins(self) -> Sequence[InstalledPlugin]:
@@ -82,8 +87,29 @@ class PluginCatalogue:
         classes = {(plugin.kind, plugin.plugin_class) for plugin in self._registered}
         named = {named for config in self._configs() for named in _named_plugins(config)} - known
         found = [plugin for kind, name in named for plugin in _by_path(kind, name, self._sources)]
+        found += [plugin for plugin in self._plain() if (plugin.kind, plugin.name) not in named]
         others = [plugin for plugin in found if (plugin.kind, plugin.plugin_class) not in classes]
         return sorted([*self._registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
+
+    def _plain(self) -> Iterator[InstalledPlugin]:
+        """The plugins in plain modules of `plugin.path`. Only modules that have some are imported."""
+        for name in scan(self._sources.directories):
+            module = name.rpartition(".")[0]
+            if module in self._broken or not self._sources.admit(module):
+                continue
+            try:
+                plugin = getattr(
+                    call_plugin(f"The import of {module}", importlib.import_module, module), name[len(module) + 1 :]
+                )
+                kinds = [kind for kind in _TYPES if issubclass(plugin, kind.base) and not isabstract(plugin)]
+                installed = [
+                    InstalledPlugin(name, frozenset({name}), kind, plugin, plugin_version(plugin)) for kind in kinds
+                ]
+            except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
+                self._broken.add(module)
+                _log.error("The module %s of plugin.path cannot be used: %s", module, describe_error(error))
+            else:
+                yield from installed
 
     @cached_property
     def _registered(self) -> Sequence[InstalledPlugin]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from fencepost import __version__
+from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind
 from fencepost.worker import plugin_catalogue
 from fencepost.worker.errors import BadRequestError, NotFoundError
 from fencepost.worker.herder_interface import PluginInfo
 from fencepost.worker.plugin_catalogue import PluginCatalogue
+from tests.support.topics import unique
 
 CATALOGUE = PluginCatalogue()
 JAVA = "org.apache.kafka.connect."
@@ -92,3 +96,29 @@ def test_plugins_that_configurations_name_by_their_paths_are_listed_too():
     catalogue = PluginCatalogue(configs=lambda: configs)
     assert set(catalogue.infos()) - set(CATALOGUE.infos()) == {PluginInfo(path, "source", "undefined")}
     assert "tasks.max" in {key.name for key in catalogue.config(path)}
+
+
+def test_plugins_in_plain_modules_of_the_plugin_path_are_listed_before_anybody_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    own = unique("plain").replace("-", "_")
+    connector = "class {}({}):\n    def task_class(self):\n        raise NotImplementedError\n"
+    (tmp_path / own).mkdir()
+    (tmp_path / own / "__init__.py").write_text(
+        "from fencepost import SourceConnector as Base\n" + connector.format("A", "Base")
+    )
+    (tmp_path / own / "sub.py").write_text("import fencepost\nfrom . import A\n" + connector.format("B", "A"))
+    (tmp_path / f"{own}_broken.py").write_text(
+        "import fencepost\nclass C(fencepost.SourceConnector):\n    pass\nraise SystemExit(3)\n"
+    )
+    (tmp_path / f"{own}_syntax.py").write_text("class (\n")
+    (tmp_path / f"{own}_other.py").write_text("raise AssertionError('imported')\nclass D(dict):\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    catalogue = PluginCatalogue(PluginSources(directories=(tmp_path.resolve(),)))
+    for _ in range(2):
+        listed = set(catalogue.infos()) - set(CATALOGUE.infos())
+        assert listed == {PluginInfo(f"{own}.{name}", "source", "undefined") for name in ("A", "sub.B")}
+    assert "tasks.max" in {key.name for key in catalogue.config(f"{own}.sub.B")}
+    assert caplog.text.count(f"The module {own}_broken of plugin.path cannot be used") == 1
+    assert caplog.text.count(f"{own}_syntax.py cannot be looked through") == 1
+    assert f"{own}_other" not in sys.modules

@@ -1,0 +1,94 @@
+"""Finds the classes in plain modules of `plugin.path` that may be plugins, by their syntax trees: nothing is imported.
+
+A class may be a plugin if it derives from something that its module imports from fencepost, or from another such class.
+Modules that an installed distribution brought are left out: its entry points say which plugins it has.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final
+
+_log: Final = logging.getLogger(__name__)
+
+
+def scan(directories: Sequence[Path]) -> list[str]:
+    """Return the Python paths of classes that may be plugins, in order. A module that cannot be read is logged once."""
+    bases: dict[str, frozenset[str]] = {}
+    for directory in directories:
+        for name, path in _modules(directory):
+            status = path.stat()
+            bases.update(_classes(name, path, status.st_mtime_ns, status.st_size))
+    found: set[str] = set()
+    while True:
+        more = {name for name, names in bases.items() if any(_is_ours(base) or base in found for base in names)} - found
+        if not more:
+            return sorted(name for name in found if not name.rpartition(".")[2].startswith("_"))
+        found |= more
+
+
+def _is_ours(base: str) -> bool:
+    return base.startswith("fencepost.")
+
+
+def _modules(directory: Path) -> Iterator[tuple[str, Path]]:
+    installed = {
+        file.parts[0] for one in distributions(path=[str(directory)]) for file in one.files or () if file.parts
+    }
+    for path in sorted(directory.iterdir()):
+        if path.name in installed or not path.stem.isidentifier() or path.stem == "__main__":
+            continue
+        if path.suffix == ".py" and path.is_file():
+            yield path.stem, path
+        elif (path / "__init__.py").is_file():
+            yield from _package(path.name, path)
+
+
+def _package(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(folder.iterdir()):
+        if path.name == "__init__.py":
+            yield name, path
+        elif path.suffix == ".py" and path.stem.isidentifier() and path.stem != "__main__":
+            yield f"{name}.{path.stem}", path
+        elif (path / "__init__.py").is_file():
+            yield from _package(f"{name}.{path.name}", path)
+
+
+@lru_cache(maxsize=4096)
+def _classes(module: str, path: Path, _changed: int, _size: int) -> dict[str, frozenset[str]]:
+    """Return the classes of a module, with the names of their bases as Python paths."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError) as error:
+        _log.error("The module %s cannot be looked through for plugins: %s", path, error)
+        return {}
+    names = {name: target for node in ast.walk(tree) for name, target in _imports(node, module, path)}
+    own = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    names |= {node.name: f"{module}.{node.name}" for node in own}
+    return {f"{module}.{node.name}": frozenset(_base(base, names) for base in node.bases) for node in own}
+
+
+def _imports(node: ast.AST, module: str, path: Path) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield (
+                alias.asname or alias.name.partition(".")[0],
+                alias.name if alias.asname else alias.name.partition(".")[0],
+            )
+    elif isinstance(node, ast.ImportFrom):
+        package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+        above = package[: len(package) - node.level + 1] if node.level else []
+        source = ".".join([*above, *([node.module] if node.module else [])])
+        for alias in node.names:
+            yield alias.asname or alias.name, f"{source}.{alias.name}"
+
+
+def _base(node: ast.expr, names: dict[str, str]) -> str:
+    text = ast.unparse(node.value if isinstance(node, ast.Subscript) else node)
+    first, dot, rest = text.partition(".")
+    return f"{names.get(first, first)}{dot}{rest}"
