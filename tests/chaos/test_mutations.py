@@ -338,6 +338,20 @@ GUARDS = (
         "settings.get(name, required.value)",
         "tests/unit/spark/test_session_settings.py::test_a_session_of_the_users_own_must_not_run_a_stage_again",
     ),
+    Guard(
+        "the passwords that are left out of traces",
+        "worker/group_parts.py",
+        "SECRETS.hidden(format_trace(error))",
+        "format_trace(error)",
+        "tests/cluster/test_secrets.py::test_nothing_that_comes_out_has_a_secret",
+    ),
+    Guard(
+        "the passwords that are left out of shown configurations",
+        "worker/shown_configs.py",
+        "    return value if not value or _REFERENCE.fullmatch(value) else HIDDEN",
+        "    return value",
+        "tests/unit/worker/test_shown_configs.py::test_passwords_are_not_shown_and_placeholders_are",
+    ),
 )
 
 

@@ -83,7 +83,7 @@ class ConfigValue:
     """What checking one property found: its parsed value, the values that one could choose from, and errors."""
 
     name: str
-    value: Any = None
+    value: Any = field(default=None, repr=False)
     recommended_values: list[Any] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     visible: bool = True

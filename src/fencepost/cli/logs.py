@@ -11,6 +11,7 @@ from typing import Any, Final
 from fencepost.api.errors import FencepostError
 from fencepost.api.traces import format_trace
 from fencepost.config.log_context import ContextFilter
+from fencepost.config.secrets import SECRETS
 
 FORMATS: Final = ("text", "json")
 
@@ -20,7 +21,14 @@ _TEXT: Final = "%(asctime)s %(levelname)-7s %(connector_context)s%(message)s (%(
 _SILENT_LOGGERS: Final = ("kafka", "py4j")
 
 
-class _TraceFormatter(logging.Formatter):
+class _TextFormatter(logging.Formatter):
+    """Leaves out what nobody must read."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return SECRETS.hidden(super().format(record))
+
+
+class _TraceFormatter(_TextFormatter):
     """Leaves the worker's own frames out of the traces of what plugins raise."""
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
@@ -28,7 +36,7 @@ class _TraceFormatter(logging.Formatter):
         return super().formatException(ei) if ei[1] is None else format_trace(ei[1]).rstrip("\n")
 
 
-class _OneLineFormatter(logging.Formatter):
+class _OneLineFormatter(_TextFormatter):
     """Leaves tracebacks out: the message of an error says what happened and what to do."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -76,8 +84,8 @@ class JsonFormatter(_TraceFormatter):
             "logger": record.name,
             "connector": getattr(record, "connector", None),
             "task": getattr(record, "task", None),
-            "message": record.getMessage(),
-            "exception": self.formatException(record.exc_info) if record.exc_info else None,
+            "message": SECRETS.hidden(record.getMessage()),
+            "exception": SECRETS.hidden(self.formatException(record.exc_info)) if record.exc_info else None,
         }
         return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
 

@@ -16,6 +16,7 @@ import click
 
 from fencepost.api.errors import FencepostError
 from fencepost.cli.logs import FORMATS, log_to_stderr
+from fencepost.config.secrets import SECRETS
 
 # Commands are imported when they run: `fencepost --help` needs none of what they stand on (Spark, a Kafka client).
 _COMMANDS: Final = {
@@ -100,7 +101,7 @@ def _invoke(context: click.Context) -> int:
 
 
 def _one_line(error: FencepostError) -> str:
-    return " ".join(str(error).split())
+    return SECRETS.hidden(" ".join(str(error).split()))
 
 
 def main() -> None:

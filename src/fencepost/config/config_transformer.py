@@ -18,6 +18,7 @@ from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.config.plugin_instances import new_plugin
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
+from fencepost.config.secrets import SECRETS
 
 PROVIDERS: Final = "config.providers"
 PREFIX: Final = f"{PROVIDERS}."
@@ -105,6 +106,7 @@ class ConfigTransformer:
             name: {place.text: lookup.values[place.text] for place in _places(text) if place.text in lookup.values}
             for name, text in given.items()
         }
+        SECRETS.learn({value: place for known in values.values() for place, value in known.items()})
         return TransformedConfig(properties, given, values, tuple(errors))
 
 

@@ -145,7 +145,7 @@ class PluginSpec:
     """A plugin that a configuration names, with the plugin's own properties, without their prefix."""
 
     type: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

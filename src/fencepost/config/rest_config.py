@@ -11,6 +11,7 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.config.connector_config import below
 from fencepost.config.properties import load_properties
+from fencepost.config.secrets import HIDDEN, SECRETS
 from fencepost.config.validators import not_blank, one_of
 
 _T = ConfigDef.Type
@@ -112,6 +113,7 @@ class RestConfig:
         try:
             values = rest_config_def().parse(properties)
             credentials = _credentials(values[CREDENTIALS], values[_EXTENSIONS])
+            SECRETS.learn(dict.fromkeys((credentials or {}).values(), HIDDEN))
             unset = values[LISTENERS] is None
             usual = [_LOOPBACK if credentials is None else EVERYWHERE]
             listeners = _listeners(usual if unset else values[LISTENERS])

@@ -18,6 +18,7 @@ from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_cli
 from fencepost.config.group_config import group_config_def
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, check_modules
 from fencepost.config.restart_config import define_restarts
+from fencepost.config.secrets import SECRETS
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
 
@@ -298,6 +299,7 @@ class WorkerConfig:
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}", name=error.name) from None
         _warn_of_unknown(properties, definitions, mode, where)
+        SECRETS.learn_properties(properties)
         return cls(
             mode=mode,
             where=where,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from fencepost.storage.config_records import TargetState
@@ -26,7 +26,7 @@ class CreateConnector:
     """What POST /connectors asks for. The property `name` of the configuration is the name."""
 
     name: str
-    config: Mapping[str, str]
+    config: Mapping[str, str] = field(repr=False)
     target_state: TargetState | None
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from fencepost.api.errors import FencepostError
+from fencepost.config.secrets import SECRETS
 from fencepost.rest import bodies
 from fencepost.worker.errors import (
     BadRequestError,
@@ -46,7 +47,7 @@ def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return the response that every error has."""
-    return json_response(bodies.error(status, message), status=status, headers=headers)
+    return json_response(bodies.error(status, SECRETS.hidden(message)), status=status, headers=headers)
 
 
 def empty(status: int) -> web.Response:

@@ -25,6 +25,7 @@ from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.restart_config import define_restarts
+from fencepost.config.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
 from fencepost.config.topic_creation import topic_creation_properties
 from fencepost.config.unknown_properties import unknown_properties
@@ -32,6 +33,7 @@ from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.client_definitions import client_definition
 from fencepost.runtime.client_properties import override_errors
+from fencepost.runtime.password_properties import passwords
 from fencepost.runtime.pipeline_builder import pipeline_errors
 
 _log: Final = logging.getLogger(__name__)
@@ -50,7 +52,6 @@ _ROLES: Final = {
 _OF_WORKER: Final = tuple(define_restarts(ConfigDef(), whose="").keys())
 _CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
 _OVERRIDES: Final = {f"{kind}.override.": kind for kind in ClientKind}
-_SECRETS: Final = ("password", "sasl.jaas.config", "ssl.keystore.key", "secret")
 
 
 @dataclass(slots=True)
@@ -109,12 +110,13 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
     except Exception as error:
         if accepted and isinstance(error, RetriableError):
             raise
+        secrets = passwords(worker, {**transformed.properties, **named})
         said = (
             f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
-            f"{transformed.hidden(describe_error(error))}"
+            f"{_without(transformed.hidden(describe_error(error)), secrets)}"
         )
-        # A traceback ends with the error's own words, which may have what config providers know.
-        shown = None if transformed.values else error
+        # A traceback ends with the error's own words, which may have what config providers know, or a password.
+        shown = None if transformed.values or secrets else error
         _log.warning("%s", said, exc_info=shown)
         raise ConfigError(said, name=_CONNECTOR_CLASS) from shown
 
@@ -136,7 +138,14 @@ def _validated(
     unknown = _unknown(config, sections, keys)
     ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
     keys = {name: keys[name] for name in ordered}
-    return Validation(keys, {name: _shown(key, values.get(name), transformed) for name, key in keys.items()}, unknown)
+    secrets = [
+        secret
+        for name, key in keys.items()
+        if key.type is _T.PASSWORD and name in config
+        for secret in secret_values(name, config[name])
+    ]
+    shown = {name: _shown(key, values.get(name), transformed, secrets) for name, key in keys.items()}
+    return Validation(keys, shown, unknown)
 
 
 def _unknown(
@@ -149,10 +158,16 @@ def _unknown(
     return unknown_properties(config, known, open_prefixes=prefixes, only_alike=defines_none)
 
 
-def _shown(key: ConfigKey, value: ConfigValue | None, transformed: TransformedConfig) -> ConfigValue:
+def _without(text: str, secrets: Iterable[str]) -> str:
+    return hide(text, dict.fromkeys(secrets, HIDDEN))
+
+
+def _shown(
+    key: ConfigKey, value: ConfigValue | None, transformed: TransformedConfig, secrets: Sequence[str]
+) -> ConfigValue:
     """What may be shown of a property: no value that a config provider gave, and no class that cannot be found."""
     value = ConfigValue(key.name, transformed.properties.get(key.name)) if value is None else value
-    value.errors = [transformed.hidden(error) for error in value.errors]
+    value.errors = [_without(transformed.hidden(error), secrets) for error in value.errors]
     if key.type is _T.CLASS and value.errors:
         value.value = None
     elif key.name in transformed.given:
@@ -343,7 +358,7 @@ def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
 
 def _other(name: str) -> ConfigKey:
     """The definition of a property that is known by its prefix only."""
-    secret = name.lower().endswith(_SECRETS)
+    secret = is_secret_name(name)
     group = "Topic Creation" if name.startswith(TOPIC_CREATION) else None
     kind = _T.PASSWORD if secret else _T.STRING
     return ConfigKey(name, kind, None, _I.LOW, group=group, display_name=name)

@@ -20,6 +20,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
+from fencepost.config.secrets import HIDDEN, SECRETS
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.producer import TransactionalProducer
 from fencepost.kafka.topic_creator import TopicCreator
@@ -28,6 +29,7 @@ from fencepost.runtime.connector_validation import Validation, connector_class, 
 from fencepost.runtime.deliveries import delivery
 from fencepost.runtime.metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
+from fencepost.runtime.password_properties import passwords
 from fencepost.runtime.pipeline_builder import build_pipeline
 from fencepost.runtime.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.source_task import TaskListener, WorkerSourceTask
@@ -109,6 +111,7 @@ class Worker:
         given = {name: text for name, text in properties.items() if text is not None}
         transformed = self._transformer.transform(given)
         transformed.required(where=f"Connector {given.get('name')}")
+        SECRETS.learn(dict.fromkeys(passwords(self.config, transformed.properties), HIDDEN))
         return ConnectorConfig.from_transformed(transformed)
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
@@ -204,8 +207,10 @@ class Worker:
     ) -> TaskParts:
         task_class = new_connector_instance(self.config, connector).task_class()
         new_delivery, new_boundaries = delivery(self.config, connector, task_id)
+        properties = self._transformer.transform(task_config).required(where=f"Task {task_id}")
+        SECRETS.learn_properties(properties)
         return TaskParts(
-            config=dict(self._transformer.transform(task_config).required(where=f"Task {task_id}")),
+            config=dict(properties),
             new_task=task_class,
             new_delivery=new_delivery,
             # Once: a task that starts again must know what it read of a topic that somebody deleted.

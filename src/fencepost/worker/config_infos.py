@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from fencepost.api.config_def import ConfigKey, ConfigValue, PropertyType
 from fencepost.api.source import describe
+from fencepost.config.secrets import HIDDEN
 from fencepost.worker.herder_interface import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
-
-HIDDEN: Final = "[hidden]"
-"""What is shown in place of a password."""
 
 
 def config_key_info(key: ConfigKey) -> ConfigKeyInfo:

@@ -27,6 +27,7 @@ from fencepost.worker.group_work import GroupWork
 from fencepost.worker.herder_interface import ConnectorInfo, ConnectorStateInfo, PutConnectorConfig
 from fencepost.worker.leadership import Leadership
 from fencepost.worker.restarts import restart_plan
+from fencepost.worker.shown_configs import restored_config
 from fencepost.worker.snapshots import Snapshots
 from fencepost.worker.validation import validate_connector_config
 
@@ -54,6 +55,7 @@ class ConnectorRequests:
         """Validate and write a configuration. Raises BadRequestError or AlreadyExistsError."""
         await self._leadership.require()
         self._check_new(name, allow_replace=allow_replace)
+        config = restored_config(config, self._parts.state.connector_config(name))
         await self._check(config)
         created = not self._parts.state.contains(name)
         await self._leadership.write(
@@ -66,7 +68,8 @@ class ConnectorRequests:
         """Change some properties of a configuration. Raises BadRequestError."""
         await self._leadership.require()
         former = self._snapshots.config(name)
-        config = {key: text for key, text in {**former, **patch}.items() if text is not None}
+        patched = {key: text for key, text in {**former, **patch}.items() if text is not None}
+        config = restored_config(patched, former)
         await self._check(config)
         await self._leadership.write(
             lambda: self._parts.configs.put_connector(name, config), check=lambda: self._check_unchanged(name, former)

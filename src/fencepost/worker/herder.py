@@ -15,11 +15,13 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.client_properties import admin_config
+from fencepost.runtime.password_properties import password_properties
 from fencepost.runtime.worker import Worker
 from fencepost.storage.cluster_config_state import ClusterConfigState, ConfigEvent
 from fencepost.storage.config_records import LoggerLevel as LoggerLevelRecord
@@ -56,6 +58,7 @@ from fencepost.worker.plugin_catalogue import PluginCatalogue
 from fencepost.worker.readiness import Standing
 from fencepost.worker.request_signing import SignedRequest
 from fencepost.worker.rest_client import RestClient
+from fencepost.worker.shown_configs import shown_config, shown_task_config
 from fencepost.worker.snapshots import Snapshots
 from fencepost.worker.task_configs import TaskConfigs
 from fencepost.worker.task_transactions import TaskTransaction
@@ -192,7 +195,7 @@ class DistributedHerder(Herder):
     async def connector_info(self, name: str) -> ConnectorInfo:
         """Return a connector's configuration and tasks."""
         await self._joined()
-        return self._snapshots.info(name)
+        return await self._without_passwords(self._snapshots.info(name))
 
     async def connector_status(self, name: str) -> ConnectorStateInfo:
         """Return the states of a connector and its tasks."""
@@ -204,12 +207,13 @@ class DistributedHerder(Herder):
     ) -> PutConnectorConfig:
         """Validate and write a configuration."""
         await self._joined()
-        return await self._requests.put(name, config, target_state, allow_replace=allow_replace)
+        put = await self._requests.put(name, config, target_state, allow_replace=allow_replace)
+        return replace(put, info=await self._without_passwords(put.info))
 
     async def patch_connector_config(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
         """Change some properties of a configuration."""
         await self._joined()
-        return await self._requests.patch(name, patch)
+        return await self._without_passwords(await self._requests.patch(name, patch))
 
     async def delete_connector_config(self, name: str) -> None:
         """Delete a connector."""
@@ -246,7 +250,9 @@ class DistributedHerder(Herder):
     async def task_configs(self, name: str) -> Sequence[TaskInfo]:
         """Return the configurations of a connector's tasks."""
         await self._joined()
-        return self._snapshots.tasks(name)
+        config, tasks = self._snapshots.config(name), self._snapshots.tasks(name)
+        passwords = await self._passwords(config)
+        return [replace(task, config=shown_task_config(task.config, config, passwords)) for task in tasks]
 
     async def task_status(self, task: ConnectorTaskId) -> TaskState:
         """Return a task's state."""
@@ -339,6 +345,15 @@ class DistributedHerder(Herder):
         """Store task configurations that another worker's connector made."""
         self._leadership.verify(request)
         await self._task_configs.store(name, configs)
+
+    # -- what is not shown ---------------------------------------------------------------------------------------
+
+    async def _without_passwords(self, info: ConnectorInfo) -> ConnectorInfo:
+        return replace(info, config=shown_config(info.config, await self._passwords(info.config)))
+
+    async def _passwords(self, config: Mapping[str, str]) -> frozenset[str]:
+        # On a thread: the first one to ask for a plugin has it imported.
+        return await self._parts.run(password_properties, self._parts.config, config)
 
     # -- what comes from elsewhere -------------------------------------------------------------------------------
 

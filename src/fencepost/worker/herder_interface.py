@@ -48,7 +48,7 @@ class ConnectorInfo:
     """A connector as it is configured."""
 
     name: str
-    config: Mapping[str, str]
+    config: Mapping[str, str] = field(repr=False)
     tasks: Sequence[ConnectorTaskId]
     type: ConnectorType = ConnectorType.SOURCE
 
@@ -97,7 +97,7 @@ class TaskInfo:
     """A task's configuration."""
 
     id: ConnectorTaskId
-    config: Mapping[str, str]
+    config: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

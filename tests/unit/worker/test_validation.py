@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fencepost import ConfigDef, ConfigError, RetriableError, SourceConnector, SourceTask
+from fencepost.config.secrets import HIDDEN
 from fencepost.converters import StringConverter
 from fencepost.runtime.worker import Worker
-from fencepost.worker.config_infos import HIDDEN, error_message
+from fencepost.worker.config_infos import error_message
 from fencepost.worker.errors import BadRequestError
 from fencepost.worker.herder_interface import ConfigInfo, ConfigInfos
 from fencepost.worker.validation import validate_connector_config
