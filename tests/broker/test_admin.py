@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -12,6 +13,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka import Admin, ClientConfig, NewTopic
+from fencepost.kafka.control_client import ControlClient
+from fencepost.kafka.created_topics import note_created
+from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -19,6 +23,7 @@ from fencepost.kafka.errors import (
     KafkaError,
     TopicCreationError,
 )
+from fencepost.kafka.topic_metadata import topic_leaders
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker
@@ -270,3 +275,18 @@ def test_a_closed_admin_says_so(bootstrap_servers: str):
     with pytest.raises(IllegalStateError, match="closed"):
         admin.broker_count()
     admin.close()
+
+
+def test_a_topic_that_was_just_created_is_waited_for_until_brokers_learn_of_it(
+    broker: EmbeddedBroker, fault_proxy: FaultProxy
+) -> None:
+    """It is created here only once its leaders were asked for more often than of a topic that nobody created."""
+    topic, servers = unique("late"), (fault_proxy.address,)
+    note_created(servers, topic)
+    with ControlClient(ClientConfig(servers)) as client, ThreadPoolExecutor(1) as pool:
+        leaders = pool.submit(
+            client.run, topic_leaders, client, topic, Deadline.after(60_000), doing="finding the leaders"
+        )
+        wait_for(lambda: fault_proxy.requests[ApiKey.METADATA] > 40 or leaders.done())
+        Topics(broker.bootstrap_servers).create(topic)
+        assert list(leaders.result()) == [0]

@@ -161,6 +161,23 @@ def test_a_partition_s_first_record_may_be_large(broker: EmbeddedBroker, topic: 
     assert values(read_topic(broker.bootstrap_servers, topic)) == written
 
 
+def test_a_record_is_written_once_the_topic_s_limit_is_raised_as_the_message_says(
+    broker: EmbeddedBroker, topics: Topics
+) -> None:
+    topic = topics.create(config={"max.message.bytes": "5000"})
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        with pytest.raises(RecordTooLargeError):
+            write_in_transaction(producer, topic, [b"x" * 6_000])
+        producer.abort_transaction()
+        set_message_bytes(broker.bootstrap_servers, topic, 10_000)
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, [b"x" * 6_000])
+        producer.commit_transaction()
+
+    assert values(read_topic(broker.bootstrap_servers, topic)) == [b"x" * 6_000]
+
+
 @pytest.mark.parametrize("first_of_transaction", [True, False])
 def test_batches_that_become_too_large_meanwhile_are_split(
     broker: EmbeddedBroker, topics: Topics, first_of_transaction: bool

@@ -99,6 +99,29 @@ GUARDS = (
         "tests/chaos/test_writer_faults.py::test_no_commit_takes_place_while_a_writer_may_be_alive[V2]",
     ),
     Guard(
+        "the wait for a topic that was just created",
+        "kafka/created_topics.py",
+        "    if created_at is None:",
+        "    if True:",
+        "tests/broker/test_admin.py::test_a_topic_that_was_just_created_is_waited_for_until_brokers_learn_of_it",
+    ),
+    Guard(
+        "the limit that is asked for where none is known",
+        "kafka/metadata.py",
+        "if known is None or self._is_old(known.learnt_at):",
+        "known = known or _MessageBytes(0, -1.0)\n        if self._is_old(known.learnt_at):",
+        "tests/broker/test_small_clock.py::"
+        "test_a_transaction_is_written_on_a_machine_that_was_just_booted[of the machine]",
+    ),
+    Guard(
+        "the second question where a limit may have been raised",
+        "kafka/writer.py",
+        "            self._cluster.forget_message_bytes(topic)\n            if self._exceeds",
+        "            if self._exceeds",
+        "tests/broker/test_transactional_producer_sizes.py::"
+        "test_a_record_is_written_once_the_topic_s_limit_is_raised_as_the_message_says",
+    ),
+    Guard(
         "the offset records of a transaction",
         "runtime/task_transaction.py",
         "                self._write_offsets(self._producer)",

@@ -16,6 +16,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.kafka import fencing
 from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.created_topics import LEARNING_MS, note_created
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
 from fencepost.kafka.fencing import FenceProducersResult
@@ -214,7 +215,8 @@ class Admin:
             else:
                 failure = failure or _creation_error(topic, error, row.error_message)
         for name in created:
-            await topic_leaders(self._client, name, deadline)
+            note_created(self._client.config.bootstrap_servers, name)
+            await topic_leaders(self._client, name, Deadline.after(LEARNING_MS))
         if failure is not None:
             raise failure
         return created

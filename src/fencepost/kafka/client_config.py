@@ -22,9 +22,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-BROKER_DEFAULT_MESSAGE_BYTES: Final = 1048588
-"""Kafka's default of a topic's `max.message.bytes`."""
-
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:

@@ -65,8 +65,8 @@ class Connection:
         self._config = config
         self._correlation_ids = count(1)
         self._pending: deque[_Pending] = deque()
-        self._muted_until = 0.0
-        self._session_ends = float("inf")
+        self._muted_until: float | None = None
+        self._session_ends: float | None = None
         self._used_at = time.monotonic()
         self._received = bytearray()
         self._socket = self._open()
@@ -89,7 +89,8 @@ class Connection:
         """Whether another user can take it over: nothing in flight, not idle or authenticated for too long."""
         now = time.monotonic()
         idle_s = self._config.connections_max_idle_ms / 1000
-        return not self.closed and not self._pending and now < self._session_ends and now < self._used_at + idle_s
+        expired = self._session_ends is not None and now >= self._session_ends
+        return not self.closed and not self._pending and not expired and now < self._used_at + idle_s
 
     @property
     def tags_in_flight(self) -> list[Any]:
@@ -193,9 +194,9 @@ class Connection:
         return pending.tag, answer
 
     def _send(self, parts: list[Buffer], pending: _Pending) -> None:
-        muted_s = self._muted_until - time.monotonic()
-        if muted_s > 0:
-            time.sleep(muted_s)
+        if self._muted_until is not None:
+            time.sleep(max(0.0, self._muted_until - time.monotonic()))
+            self._muted_until = None
         pending.sent_at = time.monotonic()
         self._pending.append(pending)
         try:

@@ -78,11 +78,15 @@ class TopicCreationError(KafkaError):
 
 
 class RecordTooLargeError(KafkaError):
-    """One record is larger than a limit. `size` and `limit` are bytes; `setting` is what to raise."""
+    """One record is larger than a limit. `size` and `limit` are bytes; `setting` is what to raise.
 
-    def __init__(self, topic: str, size: int, limit: int, setting: str) -> None:
+    `limit` is None where only the broker knows it.
+    """
+
+    def __init__(self, topic: str, size: int, limit: int | None, setting: str) -> None:
+        told = "" if limit is None else f"the {limit} bytes that "
         super().__init__(
-            f"A record for topic {topic} takes {size} bytes, more than the {limit} bytes that {setting} allows: "
+            f"A record for topic {topic} takes {size} bytes, more than {told}{setting} allows: "
             f"raise {setting}, or make the source's records smaller"
         )
         self.topic = topic

@@ -20,8 +20,6 @@ from fencepost.kafka.control_connections import ConnectionManager
 from fencepost.kafka.group_membership import GroupObserver, GroupRequest
 from fencepost.kafka.group_protocol import PROTOCOL_TYPE
 
-_NEVER: Final = float("-inf")
-
 # What is moved to another worker takes two generations. Of the second one, a member that gave nothing up in the first
 # learns by a heartbeat alone.
 _FIRST_HEARTBEAT_S: Final = 0.1
@@ -58,7 +56,7 @@ class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no
     Also knows when the last one that was answered had been sent: the coordinator counts from then at least.
     """
 
-    confirmed = _NEVER
+    confirmed: float | None = None
 
     def time_to_next_heartbeat(self) -> float:
         """Return the seconds until the next heartbeat is to be sent."""
@@ -105,25 +103,28 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         self._sensors = _Sensors(observer)
         self._rebalancing = rebalancing
         self._observer = observer
-        self._joined_at = _NEVER
+        self._joined_at: float | None = None
         self._join_sent_at: float | None = None
 
     @property
-    def heard_at(self) -> float:
-        """When the coordinator last counted this member as alive, as far as it is known here."""
-        return max(self._joined_at, self.heartbeat.confirmed)
+    def heard_at(self) -> float | None:
+        """When the coordinator last counted this member as alive, as far as it is known here; None before."""
+        known = [moment for moment in (self._joined_at, self.heartbeat.confirmed) if moment is not None]
+        return max(known, default=None)
 
     @property
-    def expires_at(self) -> float:
-        """When the coordinator may have expelled this member, unless it is heard meanwhile.
+    def expires_at(self) -> float | None:
+        """When the coordinator may have expelled this member, unless it is heard meanwhile; None if it never was.
 
         While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not run out.
         """
-        session_ends: float = self.heard_at + self.config["session_timeout_ms"] / 1000
-        if self._join_sent_at is None:
-            return session_ends
-        join_ends: float = self._join_sent_at + self.config["max_poll_interval_ms"] / 1000
-        return max(session_ends, join_ends)
+        heard_at = self.heard_at
+        ends: list[float] = []
+        if heard_at is not None:
+            ends.append(heard_at + self.config["session_timeout_ms"] / 1000)
+        if self._join_sent_at is not None:
+            ends.append(self._join_sent_at + self.config["max_poll_interval_ms"] / 1000)
+        return max(ends, default=None)
 
     @property
     def member_id(self) -> str:

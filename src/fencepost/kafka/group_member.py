@@ -253,10 +253,10 @@ class GroupMember:
 
     def _is_silent(self) -> bool:
         """Whether the coordinator may have given this member's work to others."""
-        coordinator = self._coordinator
-        return self._state is MemberState.MEMBER and (
-            coordinator is not None and time.monotonic() >= coordinator.expires_at
-        )
+        if self._state is not MemberState.MEMBER or self._coordinator is None:
+            return False
+        expires_at = self._coordinator.expires_at
+        return expires_at is None or time.monotonic() >= expires_at
 
     async def _lose_if_silent(self) -> None:
         if self._is_silent() and self._coordinator is not None:

@@ -17,8 +17,9 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from fencepost.kafka.client_config import BROKER_DEFAULT_MESSAGE_BYTES, ClientConfig
+from fencepost.kafka.client_config import ClientConfig
 from fencepost.kafka.connection import Address
+from fencepost.kafka.created_topics import unknown_until
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import (
     AuthorizationError,
@@ -46,6 +47,12 @@ class _Topic:
     learnt_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _MessageBytes:
+    limit: int | None
+    learnt_at: float
+
+
 class Cluster:
     """What is known of one cluster. Safe to use from several threads."""
 
@@ -54,7 +61,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, _Topic] = {}
-        self._message_bytes: dict[str, tuple[int, float]] = {}
+        self._message_bytes: dict[str, _MessageBytes] = {}
 
     @classmethod
     def of(cls, config: ClientConfig) -> Cluster:
@@ -107,16 +114,15 @@ class Cluster:
         with self._lock:
             self._message_bytes.pop(topic, None)
 
-    def message_bytes(self, topic: str, deadline: Deadline) -> int:
-        """Return a topic's `max.message.bytes`: Kafka's default where the principal may not describe its settings."""
-        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
+    def message_bytes(self, topic: str, deadline: Deadline) -> int | None:
+        """Return a topic's `max.message.bytes`, None where the principal may not describe its settings."""
         with self._lock:
-            limit, learnt_at = self._message_bytes.get(topic, (0, -1.0))
-        if learnt_at < oldest:
-            limit = self._ask_message_bytes(topic, deadline)
+            known = self._message_bytes.get(topic)
+        if known is None or self._is_old(known.learnt_at):
+            known = _MessageBytes(self._ask_message_bytes(topic, deadline), time.monotonic())
             with self._lock:
-                self._message_bytes[topic] = (limit, time.monotonic())
-        return limit
+                self._message_bytes[topic] = known
+        return known.limit
 
     def call(self, request: Any, deadline: Deadline, *, at_most: int | None = None) -> Any:
         """Ask any broker, one after the other until one answers.
@@ -155,15 +161,17 @@ class Cluster:
         given = [(host.strip("[]"), int(port)) for host, _, port in _split(self.config.bootstrap_servers)]
         return known + [address for address in given if address not in known]
 
+    def _is_old(self, learnt_at: float) -> bool:
+        return time.monotonic() - learnt_at > self.config.metadata_max_age_ms / 1000
+
     def _topic(self, name: str, deadline: Deadline) -> _Topic:
-        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
         with self._lock:
             topic = self._topics.get(name)
-        return topic if topic is not None and topic.learnt_at >= oldest else self._ask_topic(name, deadline)
+        return self._ask_topic(name, deadline) if topic is None or self._is_old(topic.learnt_at) else topic
 
     def _ask_topic(self, name: str, deadline: Deadline) -> _Topic:
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
-        grace = Deadline.after(_TOPIC_GRACE_MS)
+        grace = unknown_until(self.config.bootstrap_servers, name, _TOPIC_GRACE_MS)
         while True:
             row = self._ask_metadata(name, deadline)
             leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
@@ -191,18 +199,18 @@ class Cluster:
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer.topics[0]
 
-    def _ask_message_bytes(self, topic: str, deadline: Deadline) -> int:
+    def _ask_message_bytes(self, topic: str, deadline: Deadline) -> int | None:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MESSAGE_BYTES]
         )
         try:
             answer = self.call(DescribeConfigsRequest(resources=[resource]), deadline)
         except UnsupportedBrokerError:
-            return BROKER_DEFAULT_MESSAGE_BYTES
+            return None
         (result,) = answer.results
         if result.error_code != Code.NONE:
-            return BROKER_DEFAULT_MESSAGE_BYTES
-        return next((int(entry.value) for entry in result.configs), BROKER_DEFAULT_MESSAGE_BYTES)
+            return None
+        return next((int(entry.value) for entry in result.configs), None)
 
 
 def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:

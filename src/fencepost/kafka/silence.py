@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -26,7 +25,8 @@ def tell_of_silence(bootstrap_servers: Sequence[str], since: float) -> None:
     """
     servers = ",".join(bootstrap_servers)
     now = time.monotonic()
-    if now - since < PATIENCE_S or now - _TOLD_AT.get(servers, -math.inf) < _INTERVAL_S:
+    told_at = _TOLD_AT.get(servers)
+    if now - since < PATIENCE_S or (told_at is not None and now - told_at < _INTERVAL_S):
         return
     _TOLD_AT[servers] = now
     _LOG.warning(

@@ -10,6 +10,7 @@ import kafka.errors as client_errors
 from kafka.protocol.metadata import MetadataRequest
 
 from fencepost.kafka.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.created_topics import unknown_until
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicNotFoundError
 
@@ -46,7 +47,7 @@ async def topic_leaders(client: ControlClient, topic: str, deadline: Deadline) -
 
 
 async def _row_with_leaders(client: ControlClient, topic: str, deadline: Deadline) -> Any:
-    grace = Deadline.after(_UNKNOWN_TOPIC_GRACE_MS)
+    grace = unknown_until(client.config.bootstrap_servers, topic, _UNKNOWN_TOPIC_GRACE_MS)
     while True:
         row = await topic_row(client, topic, remaining_ms(deadline, client.config.request_timeout_ms))
         error = client_errors.for_code(row.error_code)
@@ -72,15 +73,14 @@ class TopicLeaders:
         self._topic = topic
         self._known: dict[int, int] = {}
         self._learnt_at: float | None = None
-        self._forgotten_at = float("-inf")
+        self._forgotten_at: float | None = None
         self.topic_id: UUID | None = None
         """The id of the topic when it was last asked for; None before that, and from brokers before 2.8."""
 
     async def find(self, deadline: Deadline, max_age_ms: float | None = None) -> dict[int, int]:
         """Return the leader of each partition, learnt at most `max_age_ms` ago. Raises as `topic_leaders` does."""
         max_age_ms = self._client.config.metadata_max_age_ms if max_age_ms is None else max_age_ms
-        oldest = time.monotonic() - max_age_ms / 1000
-        if self._learnt_at is None or self._learnt_at <= max(oldest, self._forgotten_at):
+        if self._learnt_at is None or self._is_stale(self._learnt_at, max_age_ms):
             # Before the request: what changes while it is under way may be missing in the answer.
             learnt_at = time.monotonic()
             row = await _row_with_leaders(self._client, self._topic, deadline)
@@ -89,6 +89,12 @@ class TopicLeaders:
             self._known = (self._known if same else {}) | _leaders(row)
             self._learnt_at, self.topic_id = learnt_at, row.topic_id
         return self._known
+
+    def _is_stale(self, learnt_at: float, max_age_ms: float) -> bool:
+        forgotten_at = self._forgotten_at
+        if forgotten_at is not None and learnt_at <= forgotten_at:
+            return True
+        return learnt_at <= time.monotonic() - max_age_ms / 1000
 
     def forget(self) -> None:
         """Ask anew when they are needed next. From any thread."""

@@ -147,11 +147,13 @@ class RecordWriter:
             self._queues[topic_partition] = queue
         return queue
 
-    def _message_bytes(self, topic: str) -> int:
+    def _message_bytes(self, topic: str) -> int | None:
         return self._cluster.message_bytes(topic, Deadline.after(self._config.max_block_ms))
 
     def _batch_limit(self, topic: str) -> int:
-        return min(self._config.batch_size, self._config.max_request_size, self._message_bytes(topic))
+        limit = min(self._config.batch_size, self._config.max_request_size)
+        allowed = self._message_bytes(topic)
+        return limit if allowed is None else min(limit, allowed)
 
     def _cut(self, queue: PartitionQueue, *, follows: bool = False) -> None:
         """Make batches of what is gathered and send all but the last.
@@ -216,10 +218,19 @@ class RecordWriter:
         limit = self._config.max_request_size
         if size > limit:
             raise RecordTooLargeError(topic, size, limit, "producer.override.max.request.size")
-        limit = self._message_bytes(topic)
-        # What a codec makes of it is known once it is encoded.
-        if size > limit and self._config.compression is Compression.NONE:
-            raise RecordTooLargeError(topic, size, limit, f"max.message.bytes of topic {topic}")
+        # What a codec makes of it is known once it is encoded; without a known limit the broker judges.
+        if self._config.compression is Compression.NONE and self._exceeds(topic, size):
+            # It may have been raised since it was asked for.
+            self._cluster.forget_message_bytes(topic)
+            if self._exceeds(topic, size):
+                raise self._too_large(topic, size)
+
+    def _exceeds(self, topic: str, size: int) -> bool:
+        allowed = self._message_bytes(topic)
+        return allowed is not None and size > allowed
+
+    def _too_large(self, topic: str, size: int) -> RecordTooLargeError:
+        return RecordTooLargeError(topic, size, self._message_bytes(topic), f"max.message.bytes of topic {topic}")
 
     def _encode(self, topic_partition: TopicPartition, records: Records, sequence: int) -> Batch:
         now_ms = int(time.time() * 1000)
@@ -383,9 +394,7 @@ class RecordWriter:
         self._cluster.forget_message_bytes(topic)
         count = len(batch.records)
         if count == 1:
-            raise RecordTooLargeError(
-                topic, batch.size, self._message_bytes(topic), f"max.message.bytes of topic {topic}"
-            )
+            raise self._too_large(topic, batch.size)
         if batch.maybe_written:
             # The broker may have it as it was, and would not recognize its halves.
             raise TransactionAbortableError(

@@ -46,13 +46,13 @@ class TransactionMetrics:
         self.commit_latency, self.batch_latency = Histogram(), Histogram()
         self.open: OpenTransaction | None = None
         self.last_commit: Commit | None = None
-        self._opened = 0.0
+        self._opened: float | None = None
         self._polled: list[float] = []
 
     @property
     def age(self) -> float:
         """For how many seconds a transaction has been open, 0.0 if none is."""
-        return 0.0 if self.open is None else self._clock() - self._opened
+        return 0.0 if self.open is None or self._opened is None else self._clock() - self._opened
 
     def polled(self) -> None:
         """Take note that poll returned a batch."""

@@ -43,9 +43,10 @@ class OffsetsTopicMissingError(RetriableError):
 class ConfigTooLargeError(DataError):
     """What was to be written to the config topic is larger than a record may be; nothing was written."""
 
-    def __init__(self, what: str, topic: str, *, size: int, limit: int) -> None:
+    def __init__(self, what: str, topic: str, *, size: int, limit: int | None) -> None:
+        told = "" if limit is None else f"the {limit} bytes that "
         super().__init__(
-            f"{what} takes {size} bytes, more than the {limit} bytes that a record of the config topic {topic} may "
+            f"{what} takes {size} bytes, more than {told}a record of the config topic {topic} may "
             "have: make it smaller, or raise producer.max.request.size of all workers and max.message.bytes of the "
             "topic"
         )

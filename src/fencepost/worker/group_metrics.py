@@ -108,7 +108,7 @@ class _Timed:
     def __init__(self) -> None:
         self._times, self._ones = Windowed(), Windowed()
         self.total, self.seconds = 0, 0.0
-        self._last = 0.0
+        self._last: float | None = None
 
     def record(self, seconds: float, now: float) -> None:
         self._times.record(seconds * _MS, now)
@@ -127,7 +127,7 @@ class _Timed:
         return self._times.maximum(now)
 
     def ago(self, now: float) -> float:
-        return now - self._last if self.total else math.nan
+        return math.nan if self._last is None else now - self._last
 
 
 class GroupMetrics(Collector):

@@ -1,0 +1,36 @@
+"""Topics that a broker has just said to be there, in answer to CreateTopics; others may learn of them later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from fencepost.kafka.deadline import Deadline
+
+LEARNING_MS: Final = 60_000
+"""How long brokers may take to learn of a new topic: as long as Kafka's `default.api.timeout.ms`."""
+
+# By the cluster's bootstrap.servers and the topic's name: the moment on the monotonic clock.
+_CREATED_AT: Final[dict[tuple[Sequence[str], str], float]] = {}
+
+
+def note_created(servers: Sequence[str], topic: str) -> None:
+    """Take note that a topic is there. From any thread."""
+    now = time.monotonic()
+    for known, created_at in list(_CREATED_AT.items()):
+        if now - created_at > LEARNING_MS / 1000:
+            _CREATED_AT.pop(known, None)
+    _CREATED_AT[servers, topic] = now
+
+
+def unknown_until(servers: Sequence[str], topic: str, usual_ms: float) -> Deadline:
+    """Until when a topic may be unknown to brokers that are asked from here on.
+
+    That is `usual_ms`, or for a topic that was just created, longer.
+    """
+    usual = Deadline.after(usual_ms)
+    created_at = _CREATED_AT.get((servers, topic))
+    if created_at is None:
+        return usual
+    return max(usual, Deadline(created_at + LEARNING_MS / 1000), key=lambda deadline: deadline.at)
