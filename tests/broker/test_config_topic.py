@@ -360,6 +360,26 @@ def test_records_that_java_wrote_are_read_and_others_left_alone(cluster: Cluster
     assert "The record connector-b of the config topic is left alone" in caplog.text
 
 
+def test_records_of_a_partition_that_was_added_are_left_alone_and_named(
+    cluster: Cluster, topics: Topics, caplog: pytest.LogCaptureFixture
+):
+    """They have no order with the others. What this worker writes stays in the first partition."""
+    worker = cluster.worker()
+    store = worker.lead()
+    done(store.put_connector("c", {"name": "c"}))
+    topics.grow(cluster.topic, 2)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(cluster.topic, b'{"state":"PAUSED"}', key=b"target-state-c", partition=1)
+    assert producer.flush(30) == 0
+    done(store.read_to_end())
+    assert store.state.target_state("c") is TargetState.STARTED
+    assert f"{cluster.topic}-1 is left alone: the config topic must have exactly 1 partition" in caplog.text
+    for state in (TargetState.PAUSED, TargetState.STOPPED):
+        done(store.put_target_state("c", state))
+    assert store.state.target_state("c") is TargetState.STOPPED
+    assert [record.partition for record in cluster.records()].count(1) == 1
+
+
 def test_the_topic_is_followed_again_after_a_cut(cluster: Cluster, fault_proxy: FaultProxy):
     far = cluster.worker(address=fault_proxy.address)
     far.start()
