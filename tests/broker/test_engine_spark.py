@@ -16,6 +16,7 @@ from fencepost.kafka.errors import KafkaError
 from fencepost.kafka.metadata import Cluster
 from fencepost.spark.engine import SparkEngine
 from fencepost.spark.errors import BatchCancelledError, SparkDataError
+from fencepost.spark.spark_write import coalesces_in_order
 from tests.support.checker import Record, read_topic
 from tests.support.engine import NumberReader, TrickyReader, json_converter, pipeline, producer, splits, write
 from tests.support.processes import wait_for
@@ -117,7 +118,10 @@ def test_the_rows_of_a_kept_dataframe_keep_their_order(engine: SparkEngine, boot
     """Spark joins partitions that it keeps by where they are, not by their order."""
     topic = topics.create(partitions=4)
     frame = engine.session().range(0, COUNT, numPartitions=16).select(F.col("id").cast("string").alias("value"))
+    assert coalesces_in_order(frame, 2)
     frame.persist().count()
+    # Which one of them is read first is drawn by lot.
+    assert not coalesces_in_order(frame, 2)
     with producer(bootstrap_servers) as owner:
         write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
     frame.unpersist()

@@ -133,7 +133,8 @@ def coalesces_in_order(frame: DataFrame, count: int) -> bool:
     It joins neighbours, unless Spark knows where some partition is best read, because it is kept there for example:
     then partitions of one place are joined, from any of them on. For an adaptive plan that is known once it has run.
     """
-    execution = frame._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
+    # A frame keeps its first plan, which knows nothing of what was kept in memory since.
+    execution = frame.select("*")._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return False
     rows, context = execution.toRdd(), frame.sparkSession.sparkContext._jsc.sc()  # noqa: SLF001 - nor places
