@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from fencepost.api.errors import FencepostError
+from fencepost.cli.left_threads import end_without_threads
 from fencepost.cli.logs import FORMATS, log_to_stderr
 from fencepost.config.secrets import SECRETS
 
@@ -106,4 +107,6 @@ def _one_line(error: FencepostError) -> str:
 
 def main() -> None:
     """The entry point of the installed command."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    end_without_threads(code)
+    sys.exit(code)
