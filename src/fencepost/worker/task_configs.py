@@ -22,7 +22,7 @@ from fencepost.kafka.deadline import Backoff
 from fencepost.runtime.worker import partitions_follow_task_configs
 from fencepost.storage.config_records import Config, TargetState
 from fencepost.worker.connector_work import ConnectorWork
-from fencepost.worker.errors import NotLeaderError, RequestTargetError
+from fencepost.worker.errors import BadRequestError, NotLeaderError, RequestTargetError
 from fencepost.worker.group_parts import GroupParts
 from fencepost.worker.leadership import Leadership
 
@@ -111,7 +111,7 @@ class TaskConfigs:
             self._asked.discard(connector)
             try:
                 await self._configure(connector)
-            except (ConfigError, PluginError) as error:
+            except (ConfigError, PluginError, BadRequestError) as error:
                 self._refuse(connector, error)
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
                 if plugin_location(error) is not None and not isinstance(error, RetriableError):
