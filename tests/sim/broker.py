@@ -1,6 +1,6 @@
 """A Kafka of one broker, as far as transactions go: logs, producer ids and epochs, and when what is visible.
 
-A topic has one partition. A batch is open until a marker commits or aborts it; readers see what is committed before
+A topic has one partition, unless it grows: then each further one is a log `topic/number` of its own. A batch is open until a marker commits or aborts it; readers see what is committed before
 the first batch that is still open (the last stable offset). Markers are written some time after a transaction was
 decided on, each partition for itself.
 
@@ -95,6 +95,11 @@ class _Transaction:
     timeout_s: float = 60.0
 
 
+def log_of(topic: str, partition: int) -> str:
+    """The name of a partition's log."""
+    return f"{topic}/{partition}" if partition else topic
+
+
 class Broker:
     """All methods are requests, which take no time of their own."""
 
@@ -107,6 +112,7 @@ class Broker:
         """`on_marker` is told of the batches of a partition that a marker made visible, or not."""
         self._kernel = kernel
         self._logs: dict[str, _Log] = {}
+        self._partitions: dict[str, int] = {}
         self._transactions: dict[str, _Transaction] = {}
         self._next_producer_id = 1
         self._on_marker = on_marker
@@ -136,7 +142,19 @@ class Broker:
 
     def is_settled(self, *topics: str) -> bool:
         """Whether no transaction is open in these topics."""
-        return not any(self._log(topic).open for topic in topics)
+        return not any(self._log(log).open for topic in topics for log in self.logs(topic))
+
+    def grow(self, topic: str) -> None:
+        """Give a topic one more partition."""
+        self._partitions[topic] = self.partitions(topic) + 1
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return self._partitions.get(topic, 1)
+
+    def logs(self, topic: str) -> list[str]:
+        """The names of the logs of a topic's partitions."""
+        return [log_of(topic, partition) for partition in range(self.partitions(topic))]
 
     def follow(self, topic: str, told: Callable[[], None]) -> None:
         """Have a function called whenever more may be read of a topic."""

@@ -14,7 +14,7 @@ from fencepost.storage.config_records import CommitRecord, Config, TargetState, 
 from fencepost.storage.offset_marks import COPIED_FROM
 from fencepost.storage.offsets import decode_key, decode_value
 from fencepost.storage.task_count import fencing_plan
-from tests.sim.broker import Batch, Broker
+from tests.sim.broker import Batch, Broker, Row
 from tests.sim.kernel import Kernel
 from tests.sim.site import CONFIGS, OFFSETS, OWN_OFFSETS, decoded
 from tests.sim.source import DATA
@@ -47,7 +47,7 @@ class Checker:
         self.looks_at_stops = True
         self._position = 0
         self._stored: dict[tuple[str, int], tuple[float, int]] = {}
-        self._stored_positions = dict.fromkeys(_OFFSETS_TOPICS, 0)
+        self._stored_positions: dict[str, int] = {}
         self._generations: dict[str, _Generations] = defaultdict(_Generations)
 
     def follow(self, broker: Broker) -> None:
@@ -126,8 +126,8 @@ class Checker:
 
     def stored(self) -> Mapping[tuple[str, int], int]:
         """The offsets as readers see them."""
-        for topic, position in self._stored_positions.items():
-            rows, self._stored_positions[topic] = self._broker.fetch(topic, position)
+        for log in self._offsets_logs():
+            rows, self._stored_positions[log] = self._broker.fetch(log, self._stored_positions.get(log, 0))
             for _, row, time in rows:
                 if not _is_copy(row):
                     partition, offset = _committed(*row)
@@ -146,13 +146,16 @@ class Checker:
         offsets: dict[tuple[str, int], int] = defaultdict(int)
         # What is not in a transaction is a copy of what is.
         batches = [
-            batch for topic in _OFFSETS_TOPICS for batch in self._broker.batches(topic) if batch.transactional_id
+            batch for log in self._offsets_logs() for batch in self._broker.batches(log) if batch.transactional_id
         ]
+        transactions: dict[tuple[int, int], list[Batch]] = defaultdict(list)
         for batch in sorted(batches, key=lambda batch: batch.time):
-            if not batch.committed:
-                continue
-            records = written.pop((batch.producer_id, batch.epoch), {})
-            for key, value in batch.rows:
+            if batch.committed:
+                transactions[batch.producer_id, batch.epoch].append(batch)
+        for transaction, parts in transactions.items():
+            records = written.pop(transaction, {})
+            rows = [row for batch in parts for row in batch.rows]
+            for key, value in rows:
                 partition, stored = _committed(key, value)
                 sequences = records.pop(partition, [])
                 expected = list(range(offsets[partition], stored))
@@ -161,7 +164,7 @@ class Checker:
                         partition, f"records {sequences} are visible where the offsets go {offsets[partition]} -> "
                         f"{stored}",
                     )  # fmt: skip
-                elif not sequences and expected and not self._set_by_hand(batch):
+                elif not sequences and expected and not self._set_by_hand(rows):
                     self._fault(partition, f"records {expected} are lost: their offsets are stored, they are not")
                 offsets[partition] = stored
                 order[partition] += sequences
@@ -172,9 +175,12 @@ class Checker:
         self._check_order(order)
         return offsets
 
-    def _set_by_hand(self, batch: Batch) -> bool:
+    def _offsets_logs(self) -> list[str]:
+        return [log for topic in _OFFSETS_TOPICS for log in self._broker.logs(topic)]
+
+    def _set_by_hand(self, rows: Sequence[Row]) -> bool:
         """Whether somebody set the offsets: no task writes several partitions to be read anew, or removes any."""
-        return all(value is None or decode_value(value) == {"next": 0} for _, value in batch.rows)
+        return all(value is None or decode_value(value) == {"next": 0} for _, value in rows)
 
     def _records_by_transaction(self) -> dict[tuple[int, int], dict[tuple[str, int], list[int]]]:
         written: dict[tuple[int, int], dict[tuple[str, int], list[int]]] = defaultdict(lambda: defaultdict(list))

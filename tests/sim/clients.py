@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
+from zlib import crc32
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.deadline import Deadline
@@ -21,7 +24,7 @@ from fencepost.kafka.record_reader import ConsumedRecord
 from fencepost.kafka.records import OutgoingRecord, RecordHeaders, Records
 from fencepost.kafka.topic_reader import TopicReadTimeoutError
 from fencepost.kafka.transaction import CoordinatorView, ProducerIdentity, Transaction, TransactionVersion
-from tests.sim.broker import Broker, Code, Row
+from tests.sim.broker import Broker, Code, Row, log_of
 from tests.sim.group import GroupCoordinator
 from tests.sim.kernel import Kernel, Process
 from tests.sim.network import Network
@@ -157,11 +160,11 @@ class SimWriter:
         self._given_up = True
 
     def partitions(self, topic: str) -> int:
-        del topic
-        return 1
+        # What a worker knows of a topic that grew may be old.
+        now = self._site.broker.partitions(topic)
+        return now if now == 1 else self._site.kernel.random.choice((now, now - 1))
 
     def write(self, topic: str, partition: int, records: Records | Sequence[Row]) -> None:
-        del partition
         rows: Sequence[Row]
         if isinstance(records, Records):
             assert records.key is not None
@@ -173,7 +176,7 @@ class SimWriter:
             ]
         else:
             rows = records
-        self._queued.append((topic, rows))
+        self._queued.append((log_of(topic, partition), rows))
 
     def flush(self) -> list[Ack]:
         sequences = {topic: number for (topic, _), number in self._transaction.sequences.items()}
@@ -231,9 +234,16 @@ class SimPlainProducer:
 
     def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> Mapping[int, int]:
         broker = self._site.broker
-        rows = [SimRow.of(OutgoingRecord(*row)) for row in rows]
+        by_log: dict[str, list[SimRow]] = defaultdict(list)
+        for row in rows:
+            record = OutgoingRecord(*row)
+            hashed = crc32(record.key) % broker.partitions(topic)
+            by_log[log_of(topic, hashed if record.partition is None else record.partition)].append(SimRow.of(record))
         deadline = Deadline.after(_DELIVERY_MS)
-        _, end = self._site.asked("Produce", lambda: (Code.NONE, broker.write_plainly(topic, rows)), deadline)
+        end = 0
+        for log, owned in by_log.items():
+            request = partial(broker.write_plainly, log, owned)
+            _, end = self._site.asked("Produce", lambda request=request: (Code.NONE, request()), deadline)
         return {0: end}
 
     def close(self) -> None:
@@ -241,45 +251,54 @@ class SimPlainProducer:
 
 
 class SimTopicReader:
-    """As kafka.topic_reader.TopicReader: lists the end first, open transactions or not, then reads up to it."""
+    """As kafka.topic_reader.TopicReader: lists the ends first, open transactions or not, then reads up to them."""
 
     def __init__(self, site: Site, topic: str) -> None:
         self._site = site
         self._topic = topic
-        self._position = 0
+        self._positions: dict[int, int] = {}
         self.topic_id = None
 
     @property
     def positions(self) -> Mapping[int, int]:
-        return {0: self._position}
+        return dict(self._positions)
 
     def end_offsets(self, timeout_ms: float) -> Mapping[int, int]:
-        return {0: self._end(Deadline.after(timeout_ms))}
+        return self._ends(Deadline.after(timeout_ms))
 
     def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
-        said = f"{self._topic} stands at {position} of {end} after {timeout_ms} ms"
+        said = f"{self._topic}-{partition} stands at {position} of {end} after {timeout_ms} ms"
         return TopicReadTimeoutError(self._topic, partition, said)
 
     def read_to_end(self, timeout_ms: float, *, deadline: Deadline) -> list[ConsumedRecord]:
-        broker, topic = self._site.broker, self._topic
-        end = self._end(deadline)
-        read: list[ConsumedRecord] = []
-        while self._position < end:
-            position = self._position
-            _, (rows, self._position) = self._site.asked(
-                "Fetch", lambda position=position: (Code.NONE, broker.fetch(topic, position)), deadline
-            )
-            read.extend(consumed(topic, rows))
-            if self._position < end:
-                if deadline.passed:
-                    raise self.late(0, self._position, end, timeout_ms)
-                self._site.kernel.sleep(0.05)
-        return read
+        return [
+            record
+            for partition, end in self._ends(deadline).items()
+            for record in self._read_partition(partition, end, timeout_ms, deadline)
+        ]
 
-    def _end(self, deadline: Deadline) -> int:
-        broker, topic = self._site.broker, self._topic
-        _, end = self._site.asked("ListOffsets", lambda: (Code.NONE, broker.end(topic)), deadline)
-        return int(end)
+    def _read_partition(
+        self, partition: int, end: int, timeout_ms: float, deadline: Deadline
+    ) -> Iterator[ConsumedRecord]:
+        broker, log = self._site.broker, log_of(self._topic, partition)
+        while (position := self._positions.get(partition, 0)) < end:
+            _, (rows, self._positions[partition]) = self._site.asked(
+                "Fetch", lambda position=position: (Code.NONE, broker.fetch(log, position)), deadline
+            )
+            yield from consumed(self._topic, rows, partition)
+            if self._positions[partition] < end:
+                if deadline.passed:
+                    raise self.late(partition, self._positions[partition], end, timeout_ms)
+                self._site.kernel.sleep(0.05)
+
+    def _ends(self, deadline: Deadline) -> dict[int, int]:
+        broker = self._site.broker
+
+        def ends() -> dict[int, int]:
+            return {partition: broker.end(log) for partition, log in enumerate(broker.logs(self._topic))}
+
+        _, found = self._site.asked("ListOffsets", lambda: (Code.NONE, ends()), deadline)
+        return dict(found)
 
     def __enter__(self) -> Self:
         return self
@@ -416,9 +435,9 @@ class SimAdmin:
         """`fence_producers` has raised what there was to raise."""
 
 
-def consumed(topic: str, rows: list[tuple[int, Row, float]]) -> list[ConsumedRecord]:
+def consumed(topic: str, rows: list[tuple[int, Row, float]], partition: int = 0) -> list[ConsumedRecord]:
     """Rows as a reader hands them over."""
     return [
-        ConsumedRecord(topic, 0, offset, int(time * 1000), row[0], row[1], getattr(row, "headers", ()))
+        ConsumedRecord(topic, partition, offset, int(time * 1000), row[0], row[1], getattr(row, "headers", ()))
         for offset, row, time in rows
     ]

@@ -34,6 +34,8 @@ class Plan:
     """Whether workers that start may find the config topic compacted."""
     own_offsets: bool = False
     """Whether connectors get an offsets topic besides the worker's, give it up and take it again, while they run."""
+    growing_offsets: bool = False
+    """Whether the offsets topics get more partitions."""
     reruns: float = 0.0
     """How often Spark runs the stage of a writer again."""
 

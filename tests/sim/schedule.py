@@ -35,6 +35,9 @@ from tests.sim.source import DATA
 _PEACE_S = 400.0
 _OWNING = f"before InitProducerId of {GROUP_ID}-"
 TASKS_MAX = (3, 5, 1, 5, 3)
+_GROWING_OFFSETS = (2, 6)
+"""Of eight seeds in a row, those in whose schedules the offsets topics get more partitions."""
+_MOST_OFFSETS_PARTITIONS = 5
 _WITH_RERUNS = 5
 """Of eight seeds in a row, the one in whose schedule Spark runs stages again."""
 STEADY_TASKS_MAX = (3, 5, 3, 4, 5, 4, 2, 1)
@@ -63,6 +66,8 @@ class World:
         if harsh:
             self.plan = replace(self.plan, partitions=5, records=60, chaos_s=50.0, slow=0.1, pause_s=4.0)
             self.plan = replace(self.plan, troubles=0.004, connectors=("a",))
+        if seed % 8 in _GROWING_OFFSETS:
+            self.plan = replace(self.plan, growing_offsets=True)
         if seed % 8 == _WITH_RERUNS:
             self.plan = replace(self.plan, reruns=0.1)
         self.kernel.reruns = self.plan.reruns
@@ -205,13 +210,22 @@ class World:
         self.kernel.sleep(0.5)
         for name in self.plan.connectors:
             self._configure(name)
+        grows = 2 if self.plan.growing_offsets else 0
         while not self._peace:
             self.kernel.sleep(self.kernel.random.expovariate(1 / self.plan.pause_s))
             if not self._peace:
                 name = self.kernel.random.choice(self.plan.connectors)
                 self.kernel.random.choices(
-                    (self._configure, self._recreate, self._reset, self._restart, self._trouble_one, self._bounce),
-                    (8, 0, 0, 0, 2, 0) if self._harsh else (8, 1, 2, 1, 4, 1),
+                    (
+                        self._configure,
+                        self._recreate,
+                        self._reset,
+                        self._restart,
+                        self._trouble_one,
+                        self._bounce,
+                        self._grow,
+                    ),
+                    (8, 0, 0, 0, 2, 0, grows) if self._harsh else (8, 1, 2, 1, 4, 1, grows),
                 )[0](name)
         self._user_is_done = True
 
@@ -238,6 +252,13 @@ class World:
             lambda herder: herder.put_connector_config(name, config, allow_replace=True),
             url,
         )
+
+    def _grow(self, _: str) -> None:
+        """Give the offsets topics more partitions."""
+        for topic in (OFFSETS, OWN_OFFSETS):
+            if self.broker.partitions(topic) < _MOST_OFFSETS_PARTITIONS:
+                self.kernel.trouble("topic grown", f"{topic} has one more partition")
+                self.broker.grow(topic)
 
     def _recreate(self, name: str) -> None:
         self._ask(f"deletes {name}", lambda herder: herder.delete_connector_config(name))
