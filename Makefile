@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo test sim chaos lint bench dist clean
+.PHONY: install demo test sim chaos hostile lint bench dist clean
 
 install: $(STAMP)
 
@@ -40,6 +40,10 @@ sim: install
 MINUTES ?= 10
 chaos: install
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# Everything that strangers do, at once and on each kind of broker: make hostile MINUTES=10 SEED=7
+hostile: install
+	$(BIN)/python -m tests.hostile --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: install
 	$(BIN)/python bench/run.py

@@ -1,0 +1,36 @@
+"""One broker, and one worker beside whose good connectors all hostile ones run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.hostile.outside import Kafka, running_broker
+from tests.hostile.site import Site, running_site
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with running_broker(tmp_path_factory.mktemp("hostile")) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def _sites(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Site]]:
+    """The module's site; another one once its worker was ended by a test that failed."""
+    found: list[Site] = []
+    with contextlib.ExitStack() as stack:
+
+        def site() -> Site:
+            if not found or not found[-1].worker.process.running:
+                found.append(stack.enter_context(running_site(kafka, tmp_path_factory.mktemp("site"))))
+            return found[-1]
+
+        yield site
+
+
+@pytest.fixture
+def site(_sites: Callable[[], Site]) -> Site:
+    return _sites()

@@ -1,0 +1,117 @@
+"""A worker with good connectors, beside which anything may be done, and what must be true of them whatever is done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.hostile.outside import Kafka, Worker, good, running_worker, unique, verify
+
+# What a log must not have, whatever connectors do: errors that nobody took note of.
+_FORGOTTEN = ("was never retrieved", "was never awaited", "Exception in callback", "Unhandled exception in event loop")
+
+
+@dataclass
+class Site:
+    """A broker, a worker, and the good connectors on it: each is named as the topic that it writes to."""
+
+    folder: Path
+    kafka: Kafka
+    worker: Worker
+    goods: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def offsets_topic(self) -> str:
+        return self.worker.properties["offset.storage.topic"]
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """The worker's own topics: `offsets`, `configs` and `status`."""
+        storage = {"offsets": "offset", "configs": "config", "status": "status"}
+        return {what: self.worker.properties[f"{name}.storage.topic"] for what, name in storage.items()}
+
+    def add_good(self, **config: str) -> str:
+        """Start a good connector, and wait until it commits."""
+        name = unique("good")
+        self.kafka.create(name, 3)
+        self.goods[name] = good(name, **config)
+        answer = self.worker.create(name, self.goods[name])
+        assert answer.status == 201, answer
+        self.worker.wait_for_states(name, "RUNNING", *["RUNNING"] * int(self.goods[name]["tasks.max"]))
+        self.worker.wait_for_progress(name)
+        return name
+
+    def check(self) -> None:
+        """The worker is in its group, its log has nothing that got lost, and the good connectors go on, soundly."""
+        assert self.worker.process.running, self.worker.process.output[-6000:]
+        assert self.worker.healthy
+        self.worker.wait_for_progress(*self.goods)
+        for name, config in self.goods.items():
+            states = self.worker.states(name)
+            assert states == ["RUNNING"] * (1 + int(config["tasks.max"])), self.worker.status(name)
+            unsound = faults(self.kafka, name, self.committed(name))
+            assert not unsound, f"{name}: {unsound}"
+        forgotten = [
+            line for line in self.worker.process.output.splitlines() if any(text in line for text in _FORGOTTEN)
+        ]
+        assert not forgotten, forgotten
+
+    def committed(self, name: str) -> dict[str, int]:
+        """The number of the last committed record by task, for connectors that number as `good` does."""
+        found = ((at["partition"], at["offset"]) for at in self.worker.offsets(name))
+        return {str(where["task"]): at["seq"] for where, at in found if "task" in where and type(at.get("seq")) is int}
+
+    def verify(self) -> None:
+        """Stop the good connectors, have `fencepost verify` judge them, and let them go on."""
+        for name in self.goods:
+            assert self.worker.carried_out("PUT", f"/connectors/{name}/stop").status == 204
+        for name, config in self.goods.items():
+            self.worker.wait_for_states(name, "STOPPED")
+            own = config.get("offsets.storage.topic", self.offsets_topic)
+            unsound = verify(self.kafka, name, name, own)
+            assert not unsound, f"{name}: {unsound}"
+        for name, config in self.goods.items():
+            assert self.worker.carried_out("PUT", f"/connectors/{name}/resume").status == 202
+            self.worker.wait_for_states(name, *["RUNNING"] * (1 + int(config["tasks.max"])))
+
+
+def faults(kafka: Kafka, topic: str, committed: Mapping[str, int]) -> str:
+    """What is wrong with the numbers of a topic that is written to: nothing, if they are sound.
+
+    All that was committed by a moment ago, by task, must be there; no number may be there twice.
+    """
+    seen: dict[str, list[int]] = defaultdict(list)
+    for message in kafka.read(topic):
+        value = json.loads(message.value())
+        seen[value["task"]].append(value["seq"])
+    for task, last in committed.items():
+        numbers = seen[task]
+        lost = set(range(1, last + 1)) - set(numbers)
+        doubled = len(numbers) - len(set(numbers))
+        if lost or doubled:
+            return f"task {task} of {topic}: {len(lost)} lost ({sorted(lost)[:5]}), {doubled} doubled"
+    return ""
+
+
+@contextlib.contextmanager
+def running_site(kafka: Kafka, folder: Path, *, spark: bool = False, **settings: str) -> Iterator[Site]:
+    """A worker with two good connectors: a transaction for each poll, and one for an interval.
+
+    In the end these are verified, and the worker must stop in good order.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with running_worker(folder, kafka, spark=spark, **settings) as worker:
+        site = Site(folder, kafka, worker)
+        site.add_good()
+        site.add_good(tasks="1", transaction_boundary="interval", transaction_boundary_interval_ms="300")
+        yield site
+        # A test that found it ended has failed already.
+        if not worker.process.running:
+            return
+        site.verify()
+        code = worker.process.stop()
+        assert code == 0, f"ended with {code}:\n{worker.process.output[-4000:]}"

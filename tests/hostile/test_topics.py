@@ -1,0 +1,156 @@
+"""Topics and brokers that others change while connectors write to them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hostile import strangers
+from tests.hostile.outside import Kafka, Worker, good, running_worker, unique, wait_for
+from tests.hostile.site import Site, running_site
+
+
+@pytest.fixture
+def own_site(kafka: Kafka, tmp_path: Path) -> Iterator[Site]:
+    """A site whose topics are nobody else's."""
+    with running_site(kafka, tmp_path) as site:
+        yield site
+
+
+def test_nonsense_in_the_workers_topics_is_passed_over(own_site: Site) -> None:
+    kafka, topics = own_site.kafka, own_site.topics
+    for name, config in own_site.goods.items():
+        tasks = int(config["tasks.max"])
+        strangers.write_nonsense(kafka, topics, connector=name, tasks=tasks)
+        strangers.write_aborted_lies(kafka, topics["offsets"], connector=name, tasks=tasks)
+    own_site.check()
+
+    own_site.worker.restart()
+
+    own_site.check()
+
+
+def test_the_workers_topics_may_grow(own_site: Site) -> None:
+    for topic in (own_site.topics["offsets"], own_site.topics["status"]):
+        own_site.kafka.grow(topic, own_site.kafka.partitions(topic) + 3)
+    own_site.check()
+    for _ in range(2):
+        own_site.worker.restart()
+        own_site.check()
+
+
+def test_compaction_leaves_what_counts(own_site: Site) -> None:
+    kafka = own_site.kafka
+    kafka.set_broker(log_cleaner_backoff_ms="200")
+    kept = {topic: len(kafka.read(topic)) for topic in own_site.topics.values()}
+    for topic in kept:
+        kafka.set(topic, segment_ms="100", min_cleanable_dirty_ratio="0", max_compaction_lag_ms="100")
+    offsets = own_site.topics["offsets"]
+    # Its records are of few keys, and would be thousands by then.
+    wait_for(lambda: kafka.end(offsets) > 20 * max(1, len(kafka.read(offsets))), f"{offsets} is compacted")
+
+    own_site.worker.restart()
+
+    own_site.check()
+
+
+@pytest.mark.parametrize("change", ["grown", "emptied", "made anew"])
+def test_what_becomes_of_a_topic_of_records_is_no_matter_of_others(site: Site, change: str) -> None:
+    name = unique("data")
+    site.kafka.create(name)
+    site.worker.create(name, good(name, tasks="1"))
+    site.worker.wait_for_states(name, "RUNNING", "RUNNING")
+    site.worker.wait_for_progress(name)
+
+    match change:
+        case "grown":
+            site.kafka.grow(name, 4)
+        case "emptied":
+            site.kafka.set(name, retention_ms="1", segment_ms="100")
+        case "made anew":
+            site.kafka.delete(name)
+            wait_for(lambda: site.kafka.partitions(name) == 0, f"{name} is gone")
+            with contextlib.suppress(AssertionError):
+                site.kafka.create(name, 2)
+
+    _runs_or_says_why(site.worker, name)
+    site.worker.wait_for_progress(name)
+    site.worker.delete(name)
+    site.check()
+
+
+def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) -> None:
+    with running_worker(tmp_path, kafka) as worker:
+        site = Site(tmp_path, kafka, worker)
+        site.add_good()
+        offsets = site.topics["offsets"]
+        kafka.set(offsets, cleanup_policy="delete")
+        site.check()
+        worker.process.send(signal.SIGTERM)
+        assert worker.process.wait() == 0
+
+        worker.start()
+        assert worker.process.wait() == 1
+        assert offsets in worker.process.output
+        assert "cleanup.policy" in worker.process.output
+
+        kafka.set(offsets, cleanup_policy="compact")
+        worker.start()
+        worker.wait_until_healthy()
+        site.check()
+        site.verify()
+
+
+@pytest.mark.parametrize("which", ["status", "offsets"])
+def test_a_topic_of_the_workers_that_is_deleted_is_named_or_made_again(
+    kafka: Kafka, tmp_path: Path, which: str
+) -> None:
+    with running_worker(tmp_path, kafka) as worker:
+        site = Site(tmp_path, kafka, worker)
+        name = site.add_good()
+        topic = site.topics[which]
+
+        kafka.delete(topic)
+
+        if which == "configs":
+            answer = worker.request("PUT", f"/connectors/{name}/config", good(name, tasks="1"))
+            assert answer.status >= 500
+            assert topic in answer.message
+            wait_for(lambda: topic in str(worker.request("GET", "/health").body), f"/health names {topic}")
+        else:
+            _runs_or_says_why(worker, name)
+        assert worker.process.running
+
+
+def test_the_kind_of_transactions_may_change_under_a_running_worker(own_site: Site) -> None:
+    kafka = own_site.kafka
+    try:
+        for version in (1, 2):
+            for verification in ("false", "true"):
+                kafka.set_broker(transaction_partition_verification_enable=verification)
+                kafka.set_transaction_version(version)
+                own_site.check()
+                own_site.worker.process.end()
+                own_site.worker.revive()
+                own_site.check()
+    finally:
+        kafka.set_broker(transaction_partition_verification_enable="true")
+        kafka.set_transaction_version(2)
+
+
+def _runs_or_says_why(worker: Worker, name: str) -> None:
+    """Wait until a connector commits; where it is FAILED instead it must say so, and a restart must do."""
+
+    def settled() -> bool:
+        status = worker.status(name)
+        failed = [task for task in status["tasks"] if task["state"] == "FAILED"]
+        if failed:
+            assert all(task["trace"] for task in failed), status
+            worker.carried_out("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+        return not failed and set(worker.states(name)) == {"RUNNING"}
+
+    wait_for(settled, lambda: f"{name} runs: {worker.status(name)}")

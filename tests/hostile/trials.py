@@ -1,0 +1,158 @@
+"""Runs hostile connectors beside good ones, and finds where what is promised of them does not hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.hostile.outside import Answer, unique, wait_for, wait_for_some
+from tests.hostile.site import Site, faults
+
+_AT_ONCE = 6
+_SECONDS = 60.0
+_GOOD_ENOUGH = 10
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A hostile connector that was created: its name, which is its topic too, and the answer."""
+
+    site: Site
+    name: str
+    answer: Answer
+
+    @property
+    def told(self) -> str:
+        """All that the worker says against the connector: the answer to its creation and the traces of its status."""
+        if self.answer.status >= 400:
+            return self.answer.message
+        status = self.site.worker.status(self.name)
+        return "\n".join(part.get("trace") or "" for part in (status["connector"], *status["tasks"])).strip()
+
+    @property
+    def states(self) -> list[str]:
+        return self.site.worker.states(self.name)
+
+    def delivered(self) -> int:
+        """The number of the last record of the first task whose offset is committed."""
+        return max(self.site.committed(self.name).values(), default=0)
+
+
+Promise = Callable[[Trial], None]
+"""Raises AssertionError where it does not hold."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The configuration of a hostile connector, and what is promised of it."""
+
+    config: Mapping[str, str]
+    promise: Promise
+    topic: Mapping[str, str] = field(default_factory=dict)
+
+
+def says(*texts: str) -> Promise:
+    """The connector is refused, or it or a task is FAILED, in the words that its author needs (any case)."""
+
+    def promise(trial: Trial) -> None:
+        def failed() -> bool:
+            return trial.answer.status >= 400 or "FAILED" in trial.states
+
+        wait_for(failed, lambda: f"refused or FAILED: {trial.answer.status} {trial.states}", _SECONDS)
+        assert trial.answer.status < 500, f"answered with {trial.answer.status}: {trial.told[-600:]}"
+        missing = [text for text in texts if text.lower() not in trial.told.lower()]
+        assert not missing, f"says nothing of {missing}: {trial.told[-600:]}"
+
+    return promise
+
+
+def restarts(*texts: str) -> Promise:
+    """A task that tells of a passing failure, and is tried again."""
+
+    def promise(trial: Trial) -> None:
+        wait_for(
+            lambda: all(text in trial.told for text in texts),
+            lambda: f"the status tells {texts}: {trial.states} {trial.told[-600:]}",
+            _SECONDS,
+        )
+
+    return promise
+
+
+def delivers(trial: Trial) -> None:
+    """The connector runs and its records arrive, sound as those of a good one."""
+    wait_for(
+        lambda: trial.answer.status < 300 and trial.delivered() >= _GOOD_ENOUGH,
+        lambda: f"delivers: {trial.states} {trial.told[-600:]}",
+        _SECONDS,
+    )
+    assert "FAILED" not in trial.states, trial.told[-600:]
+
+
+def settles(trial: Trial) -> None:
+    """Whatever becomes of it is told: the connector is refused or FAILED with a reason, or runs and delivers."""
+
+    def settled() -> bool:
+        failed = trial.answer.status >= 400 or "FAILED" in trial.states or "RESTARTING" in trial.states
+        return failed or trial.delivered() >= _GOOD_ENOUGH
+
+    wait_for(settled, lambda: f"FAILED or at work: {trial.states} {trial.told[-600:]}", _SECONDS)
+    assert trial.answer.status < 500, f"answered with {trial.answer.status}: {trial.told[-600:]}"
+    if "FAILED" in trial.states:
+        assert trial.told, "FAILED without a reason"
+
+
+def lets_go(trial: Trial) -> None:
+    """Nothing but that it can be deleted, which holds for all."""
+    assert trial.answer.status in (201, 400), trial.answer
+
+
+def run(site: Site, cases: Mapping[str, Case]) -> dict[str, str]:
+    """Run each case, several at once; returns what does not hold, by case."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        results = dict(zip(cases, pool.map(lambda name: _run(site, name, cases[name]), cases), strict=True))
+    return {name: wrong for name, wrong in results.items() if wrong}
+
+
+def _run(site: Site, title: str, case: Case) -> str:
+    name = unique(re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40])
+    config: dict[str, Any] = {"topic": name, "tasks.max": "1", "poll.ms": "20", **case.config}
+    site.kafka.create(name, **case.topic)
+    try:
+        trial = Trial(site, name, site.worker.create(name, config))
+        case.promise(trial)
+        if case.promise is delivers:
+            unsound = faults(site.kafka, name, site.committed(name))
+            assert not unsound, unsound
+        site.worker.delete(name)
+    except (AssertionError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def ends_and_comes_back(site: Site, title: str, case: Case) -> str:
+    """Run a case that may end or ruin the worker's process, start that again, and see that its promise holds then.
+
+    Returns what does not hold.
+    """
+    name = unique(re.sub(r"[^a-z0-9]+", "-", title.lower()))
+    done = Path(case.config["once"])
+    site.kafka.create(name)
+    try:
+        site.worker.create(name, {"topic": name, "tasks.max": "1", "poll.ms": "20", **case.config})
+        wait_for(lambda: done.exists() or not site.worker.process.running, f"{title} is done", _SECONDS)
+        # It goes on in its ruins for a while, where it can.
+        before = site.kafka.end(name)
+        wait_for_some(lambda: not site.worker.process.running or site.kafka.end(name) > before + _GOOD_ENOUGH)
+        site.worker.process.end()
+        site.worker.revive()
+        trial = Trial(site, name, site.worker.create(name, {"topic": name, "tasks.max": "1", **case.config}))
+        case.promise(trial)
+        site.worker.delete(name)
+    except (AssertionError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
