@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from fencepost.kafka.compression import Compression
-from fencepost.kafka.partitioner import murmur2
-from fencepost.kafka.record_batch import encode, split_by_bytes
-from fencepost.kafka.records import HEADERS, Records
+from fencepost.kafka.producer.partitioner import murmur2
+from fencepost.kafka.records.columns import HEADERS, Records
+from fencepost.kafka.records.compression import Compression
+from fencepost.kafka.records.record_batch import encode, split_by_bytes
 
 ROUNDS = 15
 REPEATS = 20

@@ -40,10 +40,10 @@ from fencepost.connectors.line_reader import LineReader
 from fencepost.connectors.scan import FileRange
 from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringConverter
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.pipeline import Pipeline
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.pipeline import Pipeline
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.producer.transactional import TransactionalProducer
 
 LINE_BYTES = 101
 SINK_JARS = (

@@ -15,11 +15,11 @@ from pathlib import Path
 from fencepost.api.record import SourceRecord
 from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringConverter
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.admin import Admin, NewTopic
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.pipeline import Pipeline
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.pipeline import Pipeline
+from fencepost.kafka.admin.admin import Admin, NewTopic
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 

@@ -30,10 +30,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.records import Records
-from fencepost.kafka.writer import Ack, RecordWriter
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.producer.sender import Ack, RecordWriter
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.records.columns import Records
 
 RECORDS = 100_000
 SLICE = 10_000

@@ -15,10 +15,10 @@ from fencepost.config.group_config import group_config_def
 from fencepost.config.plugins import PluginKind, plugin_entry_points
 from fencepost.config.rest_config import rest_config_def
 from fencepost.config.worker_config import WorkerMode, worker_config_def
-from fencepost.kafka import client_properties as clients
-from fencepost.runtime import metric_definitions
-from fencepost.spark.session import DEFAULTS, LOCAL_DEFAULTS, REQUIRED
-from fencepost.worker import group_metrics
+from fencepost.engine.spark.session import DEFAULTS, LOCAL_DEFAULTS, REQUIRED
+from fencepost.herder.distributed import group_metrics
+from fencepost.kafka.config import client_properties as clients
+from fencepost.runtime.metrics import definitions as metric_definitions
 
 PAGE: Final = Path(__file__).with_name("configuration.md")
 METRICS_PAGE: Final = Path(__file__).with_name("metrics.md")

@@ -13,7 +13,7 @@ from xdist.remote import Producer
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
-from fencepost.kafka.pool import POOL
+from fencepost.kafka.transport.pool import POOL
 from tests.support.fault_proxy import FaultProxy
 from tests.support.scheduling import FOLDERS, SharingScheduling, in_order
 from tests.support.security import SecuredBroker, secured_broker

@@ -13,8 +13,6 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka import Admin, ClientConfig, NewTopic
-from fencepost.kafka.control_client import ControlClient
-from fencepost.kafka.created_topics import note_created
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     AuthenticationError,
@@ -23,7 +21,9 @@ from fencepost.kafka.errors import (
     KafkaError,
     TopicCreationError,
 )
-from fencepost.kafka.topic_metadata import topic_leaders
+from fencepost.kafka.transport.control_client import ControlClient
+from fencepost.kafka.transport.created_topics import note_created
+from fencepost.kafka.transport.topic_leaders import topic_leaders
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker

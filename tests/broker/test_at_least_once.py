@@ -9,8 +9,8 @@ import pytest
 
 from fencepost import SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.runtime.source_task import WorkerSourceTask
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
+from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for

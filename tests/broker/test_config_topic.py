@@ -15,12 +15,13 @@ from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import ProducerFencedError
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.records import Records
-from fencepost.kafka.topic_reader import TopicReadTimeoutError
-from fencepost.storage.cluster_config_state import (
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.records.columns import Records
+from fencepost.storage.configs.codec import LoggerLevel, RestartRequest, SessionKey, TargetState
+from fencepost.storage.configs.state import (
     ClusterConfigState,
     ConfigEvent,
     ConnectorConfigRemoval,
@@ -29,8 +30,7 @@ from fencepost.storage.cluster_config_state import (
     TargetStateChange,
     TaskConfigUpdate,
 )
-from fencepost.storage.config_records import LoggerLevel, RestartRequest, SessionKey, TargetState
-from fencepost.storage.config_topic import ConfigBackingStore
+from fencepost.storage.configs.topic import ConfigBackingStore
 from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
 from tests.support.checker import Record, read_topic
 from tests.support.fault_proxy import FaultProxy

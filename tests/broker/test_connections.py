@@ -16,8 +16,7 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, Metada
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.connection import Connection
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     AuthenticationError,
@@ -27,8 +26,9 @@ from fencepost.kafka.errors import (
     UnknownOutcomeError,
     UnsupportedBrokerError,
 )
-from fencepost.kafka.metadata import Cluster
-from fencepost.kafka.pool import POOL, ConnectionPool
+from fencepost.kafka.transport.cluster import Cluster
+from fencepost.kafka.transport.connection import Connection
+from fencepost.kafka.transport.pool import POOL, ConnectionPool
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli.demo_check import TopicCounter, check
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.transaction_markers import read_transaction_markers
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 from tests.support.writing import open_producer, producer_config, write_in_transaction

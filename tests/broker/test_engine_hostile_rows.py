@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.errors import SparkDataError
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.errors import SparkDataError
 from tests.support.checker import read_topic
 from tests.support.engine import pipeline, producer, write
 

@@ -12,10 +12,10 @@ import pytest
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.errors import BatchCancelledError
 from fencepost.kafka.errors import RecordTooLargeError
-from fencepost.kafka.transaction import TransactionState
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.errors import BatchCancelledError
+from fencepost.kafka.producer.transaction import TransactionState
 from tests.support.checker import read_topic, values
 from tests.support.engine import NumberReader, TrickyReader, json_converter, pipeline, producer, splits, write
 from tests.support.topics import Topics

@@ -15,8 +15,8 @@ PATIENCE = 500.0
 
 PROGRAM = """
 import os, signal, sys, time
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.pipeline import Pipeline
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.pipeline import Pipeline
 
 import psutil
 

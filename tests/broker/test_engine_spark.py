@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.errors import BatchCancelledError, SparkDataError
+from fencepost.engine.spark.job_write import coalesces_in_order
 from fencepost.kafka.errors import KafkaError
-from fencepost.kafka.metadata import Cluster
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.errors import BatchCancelledError, SparkDataError
-from fencepost.spark.spark_write import coalesces_in_order
+from fencepost.kafka.transport.cluster import Cluster
 from tests.support.checker import Record, read_topic
 from tests.support.engine import NumberReader, TrickyReader, json_converter, pipeline, producer, splits, write
 from tests.support.processes import wait_for

@@ -16,8 +16,8 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Transformation
 from fencepost.api.record import SourceBatch, SourceRecord
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.local_rows import local_rows
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.spark.local_rows import local_rows
 from fencepost.transforms.chain import Step
 from fencepost.transforms.fields import InsertField
 from fencepost.transforms.filter import Filter

@@ -18,8 +18,8 @@ from fencepost.api.errors import RetriableError
 from fencepost.api.plugin import Transformation
 from fencepost.converters.string_converter import StringConverter
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.runtime.task_state import State
-from fencepost.spark.errors import RecordRefusedError
+from fencepost.engine.errors import RecordRefusedError
+from fencepost.runtime.state import State
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.engine import NumberReader, splits
 from tests.support.sequence_source import seqs

@@ -14,12 +14,12 @@ from confluent_kafka import Consumer
 from kafka.protocol.consumer import LeaveGroupRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.control_client import ControlClient
+from fencepost.herder.distributed.assignor_leader import ConfiguredWork
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import BrokerRefusedError
-from fencepost.kafka.group_membership import MemberState
-from fencepost.kafka.group_protocol import ConnectProtocol
-from fencepost.worker.assignor_leader import ConfiguredWork
+from fencepost.kafka.group.membership import MemberState
+from fencepost.kafka.group.protocol import ConnectProtocol
+from fencepost.kafka.transport.control_client import ControlClient
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.group import Cluster, until
 from tests.support.topics import unique

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from fencepost import SourceConnector, SourceTask
-from fencepost.storage.config_records import TargetState
-from fencepost.worker.connector_work import ConnectorPlan, ConnectorWork
+from fencepost.herder.distributed.connector_work import ConnectorPlan, ConnectorWork
+from fencepost.storage.configs.codec import TargetState
 from tests.support.group import until
 from tests.support.member import Member, in_group
 

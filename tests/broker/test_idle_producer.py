@@ -9,12 +9,12 @@ import pytest
 
 from fencepost.api.errors import FencepostError
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.coordinator import TransactionCoordinator
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import KafkaError, TransactionalIdExpiredError
-from fencepost.kafka.metadata import Cluster
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.transaction import TransactionVersion
+from fencepost.kafka.producer.transaction import TransactionVersion
+from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.transport.cluster import Cluster
 from fencepost.runtime.restart_policy import may_pass
 from tests.support.checker import read_topic, values
 from tests.support.processes import wait_for

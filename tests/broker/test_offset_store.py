@@ -14,15 +14,15 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka import ClientConfig
-from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.topic_reader import TopicReadTimeoutError
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore
-from fencepost.storage.offset_records import OffsetRecords
-from fencepost.storage.offset_store import OffsetStore
-from fencepost.storage.task_count import leader_transactional_id
-from fencepost.storage.task_count_store import TaskCounts
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.storage.configs.task_count import leader_transactional_id
+from fencepost.storage.configs.task_count_store import TaskCounts
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from fencepost.storage.offsets.topic import OffsetStore
+from fencepost.storage.offsets.uncommitted import OffsetRecords
 from tests.support.checker import read_offsets, read_topic
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from fencepost.kafka.partitioner import partition_for_keys
+from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.runtime.connector_offsets import reset_offsets
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore
-from fencepost.storage.offset_view import CommittedOffset
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from fencepost.storage.offsets.overlay import CommittedOffset
 from tests.support.checker import read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for

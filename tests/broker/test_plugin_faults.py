@@ -9,8 +9,8 @@ from typing import Any
 
 from fencepost import RetriableError, SourceRecord
 from fencepost.api.traces import format_trace
-from fencepost.runtime.source_task import WorkerSourceTask
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
+from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import seqs

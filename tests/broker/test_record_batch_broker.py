@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.compression import Compression
-from fencepost.kafka.partitioner import partition_for_keys
-from fencepost.kafka.record_batch import encode, split_by_bytes
-from fencepost.kafka.records import Records, normalize
+from fencepost.kafka.producer.partitioner import partition_for_keys
+from fencepost.kafka.records.columns import Records, normalize
+from fencepost.kafka.records.compression import Compression
+from fencepost.kafka.records.record_batch import encode, split_by_bytes
 from tests.support.checker import read_topic, values
 from tests.support.raw_kafka import RawKafka
 from tests.support.tables import Row, Table, tables

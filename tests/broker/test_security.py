@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from fencepost.cli.main import run
-from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.config.token_provider import _unsigned
 from fencepost.kafka.errors import AuthenticationError, AuthorizationError, BrokerUnavailableError
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.token_provider import _unsigned
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.checker import read_topic, values
 from tests.support.hanging import hang
 from tests.support.processes import wait_for
@@ -82,7 +82,7 @@ def test_plaintext_to_a_tls_listener_says_to_check_the_protocol(secured: Secured
 def test_a_mechanism_that_the_broker_does_not_offer_names_those_that_it_does(
     secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.kafka.security.SASL_MECHANISMS", ("SCRAM-SHA-1",))
+    monkeypatch.setattr("fencepost.kafka.config.security.SASL_MECHANISMS", ("SCRAM-SHA-1",))
     properties = secured.properties("admin", "SCRAM-SHA-1")
 
     with pytest.raises(AuthenticationError, match=r"sasl\.mechanism=SCRAM-SHA-1.* SCRAM-SHA-512"):

@@ -12,16 +12,16 @@ from confluent_kafka.admin import AdminClient
 from fencepost.api.errors import ConfigError
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.topic_reader import TopicReadTimeoutError
+from fencepost.herder.standalone.herder import StandaloneHerder
+from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
 from fencepost.runtime.worker import Worker
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore
 from fencepost.storage.errors import OffsetsNotCopiedError
-from fencepost.storage.offset_records import OffsetRecords
-from fencepost.storage.offset_view import CommittedOffset
-from fencepost.worker.standalone import StandaloneHerder
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from fencepost.storage.offsets.overlay import CommittedOffset
+from fencepost.storage.offsets.uncommitted import OffsetRecords
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for

@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fencepost.config.rest_config import RestConfig
+from fencepost.herder.errors import ForbiddenError
 from fencepost.rest.server import RestServer
-from fencepost.storage.config_records import SessionKey
-from fencepost.worker.errors import ForbiddenError
+from fencepost.storage.configs.codec import SessionKey
 from tests.support.checker import read_topic
 from tests.support.fault_proxy import ApiKey, FaultProxy, Link
 from tests.support.group import until

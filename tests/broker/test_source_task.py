@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost import SourceRecord
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
 from tests.support.checker import Record, read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import seqs

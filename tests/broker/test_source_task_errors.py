@@ -10,7 +10,7 @@ import pytest
 from fencepost import SourceRecord
 from fencepost.api.errors import DataError
 from fencepost.kafka.errors import RecordTooLargeError
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import seqs

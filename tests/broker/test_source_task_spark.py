@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost import ConfigDef, SourceBatch, SourceConnector, SourceRecord, SourceTask
-from fencepost.runtime.source_task import WorkerSourceTask
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
+from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.engine import NumberReader, splits
 from tests.support.sequence_source import seqs

@@ -10,9 +10,9 @@ import pytest
 from fencepost import SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.errors import ProducerFencedError
-from fencepost.kafka.transaction import TransactionVersion
-from fencepost.runtime.source_task import WorkerSourceTask
-from fencepost.runtime.task_state import State
+from fencepost.kafka.producer.transaction import TransactionVersion
+from fencepost.runtime.state import State
+from fencepost.runtime.task.source_task import WorkerSourceTask
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import Seen, seqs

@@ -14,13 +14,13 @@ from confluent_kafka import KafkaException, Producer
 from fencepost import ConfigError, SourceConnector, SourceRecord, SourceTask
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.runtime.task_state import State
+from fencepost.herder.errors import ConnectorsFailedError, OvertakenError
+from fencepost.herder.standalone.generations import Generations
+from fencepost.herder.standalone.herder import StandaloneHerder
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.runtime.state import State
 from fencepost.runtime.worker import Worker
-from fencepost.storage.task_count import leader_transactional_id, task_transactional_id
-from fencepost.worker.errors import ConnectorsFailedError, OvertakenError
-from fencepost.worker.generations import Generations
-from fencepost.worker.standalone import StandaloneHerder
+from fencepost.storage.configs.task_count import leader_transactional_id, task_transactional_id
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
@@ -279,7 +279,7 @@ class _OvertakenOnce(TransactionalProducer):
 def test_one_that_is_overtaken_while_moving_on_begins_again(
     config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.worker.generations.TransactionalProducer", _OvertakenOnce)
+    monkeypatch.setattr("fencepost.herder.standalone.generations.TransactionalProducer", _OvertakenOnce)
     monkeypatch.setattr(_OvertakenOnce, "overtakes", 1)
     generations = Generations(config)
     generations.ensure_topic()

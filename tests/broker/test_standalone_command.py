@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.cli.main import run
 from fencepost.embedded.ports import free_ports
-from fencepost.spark.engine import SMALL_BATCH
+from fencepost.engine.engine import SMALL_BATCH
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import Process, wait_for
 from tests.support.sequence_source import SequenceConnector

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.rest_config import RestConfig
+from fencepost.herder.distributed.task_work import GroupChecks
+from fencepost.herder.errors import FencingRoundError, MissingRightError, SupersededError
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.rest.server import RestServer
-from fencepost.storage.config_records import SessionKey
-from fencepost.worker.errors import FencingRoundError, MissingRightError, SupersededError
-from fencepost.worker.task_work import GroupChecks
+from fencepost.storage.configs.codec import SessionKey
 from tests.support.checker import read_topic, values
 from tests.support.fault_proxy import ApiKey, FaultProxy, Link
 from tests.support.group import until

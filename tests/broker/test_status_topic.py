@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.storage.status_records import ActiveTopic, Status, TopicStatus, encode
-from fencepost.storage.status_topic import StatusBackingStore
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.storage.statuses.codec import ActiveTopic, Status, TopicStatus, encode
+from fencepost.storage.statuses.topic import StatusBackingStore
 from tests.support.checker import Record, read_topic
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.read_to_end import ConsumedRecord, TopicReader, TopicReadTimeoutError, read_to_end
 from fencepost.kafka.errors import BrokerUnavailableError, TopicNotFoundError
-from fencepost.kafka.topic_reader import ConsumedRecord, TopicReader, TopicReadTimeoutError, read_to_end
 from tests.support.checker import read_topic
 from tests.support.fault_proxy import FaultProxy
 from tests.support.processes import wait_for

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.coordinator import TransactionCoordinator
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.metadata import Cluster
-from fencepost.kafka.transaction import BEING_COMPLETED
+from fencepost.kafka.producer.transaction import BEING_COMPLETED
+from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
+from fencepost.kafka.transport.cluster import Cluster
 from tests.support.topics import Topics, unique
 from tests.support.writing import open_producer, producer_config, write_in_transaction
 

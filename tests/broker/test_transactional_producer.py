@@ -12,7 +12,6 @@ import pytest
 
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.compression import Compression
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
     InvalidProducerEpochError,
@@ -21,10 +20,11 @@ from fencepost.kafka.errors import (
     TransactionAbortableError,
     TransactionExpiredError,
 )
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.records import Records
-from fencepost.kafka.transaction import TransactionState, TransactionVersion
-from fencepost.kafka.writer import RecordWriter
+from fencepost.kafka.producer.sender import RecordWriter
+from fencepost.kafka.producer.transaction import TransactionState, TransactionVersion
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.records.columns import Records
+from fencepost.kafka.records.compression import Compression
 from tests.support.checker import read_topic, values
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique

@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
 )
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.client_config import ProducerConfig
-from fencepost.kafka.compression import Compression
+from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.errors import RecordTooLargeError
+from fencepost.kafka.records.compression import Compression
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Producer
 
 from fencepost.cli import main
 from fencepost.cli.tables import shown_time
-from fencepost.kafka.topic_reader import TopicReadTimeoutError, read_to_end
+from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError, read_to_end
 from tests.support.checker import read_topic, values
 from tests.support.hanging import hang
 from tests.support.topics import unique

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.record import SourceBatch
-from fencepost.kafka.idempotent_producer import IdempotentProducer
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.errors import SparkJobError, WriteRetriedError
-from fencepost.spark.session import REQUIRED
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.errors import SparkJobError, WriteRetriedError
+from fencepost.engine.spark.session import REQUIRED
+from fencepost.kafka.producer.idempotent import IdempotentProducer
 from tests.support.checker import read_topic
 from tests.support.engine import TrickyReader, pipeline, producer, splits, write
 from tests.support.processes import wait_for

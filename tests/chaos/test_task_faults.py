@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.processes import wait_for

@@ -17,9 +17,9 @@ from fencepost.kafka.errors import (
     TransactionAbortableError,
     UnknownOutcomeError,
 )
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.transaction import TransactionState, TransactionVersion
-from fencepost.kafka.writer import RecordWriter
+from fencepost.kafka.producer.sender import RecordWriter
+from fencepost.kafka.producer.transaction import TransactionState, TransactionVersion
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.processes import wait_for

@@ -14,11 +14,11 @@ import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
-from fencepost.kafka.client_config import ProducerConfig
+from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.errors import DeliveryTimeoutError, KafkaError, ProducerFencedError
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.transaction import Transaction, TransactionState, TransactionVersion
-from fencepost.kafka.writer import RecordWriter
+from fencepost.kafka.producer.sender import RecordWriter
+from fencepost.kafka.producer.transaction import Transaction, TransactionState, TransactionVersion
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.checker import read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.local_workers import LocalWorkers

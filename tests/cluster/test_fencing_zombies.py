@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.errors import ProducerFencedError
-from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.local_workers import LocalWorkers

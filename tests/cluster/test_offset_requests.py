@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.runtime import connector_offsets
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
 from tests.support.local_workers import LocalWorkers
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.api.record import SourceBatch
-from fencepost.spark.engine import SparkEngine
-from fencepost.spark.errors import SparkJobError
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.errors import SparkJobError
 from tests.support.checker import read_topic
 from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write
 from tests.support.processes import wait_for

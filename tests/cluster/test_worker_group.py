@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from fencepost.kafka.admin import Admin
+from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.errors import ProducerFencedError
-from fencepost.kafka.transaction import ProducerIdentity
+from fencepost.kafka.producer.transaction import ProducerIdentity
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.running_tasks import RunningTasks, running

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.failpoint import FailPoint
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.java_worker import BEFORE_KIP_618, java_worker
 from tests.support.processes import wait_for

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.herder.peers.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import ProducerFencedError
-from fencepost.worker.request_signing import ALGORITHM_HEADER, SIGNATURE_HEADER
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.metrics_page import documented_metrics
 from tests.support.processes import wait_for

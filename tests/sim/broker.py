@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from fencepost.kafka.transaction import ProducerIdentity, TransactionVersion
+from fencepost.kafka.producer.transaction import ProducerIdentity, TransactionVersion
 from tests.sim.kernel import Kernel
 
 Row = tuple[Any, Any]

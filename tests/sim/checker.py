@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.storage.cluster_config_state import ClusterConfigState, apply
-from fencepost.storage.config_records import CommitRecord, Config, TargetState, TaskCountRecord
-from fencepost.storage.offset_marks import COPIED_FROM
-from fencepost.storage.offsets import decode_key, decode_value
-from fencepost.storage.task_count import fencing_plan
+from fencepost.storage.configs.codec import CommitRecord, Config, TargetState, TaskCountRecord
+from fencepost.storage.configs.state import ClusterConfigState, apply
+from fencepost.storage.configs.task_count import fencing_plan
+from fencepost.storage.offsets.codec import decode_key, decode_value
+from fencepost.storage.offsets.marks import COPIED_FROM
 from tests.sim.broker import Batch, Broker, Row
 from tests.sim.kernel import Kernel
 from tests.sim.site import CONFIGS, OFFSETS, OWN_OFFSETS, decoded

@@ -11,6 +11,9 @@ from typing import Any, Self
 from zlib import crc32
 
 from fencepost.api.errors import IllegalStateError
+from fencepost.kafka.admin.fencing import FencingError
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
@@ -18,12 +21,9 @@ from fencepost.kafka.errors import (
     InvalidProducerEpochError,
     TransactionAbortableError,
 )
-from fencepost.kafka.fencing import FencingError
-from fencepost.kafka.partition_queue import Ack
-from fencepost.kafka.record_reader import ConsumedRecord
-from fencepost.kafka.records import OutgoingRecord, RecordHeaders, Records
-from fencepost.kafka.topic_reader import TopicReadTimeoutError
-from fencepost.kafka.transaction import CoordinatorView, ProducerIdentity, Transaction, TransactionVersion
+from fencepost.kafka.producer.partition_queue import Ack
+from fencepost.kafka.producer.transaction import CoordinatorView, ProducerIdentity, Transaction, TransactionVersion
+from fencepost.kafka.records.columns import OutgoingRecord, RecordHeaders, Records
 from tests.sim.broker import Broker, Code, Row, log_of
 from tests.sim.group import GroupCoordinator
 from tests.sim.kernel import Kernel, Process

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fencepost.kafka.group_membership import GroupListener, GroupSettings, Membership
-from fencepost.kafka.group_protocol import Assignment, ConnectProtocol, Election, WorkerMetadata
+from fencepost.kafka.group.membership import GroupListener, GroupSettings, Membership
+from fencepost.kafka.group.protocol import Assignment, ConnectProtocol, Election, WorkerMetadata
 from tests.sim.kernel import Kernel
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.storage import config_topic
-from fencepost.storage.cluster_config_state import ClusterConfigState
-from fencepost.storage.config_writer import PlainLeaderWriter
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore
-from fencepost.storage.offset_table import OffsetTable, StoredOffset
-from fencepost.storage.offset_view import OffsetView
-from fencepost.worker.errors import RequestTargetError
-from fencepost.worker.fencing_round import FencingRounds
-from fencepost.worker.task_work import GroupChecks
+from fencepost.herder.distributed.fencing_round import FencingRounds
+from fencepost.herder.distributed.task_work import GroupChecks
+from fencepost.herder.errors import RequestTargetError
+from fencepost.storage.configs import topic as config_topic
+from fencepost.storage.configs.leader_writer import PlainLeaderWriter
+from fencepost.storage.configs.state import ClusterConfigState
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from fencepost.storage.offsets.overlay import OffsetView
+from fencepost.storage.offsets.table import OffsetTable, StoredOffset
 from tests.sim import source
 from tests.sim.broker import Broker
 from tests.sim.clients import SimAdmin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fencepost.kafka.transaction import TransactionVersion
+from fencepost.kafka.producer.transaction import TransactionVersion
 from tests.sim.kernel import Kernel
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.api.errors import FencepostError
-from fencepost.worker import errors
-from fencepost.worker.herder import DistributedHerder
-from fencepost.worker.request_signing import SignedRequest, signed_headers
-from fencepost.worker.rest_client import Signer
+from fencepost.herder import errors
+from fencepost.herder.distributed.herder import DistributedHerder
+from fencepost.herder.peers.request_signing import SignedRequest, signed_headers
+from fencepost.herder.peers.rest_client import Signer
 from tests.sim.clients import Site
 from tests.sim.threads import SimTime
 

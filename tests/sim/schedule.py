@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fencepost.api.errors import FencepostError
-from fencepost.runtime.task_state import State
-from fencepost.storage.config_records import TargetState
-from fencepost.storage.status_table import StatusTable
-from fencepost.worker.herder import DistributedHerder
+from fencepost.herder.distributed.herder import DistributedHerder
+from fencepost.runtime.state import State
+from fencepost.storage.configs.codec import TargetState
+from fencepost.storage.statuses.table import StatusTable
 from tests.sim.broker import Broker
 from tests.sim.checker import Checker
 from tests.sim.clients import Site

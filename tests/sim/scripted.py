@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from fencepost.storage.config_records import ConfigRecord, encode
-from fencepost.worker.herder import DistributedHerder
+from fencepost.herder.distributed.herder import DistributedHerder
+from fencepost.storage.configs.codec import ConfigRecord, encode
 from tests.sim.clients import Site
 from tests.sim.kernel import Process
 from tests.sim.schedule import Mutation, World

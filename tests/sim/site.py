@@ -27,15 +27,15 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
-from fencepost.runtime.task_run import TaskParts
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.task_work import TaskPlan, TaskWork
+from fencepost.runtime.task.run import TaskParts
 from fencepost.runtime.worker import Worker
-from fencepost.storage.config_records import CommitRecord, decode, encode
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore, SharedOffsets
-from fencepost.storage.offset_copies import OffsetCopies
-from fencepost.storage.offset_store import OffsetStore
-from fencepost.storage.status_table import StatusTable
-from fencepost.worker.group_parts import GroupParts
-from fencepost.worker.task_work import TaskPlan, TaskWork
+from fencepost.storage.configs.codec import CommitRecord, decode, encode
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore, SharedOffsets
+from fencepost.storage.offsets.copies import OffsetCopies
+from fencepost.storage.offsets.topic import OffsetStore
+from fencepost.storage.statuses.table import StatusTable
 from tests.sim.clients import (
     SimAdmin,
     SimPlainProducer,
@@ -236,10 +236,10 @@ def _as_known(site: Site, record: Any) -> Any:
 
 @lru_cache
 def _modules() -> Mapping[str, ModuleType]:
-    for package in ("runtime", "worker", "kafka", "storage"):
+    for package in ("runtime", "herder", "kafka", "storage"):
         path = importlib.import_module(f"fencepost.{package}").__path__
-        for found in pkgutil.iter_modules(path):
-            importlib.import_module(f"fencepost.{package}.{found.name}")
+        for found in pkgutil.walk_packages(path, f"fencepost.{package}."):
+            importlib.import_module(found.name)
     whole = fencepost.__name__ + "."
     return {name.removeprefix(whole): module for name, module in sys.modules.items() if name.startswith(whole)}
 
@@ -263,36 +263,40 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
     at = _modules().__getitem__
     return [
         *_clocks_and_threads(kernel),
-        (at("kafka.producer"), "Cluster", SimpleNamespace(of=lambda _: here())),
-        (at("kafka.producer"), "TransactionCoordinator", SimTransactionCoordinator),
-        (at("kafka.producer"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
-        (at("storage.config_topic"), "TopicLog", lambda _, topic, told, __: SimTopicLog(here(), topic, told)),
-        (at("storage.config_topic"), "PlainProducer", lambda _: SimPlainProducer(here())),
-        (at("storage.config_topic"), "decode", lambda key, value: _as_known(here(), decoded(key, value))),
-        (at("storage.config_topic"), "encode", lambda record: encode(_as_known(here(), record))),
-        (at("storage.config_topic"), "Admin", lambda _: SimAdmin(here())),
-        (at("storage.config_topic"), "_thread", lambda _: SimExecutor(here().process)),
+        (at("kafka.producer.transactional"), "Cluster", SimpleNamespace(of=lambda _: here())),
+        (at("kafka.producer.transactional"), "TransactionCoordinator", SimTransactionCoordinator),
+        (at("kafka.producer.transactional"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
+        (at("storage.configs.topic"), "TopicLog", lambda _, topic, told, __: SimTopicLog(here(), topic, told)),
+        (at("storage.configs.topic"), "PlainProducer", lambda _: SimPlainProducer(here())),
+        (at("storage.configs.topic"), "decode", lambda key, value: _as_known(here(), decoded(key, value))),
+        (at("storage.configs.topic"), "encode", lambda record: encode(_as_known(here(), record))),
+        (at("storage.configs.topic"), "Admin", lambda _: SimAdmin(here())),
+        (at("storage.configs.topic"), "_thread", lambda _: SimExecutor(here().process)),
         (at("runtime.worker"), "SparkEngine", lambda *_, **__: SimEngine()),
         (at("runtime.worker"), "WorkerMetrics", lambda *_: _Silent()),
         (at("runtime.worker"), "producer_config", lambda *_: _PRODUCER),
         (at("runtime.worker"), "build_pipeline", lambda *_: None),
-        (at("runtime.deliveries"), "producer_config", lambda *_: _PRODUCER),
+        (at("runtime.task.delivery"), "producer_config", lambda *_: _PRODUCER),
         (at("runtime.worker"), "OffsetStores", _OffsetStores),
         (at("runtime.worker"), "use_plugin_path", lambda _: ()),
-        (at("storage.offset_copies"), "PlainProducer", lambda _: SimPlainProducer(here())),
-        (at("storage.offset_store"), "weakref", SimpleNamespace(finalize=_Finalizer)),
-        (at("storage.offset_store"), "TopicReader", lambda _, topic: SimTopicReader(here(), topic)),
-        (at("worker.fencing_round"), "Admin", lambda _: SimAdmin(here())),
-        (at("worker.fencing_round"), "admin_config", lambda *_: None),
-        (at("worker.group_clients"), "Admin", lambda _: SimAdmin(here())),
-        (at("worker.group_clients"), "GroupMember", _member),
-        (at("worker.group_clients"), "_client_config", lambda *_: None),
-        (at("worker.group_clients"), "_producer_config", lambda *_: _PRODUCER),
-        (at("worker.group_clients"), "admin_config", lambda *_: None),
-        (at("worker.herder"), "status_store", lambda _: here().statuses),
-        (at("worker.herder"), "admin_config", lambda *_: None),
-        (at("worker.connector_requests"), "validate_connector_config", lambda *_: SimpleNamespace(error_count=0)),
-        (at("worker.group_work"), "TaskWork", _TaskWork),
+        (at("storage.offsets.copies"), "PlainProducer", lambda _: SimPlainProducer(here())),
+        (at("storage.offsets.topic"), "weakref", SimpleNamespace(finalize=_Finalizer)),
+        (at("storage.offsets.topic"), "TopicReader", lambda _, topic: SimTopicReader(here(), topic)),
+        (at("herder.distributed.fencing_round"), "Admin", lambda _: SimAdmin(here())),
+        (at("herder.distributed.fencing_round"), "admin_config", lambda *_: None),
+        (at("herder.distributed.group_clients"), "Admin", lambda _: SimAdmin(here())),
+        (at("herder.distributed.group_clients"), "GroupMember", _member),
+        (at("herder.distributed.group_clients"), "_client_config", lambda *_: None),
+        (at("herder.distributed.group_clients"), "_producer_config", lambda *_: _PRODUCER),
+        (at("herder.distributed.group_clients"), "admin_config", lambda *_: None),
+        (at("herder.distributed.herder"), "status_store", lambda _: here().statuses),
+        (at("herder.distributed.herder"), "admin_config", lambda *_: None),
+        (
+            at("herder.distributed.connector_requests"),
+            "validate_connector_config",
+            lambda *_: SimpleNamespace(error_count=0),
+        ),
+        (at("herder.distributed.group_work"), "TaskWork", _TaskWork),
         (GroupParts, "on_loop", _on_loop),
         (NumbersTask, "kernel", kernel),
     ]
@@ -301,7 +305,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
 def _told_faults(kernel: Kernel) -> list[tuple[Any, str, Any]]:
     """What the worker tells of its own faults, which no schedule may have."""
     told = SimpleNamespace(exception=lambda text: kernel.fault(text, sys.exception()))
-    return [(_modules()["worker.convergence"], "_log", told)]
+    return [(_modules()["herder.core.convergence"], "_log", told)]
 
 
 def _clocks_and_threads(kernel: Kernel) -> list[tuple[Any, str, Any]]:
@@ -311,7 +315,7 @@ def _clocks_and_threads(kernel: Kernel) -> list[tuple[Any, str, Any]]:
         *((module, "random", kernel.random) for module in _owners(random)),
         *((module, "threading", threads) for module in _owners(threading, _THREADED)),
         # Less than workers are without news of the config topic.
-        (_modules()["storage.config_topic"], "_READ_BACK_TIMEOUT_MS", _READ_BACK_MS),
+        (_modules()["storage.configs.topic"], "_READ_BACK_TIMEOUT_MS", _READ_BACK_MS),
     ]
 
 

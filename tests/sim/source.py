@@ -16,11 +16,11 @@ from typing import Any
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.record import SourceRecord
 from fencepost.api.source import SourceConnector, SourceTask
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.writer import Ack
-from fencepost.spark.attempts import check_stage_attempt
-from fencepost.spark.engine import WriteResult
-from fencepost.spark.error_counts import ErrorCounts
+from fencepost.engine.attempts import check_stage_attempt
+from fencepost.engine.engine import WriteResult
+from fencepost.engine.error_counts import ErrorCounts
+from fencepost.kafka.producer.sender import Ack
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.sim.kernel import Kernel
 from tests.sim.threads import SimEvent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.worker.task_work import TaskWork
+from fencepost.herder.distributed.task_work import TaskWork
 from tests.sim.scripted import ScriptedWorld
 
 
@@ -15,4 +15,4 @@ def test_a_task_that_cannot_follow_its_plan_is_a_fault_of_the_schedule() -> None
     world = ScriptedWorld(ScriptedWorld.create, [(TaskWork, "_start", cannot)])
     with pytest.raises(AssertionError):
         world.play()
-    assert world.kernel.faults == ["A fault of this worker: it cannot follow its plan"]
+    assert set(world.kernel.faults) == {"A fault of this worker: it cannot follow its plan"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.storage.config_records import CommitRecord, TargetState, TargetStateRecord, TaskRecord
+from fencepost.storage.configs.codec import CommitRecord, TargetState, TargetStateRecord, TaskRecord
 from tests.sim.scripted import ScriptedWorld
 
 

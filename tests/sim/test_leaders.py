@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.kafka.fencing import FencingTimeoutError
-from fencepost.runtime.task_state import State
-from fencepost.storage.config_records import TargetState
-from fencepost.worker.errors import (
+from fencepost.herder.errors import (
     BadRequestError,
     RebalanceNeededError,
     RequestFailedError,
     ServiceUnavailableError,
 )
+from fencepost.kafka.admin.fencing import FencingTimeoutError
+from fencepost.runtime.state import State
+from fencepost.storage.configs.codec import TargetState
 from tests.sim.clients import SimAdmin
 from tests.sim.scripted import ScriptedWorld
 from tests.sim.site import GROUP_ID

@@ -22,10 +22,10 @@ from fencepost.converters.byte_array_converter import ByteArrayConverter
 from fencepost.converters.json_converter import JsonConverter
 from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.converters.string_converter import StringConverter
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.spark.engine import SparkEngine, WriteResult
-from fencepost.spark.pipeline import Pipeline
+from fencepost.engine.engine import SparkEngine, WriteResult
+from fencepost.engine.pipeline import Pipeline
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.topics import unique
 
 

@@ -26,8 +26,8 @@ _PRELOADED: Final = (
     "fencepost.connectors.file_stream",
     "fencepost.converters",
     "fencepost.rest.server",
-    "fencepost.worker.herder",
-    "fencepost.worker.standalone",
+    "fencepost.herder.distributed.herder",
+    "fencepost.herder.standalone.herder",
 )
 _FORKS.set_forkserver_preload([__name__, *_PRELOADED])
 

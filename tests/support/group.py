@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.group_member import GroupMember
-from fencepost.kafka.group_membership import GroupSettings, Membership
-from fencepost.kafka.group_protocol import ConnectProtocol
-from fencepost.worker.assignor import Unit, Work
-from fencepost.worker.assignor_leader import ConfiguredWork, LeaderAssignor
-from fencepost.worker.group_metrics import GroupMetrics
+from fencepost.herder.core.assignor import Unit, Work
+from fencepost.herder.distributed.assignor_leader import ConfiguredWork, LeaderAssignor
+from fencepost.herder.distributed.group_metrics import GroupMetrics
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.group.member import GroupMember
+from fencepost.kafka.group.membership import GroupSettings, Membership
+from fencepost.kafka.group.protocol import ConnectProtocol
 
 SESSION_MS = 6_000  # the least that brokers allow by default
 

@@ -9,13 +9,13 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.protocol.producer import ProduceRequest
 
-from fencepost.kafka.client_config import ProducerConfig
-from fencepost.kafka.compression import Compression
-from fencepost.kafka.control_client import ControlClient
+from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.idempotent_producer import IdempotentProducer
-from fencepost.kafka.record_batch import encode
-from fencepost.kafka.topic_metadata import topic_leaders
+from fencepost.kafka.producer.idempotent import IdempotentProducer
+from fencepost.kafka.records.compression import Compression
+from fencepost.kafka.records.record_batch import encode
+from fencepost.kafka.transport.control_client import ControlClient
+from fencepost.kafka.transport.topic_leaders import topic_leaders
 from tests.support.processes import wait_for
 from tests.support.topics import unique
 from tests.support.writing import records

@@ -14,9 +14,9 @@ from fencepost.config.group_config import GroupConfig
 from fencepost.config.rest_config import RestConfig
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.embedded.java import find_java
+from fencepost.herder.distributed.herder import DistributedHerder
 from fencepost.rest.server import RestServer
 from fencepost.runtime.worker import Worker
-from fencepost.worker.herder import DistributedHerder
 from tests.support.processes import wait_for
 from tests.support.workers import NO_JAVA, Group, WorkerApi
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.group_membership import Membership
-from fencepost.kafka.group_protocol import Assignment, ConnectProtocol
+from fencepost.herder.distributed.fencing_round import FencingRounds
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.leadership import Leadership
+from fencepost.herder.peers.rest_client import RestClient
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.group.membership import Membership
+from fencepost.kafka.group.protocol import Assignment, ConnectProtocol
 from fencepost.runtime.worker import Worker
-from fencepost.storage.config_topic import ConfigBackingStore
-from fencepost.storage.status_topic import StatusBackingStore
-from fencepost.worker.fencing_round import FencingRounds
-from fencepost.worker.group_parts import GroupParts
-from fencepost.worker.leadership import Leadership
-from fencepost.worker.rest_client import RestClient
+from fencepost.storage.configs.topic import ConfigBackingStore
+from fencepost.storage.statuses.topic import StatusBackingStore
 from tests.support.topics import unique
 
 

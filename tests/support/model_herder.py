@@ -16,18 +16,16 @@ from typing import Any
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
-from fencepost.runtime.connector_validation import connector_class
-from fencepost.runtime.worker import Worker
-from fencepost.storage.config_records import TargetState
-from fencepost.worker.config_infos import error_message
-from fencepost.worker.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
-from fencepost.worker.herder_interface import (
+from fencepost.herder.core.mixed_group import MixedGroup
+from fencepost.herder.core.task_transactions import TaskCommit, TaskTransactionInfo
+from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
+from fencepost.herder.interface import (
     ConfigInfos,
     ConfigKeyInfo,
     ConnectorInfo,
     ConnectorOffset,
-    ConnectorState,
     ConnectorStateInfo,
+    ConnectorStatus,
     HealthStatus,
     Herder,
     LoggerLevel,
@@ -37,12 +35,14 @@ from fencepost.worker.herder_interface import (
     TaskState,
     WorkerHealth,
 )
-from fencepost.worker.logger_registry import LoggerRegistry
-from fencepost.worker.mixed_group import MixedGroup
-from fencepost.worker.plugin_catalogue import PluginCatalogue
-from fencepost.worker.request_signing import SignedRequest
-from fencepost.worker.task_transactions import TaskCommit, TaskTransaction
-from fencepost.worker.validation import validate_connector_config
+from fencepost.herder.peers.request_signing import SignedRequest
+from fencepost.herder.requests.config_infos import error_message
+from fencepost.herder.requests.logger_registry import LoggerRegistry
+from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
+from fencepost.herder.requests.validation import validate_connector_config
+from fencepost.runtime.connector.validation import connector_class
+from fencepost.runtime.worker import Worker
+from fencepost.storage.configs.codec import TargetState
 
 SESSION_KEY = b"0123456789abcdef0123456789abcdef"
 CATALOGUE = PluginCatalogue()
@@ -204,10 +204,10 @@ class ModelHerder(Herder):
         self.offsets.pop(name, None)
         return f"The offsets of {name} were reset successfully"
 
-    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransaction]:  # noqa: ARG002 - the model has no other workers
+    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransactionInfo]:  # noqa: ARG002 - the model has no other workers
         commit = TaskCommit(1_700_000_000_000, 3, [{"partition": {"p": "a"}, "offset": {"o": 3}}])
         return [
-            TaskTransaction(
+            TaskTransactionInfo(
                 number, _WORKER, f"group-{name}-{number}", "IN_TRANSACTION", 1000, 7, 1_700_000_001_000, 2, 99, commit
             )
             for number in range(self._known(name).tasks)
@@ -242,7 +242,7 @@ class ModelHerder(Herder):
             raise self.refusal
         self.fenced.append(name)
 
-    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransaction]:
+    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
         request.verify(self.session_key, now_ms=time.time_ns() // 1_000_000, bound=self.bound)
         return await self.connector_transactions(name, None)
 
@@ -287,7 +287,7 @@ class ModelHerder(Herder):
         shown = _SHOWN[connector.target]
         failed = shown == "RUNNING" and self._fails(name)
         task = TaskState(0, task_state or ("FAILED" if failed else shown), _WORKER, "why" if failed else None, "1.0")
-        state = ConnectorState(connector_state or shown, _WORKER, version="1.0")
+        state = ConnectorStatus(connector_state or shown, _WORKER, version="1.0")
         return ConnectorStateInfo(name, state, [task] * connector.tasks)
 
     def _alter(self, name: str, given: ConnectorOffset, plugin: Any, config: Mapping[str, str]) -> None:

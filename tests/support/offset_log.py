@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.kafka.record_reader import NO_PRODUCER, ConsumedRecord
-from fencepost.storage.offset_marks import OffsetMark
-from fencepost.storage.offset_table import OffsetTable
+from fencepost.kafka.consumer.fetch_decoder import NO_PRODUCER, ConsumedRecord
+from fencepost.storage.offsets.marks import OffsetMark
+from fencepost.storage.offsets.table import OffsetTable
 
 
 def apply(

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from fencepost.config.rest_config import RestConfig
+from fencepost.herder.interface import Herder
 from fencepost.rest.server import RestServer
-from fencepost.worker.herder_interface import Herder
 
 ANY_PORT = "http://127.0.0.1:0"
 

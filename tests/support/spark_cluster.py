@@ -14,7 +14,7 @@ import psutil
 import pyspark
 
 from fencepost.embedded.java import find_java
-from fencepost.spark.session import make_java_home
+from fencepost.engine.spark.session import make_java_home
 from tests.support.processes import Process, wait_for
 
 _DEPLOY = "org.apache.spark.deploy"

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from fencepost.kafka.records import Records, normalize
+from fencepost.kafka.records.columns import Records, normalize
 
 # Lengths at which a varint grows by a byte or a binary view ceases to be inline.
 _EDGES = (12, 13, 63, 64, 8191, 8192)

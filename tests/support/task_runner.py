@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.runtime.source_task import WorkerSourceTask
-from fencepost.runtime.task_state import State
+from fencepost.runtime.state import State
+from fencepost.runtime.task.source_task import WorkerSourceTask
 from fencepost.runtime.worker import Worker
 from tests.support import sequence_source
 from tests.support.processes import wait_for

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from fencepost import failpoint
 from fencepost.embedded.ports import free_ports
-from fencepost.worker.request_signing import signed_headers
+from fencepost.herder.peers.request_signing import signed_headers
 from tests.support.checker import read_topic
 from tests.support.processes import Process, wait_for
 from tests.support.rest_fuzz import Request

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.records import Records
-from fencepost.kafka.writer import Ack, RecordWriter
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.producer.sender import Ack, RecordWriter
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.records.columns import Records
 
 
 def producer_config(bootstrap_servers: str, *, request_timeout_ms: int = 30_000, **settings: Any) -> ProducerConfig:

@@ -11,7 +11,7 @@ import click
 
 from fencepost.cli.tables import output_option
 from fencepost.config.properties import load_properties
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.config.client_config import ClientConfig
 
 _SERVERS: Final = "bootstrap.servers"
 

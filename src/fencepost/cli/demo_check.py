@@ -12,8 +12,8 @@ from rich.table import Table
 
 from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_consumer, partitions_of, read
 from fencepost.cli.row_check import CsvRows, compare_rows
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.transaction_markers import read_transaction_markers
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition

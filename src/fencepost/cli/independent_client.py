@@ -11,10 +11,10 @@ from contextlib import closing
 from typing import Any, Final, cast
 
 from fencepost.api.errors import ConfigError
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.admin.open_transactions import ONGOING
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, TopicNotFoundError, UnsupportedBrokerError
-from fencepost.kafka.open_transactions import ONGOING
 
 try:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition

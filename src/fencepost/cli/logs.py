@@ -72,7 +72,7 @@ class _OthersFilter(logging.Filter):
 class JsonFormatter(_TraceFormatter):
     """Writes each record as a JSON object in a line of its own; tracebacks are in `exception`.
 
-    {"timestamp": "2026-01-31T12:00:00.123+00:00", "level": "WARNING", "logger": "fencepost.runtime.source_task",
+    {"timestamp": "2026-01-31T12:00:00.123+00:00", "level": "WARNING", "logger": "fencepost.runtime.task.source_task",
      "connector": "c", "task": 0, "message": "..."}
     """
 

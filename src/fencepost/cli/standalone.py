@@ -32,9 +32,9 @@ def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> Non
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_connector_config, load_properties  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
+    from fencepost.herder.errors import ConnectorsFailedError  # noqa: PLC0415 - see above
+    from fencepost.herder.standalone.herder import StandaloneHerder  # noqa: PLC0415 - see above
     from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
-    from fencepost.worker.errors import ConnectorsFailedError  # noqa: PLC0415 - see above
-    from fencepost.worker.standalone import StandaloneHerder  # noqa: PLC0415 - see above
 
     properties = load_properties(worker)
     if _OFFSET_FILE in properties:

@@ -10,11 +10,11 @@ import click
 
 from fencepost.cli.cluster_options import asks_cluster
 from fencepost.cli.tables import print_json, print_table, shown_time
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.open_transactions import OpenTransaction
-from fencepost.kafka.transaction import ProducerIdentity
-from fencepost.storage.task_count import leader_transactional_id
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.admin.open_transactions import OpenTransaction
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.producer.transaction import ProducerIdentity
+from fencepost.storage.configs.task_count import leader_transactional_id
 
 _EXIT_CODES: Final = """\b
 Exit codes:

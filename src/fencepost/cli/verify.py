@@ -15,10 +15,10 @@ from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offs
 from fencepost.cli.record_fields import RecordField
 from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_record, lines_of
 from fencepost.cli.verify_report import Report, print_report
-from fencepost.kafka.client_config import ClientConfig
-from fencepost.kafka.record_reader import ConsumedRecord
-from fencepost.storage.offset_table import OffsetTable
-from fencepost.storage.offsets import decode_value
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.storage.offsets.codec import decode_value
+from fencepost.storage.offsets.table import OffsetTable
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

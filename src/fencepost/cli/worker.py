@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from fencepost.worker.herder import DistributedHerder
+    from fencepost.herder.distributed.herder import DistributedHerder
 
 
 @click.command()
@@ -44,8 +44,8 @@ async def _run(path: Path) -> None:
     try:
         await server.announce()
         await asyncio.to_thread(_import_herder)
+        from fencepost.herder.distributed.herder import DistributedHerder  # noqa: PLC0415 - see above
         from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
-        from fencepost.worker.herder import DistributedHerder  # noqa: PLC0415 - see above
 
         runtime = Worker(config)
         herder = DistributedHerder(runtime, group, server.advertised_url, server.client)
@@ -64,7 +64,7 @@ def _import_herder() -> None:
     # What is imported stays: to look for garbage in it takes a tenth of the time, and of each later collection.
     gc.disable()
     try:
-        importlib.import_module("fencepost.worker.herder")
+        importlib.import_module("fencepost.herder.distributed.herder")
     finally:
         gc.freeze()
         gc.enable()

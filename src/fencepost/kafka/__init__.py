@@ -6,9 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from fencepost.kafka.admin import Admin, NewTopic, TopicDescription
-    from fencepost.kafka.client_config import ClientConfig
-    from fencepost.kafka.fencing import FencedProducer, FenceProducersResult, FencingError, FencingTimeoutError
+    from fencepost.kafka.admin.admin import Admin, NewTopic, TopicDescription
+    from fencepost.kafka.admin.fencing import FencedProducer, FenceProducersResult, FencingError, FencingTimeoutError
+    from fencepost.kafka.config.client_config import ClientConfig
 
 __all__ = [
     "Admin",
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "Admin": "admin",
-    "ClientConfig": "client_config",
-    "FenceProducersResult": "fencing",
-    "FencedProducer": "fencing",
-    "FencingError": "fencing",
-    "FencingTimeoutError": "fencing",
-    "NewTopic": "admin",
-    "TopicDescription": "admin",
+    "Admin": "admin.admin",
+    "ClientConfig": "config.client_config",
+    "FenceProducersResult": "admin.fencing",
+    "FencedProducer": "admin.fencing",
+    "FencingError": "admin.fencing",
+    "FencingTimeoutError": "admin.fencing",
+    "NewTopic": "admin.admin",
+    "TopicDescription": "admin.admin",
 }
 
 

@@ -17,7 +17,7 @@
     ├── UnknownOutcomeError         nobody knows whether the commit took place until the committed offsets are read
     └── BrokerRefusedError          any other error that a broker answers
 
-Spark's executors send them to the worker with their attributes: `spark/reports.py` lists those.
+Spark's executors send them to the worker with their attributes: `engine/reports.py` lists those.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError
+from fencepost.herder.errors import RequestFailedError, RequestTargetError
+from fencepost.herder.interface import HealthStatus, WorkerHealth
+from fencepost.herder.peers.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.rest import bodies
 from fencepost.rest.auth import authenticate
 from fencepost.rest.forwarding import forward
 from fencepost.rest.responses import error_response, json_response, status_of
 from fencepost.rest.routes import MAX_BODY_BYTES, Handler, Route, add_routes
-from fencepost.worker.errors import RequestFailedError, RequestTargetError
-from fencepost.worker.herder_interface import HealthStatus, WorkerHealth
-from fencepost.worker.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
 
 _log: Final = logging.getLogger(__name__)
 

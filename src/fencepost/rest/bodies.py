@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.worker.herder_interface import (
+from fencepost.herder.interface import (
     ConfigInfo,
     ConfigInfos,
     ConfigKeyInfo,
     ConnectorInfo,
     ConnectorOffset,
-    ConnectorState,
     ConnectorStateInfo,
+    ConnectorStatus,
     LoggerLevel,
     PluginInfo,
     TaskInfo,
@@ -59,7 +59,7 @@ def task_status(info: TaskState) -> Json:
     return {"id": info.id, **_state(info)}
 
 
-def _state(info: ConnectorState | TaskState) -> Json:
+def _state(info: ConnectorStatus | TaskState) -> Json:
     body: Json = {"state": info.state, "worker_id": info.worker_id}
     if info.trace:
         body["trace"] = info.trace

@@ -7,11 +7,11 @@ from typing import Final
 from aiohttp import web
 
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.errors import NotFoundError
+from fencepost.herder.interface import Herder
 from fencepost.rest import bodies, requests
 from fencepost.rest.responses import created, empty, json_response
 from fencepost.rest.routes import Route, json_body
-from fencepost.worker.errors import NotFoundError
-from fencepost.worker.herder_interface import Herder
 
 CONNECTOR: Final = "/connectors/{connector}"
 # A greater number than this is no task's.

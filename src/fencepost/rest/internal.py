@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from fencepost.herder.interface import Herder
+from fencepost.herder.peers.request_signing import SignedRequest
 from fencepost.rest import requests
 from fencepost.rest.connectors import CONNECTOR, name_of
 from fencepost.rest.responses import empty
 from fencepost.rest.routes import Route, json_body
-from fencepost.worker.herder_interface import Herder
-from fencepost.worker.request_signing import SignedRequest
 
 
 class InternalResource:

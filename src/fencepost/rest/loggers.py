@@ -6,10 +6,10 @@ from typing import Final
 
 from aiohttp import web
 
+from fencepost.herder.interface import Herder
 from fencepost.rest import bodies, requests
 from fencepost.rest.responses import empty, json_response
 from fencepost.rest.routes import Route, json_body
-from fencepost.worker.herder_interface import Herder
 
 _LOGGER: Final = "/admin/loggers/{logger}"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from fencepost.herder.interface import Herder
 from fencepost.rest import bodies, requests
 from fencepost.rest.connectors import CONNECTOR, name_of
 from fencepost.rest.responses import json_response
 from fencepost.rest.routes import Route, json_body
-from fencepost.worker.herder_interface import Herder
 
 
 class OffsetsResource:

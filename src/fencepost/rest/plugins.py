@@ -6,11 +6,11 @@ from typing import Final
 
 from aiohttp import web
 
+from fencepost.herder.errors import BadRequestError
+from fencepost.herder.interface import Herder
 from fencepost.rest import bodies, requests
 from fencepost.rest.responses import json_response
 from fencepost.rest.routes import Route, json_body
-from fencepost.worker.errors import BadRequestError
-from fencepost.worker.herder_interface import Herder
 
 _CONNECTOR_TYPES: Final = ("source", "sink")
 _PLUGIN: Final = "/connector-plugins/{plugin}"

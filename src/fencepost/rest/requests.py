@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from fencepost.storage.config_records import TargetState
-from fencepost.worker.errors import BadRequestError
-from fencepost.worker.herder_interface import ConnectorOffset
+from fencepost.herder.errors import BadRequestError
+from fencepost.herder.interface import ConnectorOffset
+from fencepost.storage.configs.codec import TargetState
 
 _INITIAL_STATES: Final = {
     "RUNNING": TargetState.STARTED,

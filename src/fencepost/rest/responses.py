@@ -11,8 +11,7 @@ from aiohttp import hdrs, web
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.secrets import SECRETS
-from fencepost.rest import bodies
-from fencepost.worker.errors import (
+from fencepost.herder.errors import (
     BadRequestError,
     ConflictError,
     ForbiddenError,
@@ -20,6 +19,7 @@ from fencepost.worker.errors import (
     RequestTargetError,
     ServiceUnavailableError,
 )
+from fencepost.rest import bodies
 
 JSON: Final = "application/json"
 

@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from fencepost import __version__
+from fencepost.herder.interface import HealthStatus, Herder
 from fencepost.rest import bodies
 from fencepost.rest.responses import json_response
 from fencepost.rest.routes import Route
-from fencepost.worker.herder_interface import HealthStatus, Herder
 
 # Tools read from it which requests they can send.
 CONNECT_VERSION: Final = "4.1.0"

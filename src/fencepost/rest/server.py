@@ -16,7 +16,9 @@ from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.rest_config import CREDENTIALS, EVERYWHERE, LISTENERS, Listener, RestConfig
-from fencepost.kafka.security import TlsConfig
+from fencepost.herder.interface import Herder
+from fencepost.herder.peers.rest_client import RestClient
+from fencepost.kafka.config.security import TlsConfig
 from fencepost.rest.app import Gate, RequestHandler, make_app, make_starting_app
 from fencepost.rest.connectors import ConnectorsResource, LifecycleResource
 from fencepost.rest.internal import InternalResource
@@ -27,8 +29,6 @@ from fencepost.rest.protocol import HttpProtocol
 from fencepost.rest.root import RootResource
 from fencepost.rest.routes import Route
 from fencepost.rest.transactions import TransactionsResource
-from fencepost.worker.herder_interface import Herder
-from fencepost.worker.rest_client import RestClient
 
 _log: Final = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from fencepost.herder.interface import Herder
 from fencepost.rest.connectors import CONNECTOR, name_of
 from fencepost.rest.internal import signed
 from fencepost.rest.responses import json_response
 from fencepost.rest.routes import Route, body
-from fencepost.worker.herder_interface import Herder
 
 _TRANSACTIONS: Final = f"{CONNECTOR}/transactions"
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from fencepost.api.errors import FencepostError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.config.connector_config import ConnectorConfig
-from fencepost.kafka.producer import TransactionalProducer
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.worker import Worker, new_connector_instance
-from fencepost.storage.offset_records import OffsetRecords
+from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 READING_MS: Final = 40_000
 """How long the reading of each offsets topic may take: a request has 90 s, and its answer should name the cause."""

@@ -17,18 +17,18 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import BOOTSTRAP_SERVERS, ClientKind
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.kafka.admin import Admin
-from fencepost.kafka.client_config import ClientConfig, ProducerConfig
-from fencepost.runtime.client_properties import (
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.runtime.connector.client_properties import (
     admin_config,
     brokers_written_to,
     client_properties,
     reading_config,
 )
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore, SharedOffsets
-from fencepost.storage.offset_copies import OffsetCopies
-from fencepost.storage.offset_marks import Origin
-from fencepost.storage.offset_store import OffsetStore
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore, SharedOffsets
+from fencepost.storage.offsets.copies import OffsetCopies
+from fencepost.storage.offsets.marks import Origin
+from fencepost.storage.offsets.topic import OffsetStore
 
 
 class OffsetStores:

@@ -6,8 +6,8 @@ from typing import Final
 
 from fencepost.api.errors import ConfigError, FencepostError, RetriableError
 from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
+from fencepost.engine.errors import SparkJobError, SparkStartError
 from fencepost.kafka.errors import ProducerFencedError, TransactionAbortableError, UnknownOutcomeError
-from fencepost.spark.errors import SparkJobError, SparkStartError
 
 LONGEST_DELAY_S: Final = 30.0
 

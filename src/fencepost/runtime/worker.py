@@ -22,21 +22,21 @@ from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
 from fencepost.config.secrets import HIDDEN, SECRETS
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.kafka.producer import TransactionalProducer
-from fencepost.kafka.topic_creator import TopicCreator
-from fencepost.runtime.client_properties import admin_config, producer_config
-from fencepost.runtime.connector_validation import Validation, connector_class, validate
-from fencepost.runtime.deliveries import delivery
-from fencepost.runtime.metrics import WorkerMetrics
+from fencepost.engine.engine import SparkEngine
+from fencepost.kafka.admin.topic_creator import TopicCreator
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.runtime.connector.client_properties import admin_config, producer_config
+from fencepost.runtime.connector.password_properties import passwords
+from fencepost.runtime.connector.pipeline_builder import build_pipeline
+from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
+from fencepost.runtime.connector.validation import Validation, connector_class, validate
+from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
-from fencepost.runtime.password_properties import passwords
-from fencepost.runtime.pipeline_builder import build_pipeline
-from fencepost.runtime.source_connector import ConnectorListener, WorkerConnector
-from fencepost.runtime.source_task import TaskListener, WorkerSourceTask
-from fencepost.runtime.task_run import NoChecks, StartChecks, TaskParts
-from fencepost.runtime.task_writes import WritePath
-from fencepost.spark.engine import SparkEngine
-from fencepost.storage.connector_offset_store import ConnectorOffsetStore
+from fencepost.runtime.task.delivery import delivery
+from fencepost.runtime.task.run import NoChecks, StartChecks, TaskParts
+from fencepost.runtime.task.source_task import TaskListener, WorkerSourceTask
+from fencepost.runtime.task.writes import WritePath
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
 
 _log: Final = logging.getLogger(__name__)
 

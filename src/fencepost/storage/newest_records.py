@@ -6,8 +6,8 @@ partitions in any order. Who writes a key where it stands makes no second one.
 
 from __future__ import annotations
 
-from fencepost.kafka.record_reader import ConsumedRecord
-from fencepost.kafka.records import OutgoingRecord, Row
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.records.columns import OutgoingRecord, Row
 
 
 class NewestRecords:

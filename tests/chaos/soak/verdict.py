@@ -8,7 +8,7 @@ from pathlib import Path
 from fencepost.cli.record_fields import RecordField
 from fencepost.cli.verify import Asked, examine
 from fencepost.cli.verify_report import Report
-from fencepost.kafka.client_config import ClientConfig
+from fencepost.kafka.config.client_config import ClientConfig
 from tests.chaos.soak.cluster import Cluster
 from tests.chaos.soak.storm import Tell, ask_until_done
 from tests.support.checker import read_offsets

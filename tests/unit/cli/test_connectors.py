@@ -13,9 +13,9 @@ import pytest
 from fencepost.cli import main
 from fencepost.cli.connector_views import print_transactions
 from fencepost.cli.connector_watch import changes, first_line
-from fencepost.storage.config_records import TargetState
-from fencepost.worker.errors import RebalanceNeededError
-from fencepost.worker.herder_interface import ConnectorInfo
+from fencepost.herder.errors import RebalanceNeededError
+from fencepost.herder.interface import ConnectorInfo
+from fencepost.storage.configs.codec import TargetState
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import RestApis
 from tests.support.security import make_certificate

@@ -13,7 +13,7 @@ from fencepost.api.plugin_calls import call_plugin
 from fencepost.cli.logs import log_to_stderr
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
-from fencepost.worker.logger_registry import LoggerRegistry
+from fencepost.herder.requests.logger_registry import LoggerRegistry
 
 LOG = logging.getLogger("fencepost.tests")
 

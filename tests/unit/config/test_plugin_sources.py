@@ -13,7 +13,7 @@ from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.plugin_sources import PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
-from fencepost.runtime.connector_validation import connector_class, validate
+from fencepost.runtime.connector.validation import connector_class, validate
 from tests.support.topics import unique
 
 CONNECTOR = """

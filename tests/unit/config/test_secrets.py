@@ -8,8 +8,8 @@ from fencepost.api.config_def import ConfigValue
 from fencepost.config.connector_config import PluginSpec
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.secrets import HIDDEN, Secrets, secret_values
+from fencepost.herder.interface import ConnectorInfo, TaskInfo
 from fencepost.rest.requests import CreateConnector
-from fencepost.worker.herder_interface import ConnectorInfo, TaskInfo
 
 JAAS = 'x.PlainLoginModule required username="me" password="pass word";'
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.storage.config_records import TargetState
+from fencepost.storage.configs.codec import TargetState
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import Api
 

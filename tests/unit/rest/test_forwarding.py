@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from fencepost.herder.errors import NotAssignedError, NotLeaderError
 from fencepost.rest.forwarding import next_hop
-from fencepost.worker.errors import NotAssignedError, NotLeaderError
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import RestApis
 from tests.support.workers import signed

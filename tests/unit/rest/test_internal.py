@@ -8,9 +8,8 @@ import json
 import pytest
 
 from fencepost.api.errors import FencepostError
-from fencepost.kafka.errors import AuthorizationError
-from fencepost.kafka.fencing import FencingTimeoutError
-from fencepost.worker.errors import (
+from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.errors import (
     BadRequestError,
     ForbiddenError,
     MissingRightError,
@@ -19,7 +18,7 @@ from fencepost.worker.errors import (
     RebalanceNeededError,
     RequestFailedError,
 )
-from fencepost.worker.request_signing import (
+from fencepost.herder.peers.request_signing import (
     ALGORITHM_HEADER,
     BOUND_SIGNATURE_HEADER,
     SIGNATURE_HEADER,
@@ -29,8 +28,9 @@ from fencepost.worker.request_signing import (
     signature_headers,
     signed_headers,
 )
-from fencepost.worker.rest_client import RestClient, Signer
-from fencepost.worker.task_transactions import TaskTransaction
+from fencepost.herder.peers.rest_client import RestClient, Signer
+from fencepost.kafka.admin.fencing import FencingTimeoutError
+from fencepost.kafka.errors import AuthorizationError
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import Api, RestApis
 from tests.support.workers import signed
@@ -171,11 +171,11 @@ def test_workers_tell_each_other_what_their_tasks_have_open(apis: RestApis, api:
     assert api.post("/connectors", {"name": "a/b", "config": config}).status == 201
     assert api.get("/connectors/a%2Fb/transactions/local").status == 400
 
-    async def scenario() -> list[TaskTransaction]:
+    async def scenario() -> list[TaskTransactionInfo]:
         client = RestClient()
         try:
             found = await client.task_transactions(api.url, "a/b", Signer(SESSION_KEY), None)
-            return [TaskTransaction.from_json(body) for body in found]
+            return [TaskTransactionInfo.from_json(body) for body in found]
         finally:
             await client.close()
 

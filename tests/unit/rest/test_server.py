@@ -21,11 +21,11 @@ from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.rest_config import RestConfig
+from fencepost.herder.errors import NotLeaderError, RebalanceNeededError, RequestFailedError, ServiceUnavailableError
+from fencepost.herder.peers.rest_client import RestClient
 from fencepost.rest.app import Gate, make_app
 from fencepost.rest.routes import MAX_BODY_BYTES, Route
 from fencepost.rest.server import RestServer
-from fencepost.worker.errors import NotLeaderError, RebalanceNeededError, RequestFailedError, ServiceUnavailableError
-from fencepost.worker.rest_client import RestClient
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import ANY_PORT, Api, RestApis
 from tests.support.security import make_certificate

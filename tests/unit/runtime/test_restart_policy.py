@@ -4,6 +4,13 @@ import pytest
 
 from fencepost import ConfigError, DataError, RetriableError
 from fencepost.config.restart_config import RestartConfig
+from fencepost.engine.errors import (
+    RecordRefusedError,
+    RecordWaitsError,
+    SparkDataError,
+    SparkJobError,
+    SparkStartError,
+)
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
     DeliveryTimeoutError,
@@ -13,13 +20,6 @@ from fencepost.kafka.errors import (
     UnknownOutcomeError,
 )
 from fencepost.runtime.restart_policy import LONGEST_DELAY_S, ReplacedError, RestartPolicy, may_pass
-from fencepost.spark.errors import (
-    RecordRefusedError,
-    RecordWaitsError,
-    SparkDataError,
-    SparkJobError,
-    SparkStartError,
-)
 
 PASSING = [
     RetriableError("x"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fencepost.api.errors import DataError
-from fencepost.storage import config_records, offsets, status_records, task_count
+from fencepost.storage.configs import codec as config_records
+from fencepost.storage.configs import task_count
+from fencepost.storage.offsets import codec as offsets
+from fencepost.storage.statuses import codec as status_records
 
 DEEP = b'{"a":' * 100_000
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from fencepost.spark.session import LazySession
+from fencepost.engine.spark.session import LazySession
 
 SETTINGS = {
     "spark.master": "local[1]",

@@ -1,0 +1,79 @@
+"""Refuses to write in any but the first attempt of a task and of its stage.
+
+Spark runs a task again after a failure, and a whole stage after the loss of what was shuffled to it. What the first
+attempt wrote is in Kafka by then. Python is told a task's attempt, but not its stage's. The JVM names the thread of a
+task after both, `Executor task launch worker for task 1.0 in stage 4.0 (TID 9)`: so its name is put into the first row
+that a writer gets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.engine.errors import SparkJobError, WriteRetriedError
+
+_ATTEMPT: Final = "__fencepost_attempt"
+_THREAD: Final = re.compile(r"in stage (\d+)\.(\d+) \(TID (\d+)\)")
+
+_ROW_BITS: Final = 33
+"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
+
+
+def with_attempt(frame: DataFrame) -> DataFrame:
+    """Add a column that tells a writer which attempt it is. Nothing may come between this and the writer's stage."""
+    is_first = F.monotonically_increasing_id().bitwiseAND((1 << _ROW_BITS) - 1) == 0
+    thread = F.expr("java_method('java.lang.Thread', 'currentThread')")
+    return frame.withColumn(_ATTEMPT, F.when(is_first, thread))
+
+
+def task_context() -> TaskContext:
+    """The Spark task that runs this. Raises WriteRetriedError if it is not the first attempt of its task."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("a write stage runs as a Spark task only")
+    if context.attemptNumber() > 0:
+        raise WriteRetriedError(
+            f"Spark ran partition {context.partitionId()} of a write again (attempt {context.attemptNumber()}), which "
+            "could write its records twice: the transaction is aborted. Look for lost executors, and leave "
+            "spark.task.maxFailures at 1"
+        )
+    return context
+
+
+def of_first_attempt(given: Iterator[pa.RecordBatch], context: TaskContext) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `with_attempt` without its column.
+
+    Raises WriteRetriedError if the stage runs again, and SparkJobError if that cannot be told.
+    """
+    known = False
+    for batch in given:
+        if not known and batch.num_rows:
+            check_stage_attempt(batch[_ATTEMPT][0].as_py(), context.stageId(), context.taskAttemptId())
+            known = True
+        yield batch.drop_columns([_ATTEMPT])
+
+
+def check_stage_attempt(thread: str | None, stage: int, task: int) -> None:
+    """Raise WriteRetriedError if the name of a task's thread tells of an attempt of `stage` that is not the first.
+
+    `task` is the number of the task's attempt that is its alone. Raises SparkJobError for any other name.
+    """
+    found = _THREAD.search(thread or "")
+    if found is None or (int(found[1]), int(found[3])) != (stage, task):
+        raise SparkJobError(
+            f"Spark does not tell which attempt of stage {stage} writes, so its records could be written twice: its "
+            f"thread is {thread!r}. Use a version of Spark that fencepost supports"
+        )
+    if int(found[2]) > 0:
+        raise WriteRetriedError(
+            f"Spark ran stage {stage} of a write again (attempt {found[2]}), which could write its records twice: the "
+            "transaction is aborted. Look for lost executors and lost shuffle files, and set "
+            "spark.stage.maxConsecutiveAttempts=1"
+        )

@@ -1,0 +1,267 @@
+"""From columns of Connect data to Kafka records, on Arrow arrays.
+
+The columns of a batch are those of Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`,
+`timestamp` and `headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+
+from fencepost.api.errors import DataError
+from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.api.plugin_calls import call_plugin, kind_of
+from fencepost.api.schema_name import named
+from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.errors import ConverterContractError
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import Stage
+from fencepost.kafka.records.columns import HEADERS, Records, concat_binary, normalize
+
+COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
+ROW: Final = "__fencepost_row"
+"""The column with a polled record's position in its batch."""
+
+_WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTypes:
+    """The Spark types of a batch's columns.
+
+    `value` and `key` are None for schemaless data. `has_key` and the like say whether there is such a column at all;
+    `raw_headers` that the headers' values are converted already.
+    """
+
+    value: t.DataType | None
+    key: t.DataType | None = None
+    header: t.DataType | None = None
+    has_key: bool = False
+    has_topic: bool = False
+    has_partition: bool = False
+    has_timestamp: bool = False
+    has_headers: bool = False
+    raw_headers: bool = False
+
+    @property
+    def targeted(self) -> bool:
+        """Whether a row's own data may decide which topic partition it goes to."""
+        return self.has_key or self.has_topic or self.has_partition
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """Rows of one topic as Kafka records.
+
+    `partition` is int32, null where a row does not fix its partition. `rows` are polled records' positions.
+    """
+
+    topic: str
+    records: Records
+    partition: pa.Array | None = None
+    rows: pa.Array | None = None
+
+
+def column_types(schema: t.StructType, *, where: str) -> ColumnTypes:
+    """Check the columns of a SourceBatch against what its rows may have. Raises DataError that names the column."""
+    fields = {field.name: named(field) for field in schema.fields}
+    if "value" not in fields:
+        raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
+    present = {name: kind for name, kind in fields.items() if not isinstance(kind, t.NullType)}
+    _require(present, "topic", (t.StringType,), "a STRING", where)
+    _require(present, "partition", _WHOLE, "an INT", where)
+    _require(present, "timestamp", (*_WHOLE, t.TimestampType, t.TimestampNTZType), "a TIMESTAMP or BIGINT", where)
+    return ColumnTypes(
+        value=fields["value"],
+        key=present.get("key"),
+        header=_header_type(present["headers"], where) if "headers" in present else None,
+        has_key="key" in present,
+        has_topic="topic" in present,
+        has_partition="partition" in present,
+        has_timestamp="timestamp" in present,
+        has_headers="headers" in present,
+    )
+
+
+def _require(
+    fields: dict[str, t.DataType], name: str, kinds: tuple[type[t.DataType], ...], wanted: str, where: str
+) -> None:
+    if name in fields and not isinstance(fields[name], kinds):
+        found = fields[name].simpleString()
+        raise DataError(f"The column '{name}' of {where} is {found}, but must be {wanted}: cast or rename it")
+
+
+def _header_type(kind: t.DataType, where: str) -> t.DataType:
+    if isinstance(kind, t.ArrayType) and isinstance(kind.elementType, t.StructType):
+        fields = kind.elementType.fields
+        if [field.name for field in fields] == ["key", "value"] and isinstance(fields[0].dataType, t.StringType):
+            return fields[1].dataType
+    raise DataError(
+        f"The column 'headers' of {where} is {kind.simpleString()}, but must be ARRAY<STRUCT<key: STRING, value: any>>"
+    )
+
+
+def convert(
+    batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler, topic: str | None = None
+) -> Iterator[Converted]:
+    """Turn rows into records, topic by topic; rows of one topic keep their order.
+
+    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are left out
+    if `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows that have no topic.
+    """
+    default = topic or pipeline.default_topic
+    for name, rows in _by_topic(batch, types, default):
+        converted = _convert_topic(name, rows, types, pipeline, errors)
+        if len(converted.records):
+            yield converted
+
+
+def _by_topic(batch: pa.RecordBatch, types: ColumnTypes, default: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if batch.num_rows == 0:
+        return
+    if not types.has_topic:
+        yield require_topic(default), batch
+        return
+    topics = batch["topic"]
+    if topics.null_count:
+        topics = pc.fill_null(topics, require_topic(default))
+    distinct = topics.unique().to_pylist()
+    if len(distinct) == 1:
+        yield distinct[0], batch
+        return
+    for name in distinct:
+        yield name, batch.filter(pc.equal(topics, name))
+
+
+def require_topic(topic: str | None) -> str:
+    """The topic for rows that name none. Raises DataError if there is no such."""
+    if topic is None:
+        raise DataError(
+            "Rows of a SourceBatch have no topic: add a column 'topic', or set the property 'topic' of the connector"
+        )
+    return topic
+
+
+def _convert_topic(
+    topic: str, batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler
+) -> Converted:
+    """Turn rows that all go to one topic into records, but for those that are refused and may be."""
+    rows = _Rows(topic, batch, errors)
+    if types.has_headers and not types.raw_headers:
+        header = pipeline.header_converter
+        rows.pass_stage(
+            Stage.HEADER_CONVERTER, header, "headers", lambda part: convert_headers(topic, types.header, part, header)
+        )
+    if types.has_key:
+        key = pipeline.key_converter
+        rows.pass_stage(
+            Stage.KEY_CONVERTER,
+            key,
+            "key",
+            lambda part: converted_by(key, topic, types.key, part),
+        )
+    value = pipeline.value_converter
+    rows.pass_stage(
+        Stage.VALUE_CONVERTER,
+        value,
+        "value",
+        lambda part: converted_by(value, topic, types.value, part),
+    )
+    left = rows.batch
+    headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
+    timestamp = left["timestamp"] if types.has_timestamp else None
+    records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
+    partition = left["partition"].cast(pa.int32()) if types.has_partition else None
+    return Converted(topic, records, partition, left[ROW] if ROW in left.schema.names else None)
+
+
+class _Rows:
+    """Rows of one topic that pass one converter after the other: `batch` is those that are left."""
+
+    def __init__(self, topic: str, batch: pa.RecordBatch, errors: ErrorHandler) -> None:
+        self.batch = batch
+        self.converted: dict[str, pa.Array] = {}
+        self._topic = topic
+        self._errors = errors
+
+    def pass_stage(
+        self,
+        stage: Stage,
+        converter: Converter | HeaderConverter,
+        name: str,
+        convert: Callable[[pa.Array], pa.Array],
+    ) -> None:
+        batch = self.batch
+        rows = StageRows(
+            stage,
+            type(converter).__name__,
+            self._topic,
+            batch.num_rows,
+            row=lambda position: batch[ROW][position].as_py() if ROW in batch.schema.names else None,
+            content=lambda position: batch.slice(position, 1).to_pylist()[0],
+        )
+        passed, kept = self._errors.apply(rows, lambda start, stop: convert(batch[name].slice(start, stop - start)))
+        if kept is not None:
+            indices = pa.array(kept)
+            self.batch = batch.take(indices)
+            self.converted = {done: array.take(indices) for done, array in self.converted.items()}
+        self.converted[name] = _joined([part.result for part in passed], name)
+
+
+def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
+    if len(parts) == 1:
+        return parts[0]
+    if name == "headers":
+        return pa.concat_arrays(parts) if parts else pa.nulls(0, HEADERS)
+    return concat_binary(parts, name)
+
+
+def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
+    """Return what a converter makes of values. Raises what it raises, and ConverterContractError (see `_one_for_each`)."""
+    what = f"from_connect_data() of {type(converter).__name__}"
+    return _one_for_each(values, call_plugin(what, converter.from_connect_data, topic, schema, values), converter)
+
+
+def header_converted_by(
+    converter: HeaderConverter, topic: str, schema: t.DataType | None, values: pa.Array
+) -> pa.Array:
+    """Return what a header converter makes of values. Raises as `converted_by`."""
+    what = f"from_connect_header() of {type(converter).__name__}"
+    return _one_for_each(values, call_plugin(what, converter.from_connect_header, topic, schema, values), converter)
+
+
+def _one_for_each(given: pa.Array, found: object, converter: Converter | HeaderConverter) -> pa.Array:
+    """Return what a converter made of values. Raises ConverterContractError if that is not an array with one for each."""
+    if not isinstance(found, pa.Array | pa.ChunkedArray):
+        raise ConverterContractError(
+            f"{type(converter).__name__} returned {kind_of(found)} for {len(given)} rows: it must return an Array of "
+            "pyarrow"
+        )
+    if len(found) != len(given):
+        raise ConverterContractError(
+            f"{type(converter).__name__} returned {len(found)} values for {len(given)} rows: report this to its author"
+        )
+    return found
+
+
+def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, converter: HeaderConverter) -> pa.Array:
+    """Convert the values of `list<struct<key, value>>`; a null list has no headers."""
+    lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
+    names, values = headers.flatten().flatten()
+    found = header_converted_by(converter, topic, schema, values)
+    return list_of_headers(lengths, names, found)
+
+
+def list_of_headers(lengths: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:
+    """Headers of records, from how many each has and all their names and converted values."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    pairs = pa.StructArray.from_arrays([names.cast(pa.string()), values.cast(pa.binary())], names=["key", "value"])
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs)

@@ -1,0 +1,255 @@
+"""The engine: writes what a task polled, into its open transaction if it has one.
+
+    polled records, no transforms     worker: Arrow -> converters -> Kafka
+    polled records, transforms        worker -> Catalyst -> worker: converters -> Kafka
+    reader, no transforms, small      worker: read -> converters -> Kafka
+    reader, no transforms             executors: read -> converters -> Kafka, one stage
+    reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
+
+Whoever writes, it is the same stage and the same RecordWriter. Where rows choose their topic partition and several
+executors write, a shuffle between converters and Kafka brings each record to the writer that owns its partition.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
+from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert
+from fencepost.engine.error_counts import ErrorCounts
+from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.errors import RecordRefusedError
+from fencepost.engine.grouping import RecordGroup, group_records
+from fencepost.engine.local_write import write_polled
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import Stage, Tally
+from fencepost.engine.reports import new_mark
+from fencepost.engine.routing import Ownership, Router
+from fencepost.engine.spark.job_write import SparkWrite, write_batch
+from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
+from fencepost.engine.spark.session import LazySession
+from fencepost.engine.spark.transform import transform_group
+from fencepost.engine.write_stage import BeforeWrite, SplitRows, WriteStage, reader_types
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.producer.sender import Ack, RecordWriter
+from fencepost.kafka.producer.transaction import Transaction
+
+_log: Final = logging.getLogger(__name__)
+
+SMALL_BATCH: Final = 4 * 1024 * 1024
+"""Bytes up to which the worker reads and writes a batch itself: that takes less time than starting a Spark job."""
+
+
+class RecordProducer(Protocol):
+    """What batches are written with: a transaction that is open, or a producer id outside of transactions."""
+
+    @property
+    def config(self) -> ProducerConfig:
+        """How it talks to Kafka."""
+
+    @property
+    def transaction(self) -> Transaction:
+        """What a writer of this process needs to know."""
+
+    def lent(self) -> AbstractContextManager[Transaction]:
+        """Give it to writers elsewhere, for a block that ends without an exception only when all of them are done."""
+
+    def writer(self) -> RecordWriter:
+        """Return a writer for this process."""
+
+    def acknowledge(self, acks: Iterable[Ack]) -> None:
+        """Take note of what writers wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a batch became. `bytes` is the size of its record batches as they were sent.
+
+    `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because of
+    an error; it is None for a SourceBatch.
+    """
+
+    written: int
+    bytes: int
+    metadata: Sequence[RecordMetadata | None] | None
+    topics: frozenset[str]
+    errors: ErrorCounts
+
+    @classmethod
+    def of(
+        cls, acks: Sequence[Ack], metadata: Sequence[RecordMetadata | None] | None, errors: ErrorCounts
+    ) -> WriteResult:
+        """Sum up what the brokers acknowledged."""
+        return cls(
+            written=sum(ack.count for ack in acks),
+            bytes=sum(ack.size for ack in acks),
+            metadata=metadata,
+            topics=frozenset(ack.topic for ack in acks),
+            errors=errors,
+        )
+
+
+class SparkEngine:
+    """One worker's engine, used by all its tasks at once, each on its own thread.
+
+    `settings` are a worker's properties, of which `spark.*` are used. `import_path` are folders with connectors, which
+    Spark's Python workers need to import as well. On a cluster, the executors need a Python with the same packages
+    (fencepost among them), at the path of `spark.pyspark.python`, and a way to the brokers.
+    """
+
+    def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
+        self._session = LazySession(settings, import_path=import_path)
+        self._jobs = Jobs()
+        self._batches = itertools.count()
+
+    def session(self) -> SparkSession:
+        """The worker's Spark session, started at the first call. Raises SparkStartError or JavaNotFoundError."""
+        return self._session.get()
+
+    @property
+    def started(self) -> bool:
+        """Whether Spark runs."""
+        return self._session.started
+
+    def warm_up(self) -> None:
+        """Start Spark in the background, for a worker that will need it."""
+        self._session.warm_up()
+
+    def stop(self) -> None:
+        """End Spark. Batches that are being written fail."""
+        self._session.stop()
+
+    def write(
+        self,
+        batch: Sequence[SourceRecord] | SourceBatch,
+        pipeline: Pipeline,
+        producer: RecordProducer,
+        *,
+        task: str,
+        cancelled: Cancelled,
+        before_write: BeforeWrite = lambda _: None,
+    ) -> WriteResult:
+        """Write a batch, into `producer`'s open transaction if it has any, and return when the brokers have all of it.
+
+        `task` names the task in Spark's pools and in messages. `before_write` is told the topics that records go to,
+        after the transforms and before the first of them is sent, and may raise to keep them from being written; it is
+        pickled to the executors. What a transform or converter refuses is handled as `pipeline.errors` says. The
+        transaction is left open. Raises a FencepostError (RecordRefusedError, DataError, KafkaError, SparkJobError),
+        after which the transaction must be aborted; without one, some of the batch may be there, and more may come.
+        """
+        check_cancelled(task, cancelled)
+        errors = ErrorHandler(
+            pipeline.errors,
+            records=() if isinstance(batch, SourceBatch) else batch,
+            wait=partial(wait_unless_cancelled, task, cancelled),
+        )
+        writing = _BatchWrite(
+            self, self._jobs, pipeline, producer, task, cancelled, next(self._batches), errors, before_write
+        )
+        metadata: Sequence[RecordMetadata | None] | None = None
+        try:
+            if isinstance(batch, SourceBatch):
+                acks = writing.source_batch(batch)
+            else:
+                acks, metadata = writing.records(batch)
+        except RecordRefusedError as error:
+            tell(error.tally, task)
+            raise
+        tell(errors.tally, task)
+        producer.acknowledge(acks)
+        return WriteResult.of(acks, metadata, errors.tally.counts)
+
+    def cancel(self, task: str) -> None:
+        """Stop a task's Spark job. The caller aborts the transaction: executors may write on until then."""
+        self._jobs.cancel(task)
+
+
+@dataclass(frozen=True, slots=True)
+class _BatchWrite:
+    """One batch on its way; `number` counts the engine's batches."""
+
+    engine: SparkEngine
+    jobs: Jobs
+    pipeline: Pipeline
+    producer: RecordProducer
+    task: str
+    cancelled: Cancelled
+    number: int
+    errors: ErrorHandler
+    before_write: BeforeWrite
+
+    def records(self, records: Sequence[SourceRecord]) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
+        """Write polled records from the worker."""
+        structured = bool(self.pipeline.transforms)
+        converted: list[Converted] = []
+        for group in group_records(records, self.pipeline, self.errors, structured=structured):
+            for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
+                for batch in batches:
+                    converted += convert(batch, types, self.pipeline, self.errors, group.topic)
+        self.before_write({part.topic for part in converted})
+        with closing(self.producer.writer()) as writer:
+            router = Router(
+                writer.partitions, Ownership(), run_bytes=self.producer.config.batch_size, start=self.number
+            )
+            return write_polled(converted, len(records), router, writer)
+
+    def source_batch(self, batch: SourceBatch) -> list[Ack]:
+        """Write a SourceBatch, from the worker if that takes no Spark and little time."""
+        if batch.reader is None or self.pipeline.transforms:
+            return self._by_spark(batch)
+        if batch.bytes is None or batch.bytes > SMALL_BATCH:
+            return self._by_spark(batch)
+        rows = SplitRows(batch.reader, batch.splits)
+        stage = WriteStage(
+            rows, reader_types(batch.reader), self.pipeline, self.producer.config, self.producer.transaction,
+            self.before_write, start=self.number,
+        )  # fmt: skip
+        with closing(self.producer.writer()) as writer:
+            check = partial(check_cancelled, self.task, self.cancelled)
+            return list(stage.write(rows.read([0]), writer, Ownership(), self.errors, check).acks)
+
+    def _by_spark(self, batch: SourceBatch) -> list[Ack]:
+        session, mark = self.engine.session(), new_mark()
+        # A job that succeeds has each writer's answer; after any other end some may be writing still.
+        with closing(self.producer.writer()) as metadata, self.producer.lent() as transaction:
+            write = SparkWrite(
+                session, self.pipeline, self.producer.config, transaction, metadata,
+                self.number, partial(self.jobs.running, session, self.task, self.cancelled, mark), self.errors,
+                self.before_write, mark,
+            )  # fmt: skip
+            return write_batch(write, batch)
+
+    def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
+        session = self.engine.session()
+
+        def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
+            part = replace(group, columns=group.columns.slice(start, stop - start))
+            with self.jobs.running(session, self.task, self.cancelled):
+                return transform_group(session, part, self.pipeline)
+
+        columns = group.columns
+        rows = StageRows(
+            Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
+            row=lambda position: columns[ROW][position].as_py(),
+        )  # fmt: skip
+        passed, _ = self.errors.apply(rows, transform)
+        return [part.result for part in passed]
+
+
+def tell(tally: Tally, task: str) -> None:
+    """Log the refused records that a tally lists, and how many more were skipped."""
+    for refused in tally.listed:
+        shown = "" if refused.content is None else f" The record: {refused.content}"
+        _log.error("Task %s: %s%s", task, refused, shown)
+    left = tally.counts.skipped - len(tally.listed)
+    if tally.listed and left > 0:
+        _log.error("Task %s: %d more records of the same batch were skipped", task, left)

@@ -1,0 +1,170 @@
+"""Applies a connector's `errors.*` to the stages that its records pass on their way to Kafka (KIP-298)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from fencepost.api.errors import RetriableError, describe_error
+from fencepost.api.record import SourceRecord
+from fencepost.config.error_handling import ErrorHandling, Tolerance
+from fencepost.engine.bisection import Passed, Refused, Retries, is_of_records, isolate
+from fencepost.engine.error_counts import ErrorCounts
+from fencepost.engine.errors import (
+    RecordRefusedError,
+    RecordWaitsError,
+    RetriableJobError,
+    SparkDataError,
+)
+from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
+
+T = TypeVar("T")
+
+LISTED: Final = 1_000
+"""How many refused records of a batch, or of an executor's part of one, are told singly in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRows:
+    """`count` rows that come to a stage. `topic` is None where each row names its own.
+
+    `row` tells which record of a polled batch a row is, None if it is none; `content` shows the row.
+    """
+
+    stage: Stage
+    plugin: str
+    topic: str | None
+    count: int
+    row: Callable[[int], int | None] = lambda _: None
+    content: Callable[[int], object] = lambda _: None
+
+
+class ErrorHandler:
+    """Handles the errors of one batch, or of one executor's part of it. For one thread.
+
+    `records` are the batch's, if it was polled: they tell where a record comes from. `wait` takes seconds and may
+    raise to end the waiting.
+    """
+
+    def __init__(
+        self,
+        handling: ErrorHandling,
+        *,
+        records: Sequence[SourceRecord] = (),
+        wait: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._handling = handling
+        self._records = records
+        self._wait = wait
+        self._clock = clock
+        self._tally = Tally()
+
+    @property
+    def tally(self) -> Tally:
+        """What went wrong so far."""
+        return self._tally
+
+    @property
+    def stops_at_first(self) -> bool:
+        """Whether the first record that is refused fails its batch, with no second try."""
+        return self._handling.stops_at_first
+
+    def merge(self, tally: Tally) -> None:
+        """Add what went wrong elsewhere."""
+        self._tally = self._tally.plus(tally.counts, *tally.listed)
+
+    def apply(self, rows: StageRows, attempt: Callable[[int, int], T]) -> tuple[list[Passed[T]], np.ndarray | None]:
+        """Let rows pass a stage: `attempt(start, stop)` handles a range of them, or raises.
+
+        Returns what the ranges that passed became, in order, and the positions of the rows in them, None for all.
+        Raises RecordRefusedError for the first row that is refused, if that is not tolerated (RecordWaitsError if it
+        may pass), and whatever is not an error of records.
+        """
+        if rows.count == 0:
+            return [], None
+        retries = Retries(self._handling.retry_timeout_ms, self._handling.retry_delay_max_ms, self._clock)
+        passed: list[Passed[T]] = []
+        for outcome in isolate(0, rows.count, lambda start, stop: self._tried(attempt, start, stop, retries)):
+            if isinstance(outcome, Refused):
+                self._refuse(rows, outcome)
+            else:
+                passed.append(outcome)
+        if len(passed) == 1 and passed[0].stop - passed[0].start == rows.count:
+            return passed, None
+        kept = [np.arange(part.start, part.stop) for part in passed]
+        return passed, np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+
+    def refuse_batch(self, rows: StageRows, reason: Exception) -> RecordRefusedError:
+        """Return the error of a batch that a stage refused, where nothing tells for which of its rows."""
+        return self._fatal(self._described(rows, None, reason), reason)
+
+    def _tried(self, attempt: Callable[[int, int], T], start: int, stop: int, retries: Retries) -> T:
+        while True:
+            try:
+                return attempt(start, stop)
+            except RetriableError as error:
+                if not is_of_records(error):
+                    raise
+                pause = retries.next_pause()
+                if pause is None:
+                    raise
+                self._tally = self._tally.plus(ErrorCounts(failures=1, retries=1))
+                self._wait(pause)
+
+    def _refuse(self, rows: StageRows, refused: Refused) -> None:
+        count = refused.stop - refused.start
+        if self._handling.tolerance is Tolerance.NONE:
+            raise self._fatal(self._described(rows, refused.start, refused.reason), refused.reason) from refused.reason
+        room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
+        positions = range(refused.start, min(refused.stop, refused.start + room))
+        listed = [self._described(rows, position, refused.reason) for position in positions]
+        counts = ErrorCounts(failures=count, skipped=count, errors_logged=len(listed))
+        self._tally = self._tally.plus(counts, *listed)
+
+    def _fatal(self, refused: RefusedRecord, reason: Exception) -> RecordRefusedError:
+        listed = (refused,) if self._handling.log_enable else ()
+        self._tally = self._tally.plus(ErrorCounts(failures=1, errors=1, errors_logged=len(listed)), *listed)
+        if isinstance(reason, RetriableError):
+            return RecordWaitsError(
+                f"{refused} Nothing of its batch is written, and it may pass: errors.retry.timeout says for how long it "
+                "is tried again before the task fails, task.restart.policy whether that starts again by itself",
+                tally=self._tally,
+            )
+        return RecordRefusedError(
+            f"{refused} Nothing of its batch is written: correct the record, or the connector's configuration; with "
+            "errors.tolerance=all such records are skipped",
+            tally=self._tally,
+        )
+
+    def _described(self, rows: StageRows, position: int | None, reason: Exception) -> RefusedRecord:
+        row = None if position is None else rows.row(position)
+        content = None
+        if self._handling.log_include_messages and position is not None:
+            content = repr(rows.content(position) if row is None or not self._records else self._records[row])
+        return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self._origin(row), content)
+
+    def _origin(self, row: int | None) -> str:
+        if row is None or not self._records:
+            return ""
+        record = self._records[row]
+        return (
+            f" It is number {row} of its batch, with the source partition {dict(record.source_partition)} and the "
+            f"source offset {dict(record.source_offset)}."
+        )
+
+
+def _cause(reason: Exception) -> str:
+    """What a stage said, without what fencepost says around it where that was a job of Spark's."""
+    if isinstance(reason, Py4JError | PySparkException):
+        return JobFailure.of(reason).one_line
+    if isinstance(reason, SparkDataError | RetriableJobError) and reason.__cause__ is not None:
+        return JobFailure.of(reason.__cause__).one_line
+    return describe_error(reason).removesuffix(".")

@@ -1,0 +1,70 @@
+"""What can go wrong between fencepost and Spark.
+
+    SparkJobError           a batch's Spark job failed
+    ├── SparkStartError     the session cannot be started
+    ├── WriteRetriedError   Spark ran a part of a write a second time, which is refused
+    └── BatchCancelledError the batch was cancelled while it was written
+    SparkDataError          a DataError: what is done with the rows does not fit them, and never will
+    RecordRefusedError      a DataError: a transform or converter refused a record, which is not tolerated
+    └── RecordWaitsError    a RetriableError too: it may take the record later
+    ConverterContractError  a PluginError: a converter broke its contract, whatever the record
+    RetriableJobError       a RetriableError, raised by the Python code of a transform
+
+After any of them the caller aborts the transaction: stray writers on executors then hold a dead epoch.
+"""
+
+from __future__ import annotations
+
+from fencepost.api.errors import DataError, FencepostError, PluginError, RetriableError
+from fencepost.engine.refused_records import Tally
+
+
+class SparkJobError(FencepostError):
+    """A batch's Spark job failed."""
+
+
+class SparkStartError(SparkJobError):
+    """The Spark session cannot be started."""
+
+
+class WriteRetriedError(SparkJobError):
+    """Spark ran a part of a write again. The first attempt may have written records, so the batch is given up."""
+
+
+class BatchCancelledError(SparkJobError):
+    """The batch was cancelled while it was written."""
+
+
+class SparkDataError(DataError):
+    """What a transform, or a source's DataFrame, does with the rows does not fit them, or raised. It would again."""
+
+
+class RecordRefusedError(DataError):
+    """A transform or converter refused a record, and the connector does not tolerate that.
+
+    `tally` is what went wrong with records of the same batch up to then.
+    """
+
+    def __init__(self, message: str, *, tally: Tally | None = None) -> None:
+        super().__init__(message)
+        self.tally = tally or Tally()
+
+
+class RecordWaitsError(RecordRefusedError, RetriableError):
+    """A transform or converter raised RetriableError for a record, for as long as it was tried again."""
+
+
+class ConverterContractError(PluginError):
+    """A converter did not return one value for each that it was given. No record is to blame for that."""
+
+
+class RetriableJobError(RetriableError):
+    """The Python code of a transform raised RetriableError while Spark ran it."""
+
+
+class AllRowsRefusedError(Exception):
+    """Tells that a stage refuses each row that it was given for the same `reason`, so that none need be tried alone."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason

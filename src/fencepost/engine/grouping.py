@@ -1,0 +1,323 @@
+"""From polled SourceRecords to Arrow columns, grouped so that each group has one type a column.
+
+A group is a topic with one schema, or one kind of schemaless value, for its values and its keys. Schemaless mappings
+and lists become JSON text (`pa.json_()`), other schemaless values the Arrow type that fits them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from fencepost.api.ddl import parse_ddl
+from fencepost.api.errors import DataError
+from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.api.record import SourceRecord
+from fencepost.engine.conversion import ROW, ColumnTypes, header_converted_by, list_of_headers
+from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import Stage
+
+JSON: Final = "json"
+"""The kind of schemaless mappings and lists."""
+
+_KINDS: Final[dict[type, str]] = {
+    type(None): "null", dict: JSON, list: JSON, tuple: JSON, str: "string", bytes: "binary", bytearray: "binary",
+    memoryview: "binary", bool: "boolean", int: "int64", float: "double",
+}  # fmt: skip
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "null": pa.string(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int64": pa.int64(),
+    "double": pa.float64(),
+}  # fmt: skip
+_WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """What the values, or keys, of a group have in common: a schema, or else a kind. One object for equal ones."""
+
+    schema: t.DataType | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordGroup:
+    """Records of one topic whose columns have one type each; the column ROW has their positions in the batch."""
+
+    topic: str
+    types: ColumnTypes
+    columns: pa.RecordBatch
+
+
+def group_records(
+    records: Sequence[SourceRecord], pipeline: Pipeline, errors: ErrorHandler, *, structured: bool = False
+) -> list[RecordGroup]:
+    """Group polled records. Headers are converted already, as each may have a type of its own.
+
+    With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have
+    the same fields. Records that do not fit their schema are left out if `errors` tolerates them. Raises
+    RecordRefusedError that names the first one if it does not.
+    """
+    forms = _Forms(structured=structured)
+    groups: dict[tuple[str, _Form, _Form], list[int]] = {}
+    for row, record in enumerate(records):
+        value = forms.of(record.value_schema, record.value)
+        key = forms.of(record.key_schema, record.key)
+        groups.setdefault((record.topic, value, key), []).append(row)
+    made = (_group(records, identity, rows, pipeline, errors) for identity, rows in groups.items())
+    return [group for group in made if group.columns.num_rows]
+
+
+class _Forms:
+    """Remembers the schema objects of one batch, so that each is parsed and compared once."""
+
+    def __init__(self, *, structured: bool) -> None:
+        self._kind = signature if structured else kind_of
+        self._schemaless: dict[str, _Form] = {}
+        self._by_identity: dict[int, _Form] = {}
+        self._by_schema: dict[t.DataType, _Form] = {}
+
+    def of(self, schema: t.DataType | str | None, value: Any) -> _Form:
+        if schema is None:
+            kind = self._kind(value)
+            return self._schemaless.get(kind) or self._schemaless.setdefault(kind, _Form(None, kind))
+        form = self._by_identity.get(id(schema))
+        if form is None:
+            parsed = parse_ddl(schema) if isinstance(schema, str) else schema
+            form = self._by_identity[id(schema)] = self._by_schema.setdefault(parsed, _Form(parsed, "typed"))
+        return form
+
+
+def kind_of(value: Any) -> str:
+    """Name what a schemaless value is."""
+    return _KINDS.get(type(value)) or (JSON if isinstance(value, Mapping | list | tuple) else type(value).__name__)
+
+
+def signature(value: Any) -> str:
+    """Name what a schemaless value is, down to the fields of nested mappings."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name!r}:{signature(member)}" for name, member in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(sorted({signature(item) for item in value})) + "]"
+    return kind_of(value)
+
+
+def _group(
+    records: Sequence[SourceRecord],
+    identity: tuple[str, _Form, _Form],
+    rows: list[int],
+    pipeline: Pipeline,
+    errors: ErrorHandler,
+) -> RecordGroup:
+    topic, value, key = identity
+    fitting = _Fitting(records, rows, topic, errors)
+    if any(records[row].headers for row in rows):
+        header = pipeline.header_converter
+        fitting.add("headers", Stage.HEADER_CONVERTER, header, lambda part: _headers(topic, part, header))
+    has_key = key.schema is not None or key.kind != "null"
+    if has_key:
+        fitting.add("key", Stage.KEY_CONVERTER, pipeline.key_converter, lambda part: _column(part, key, "key", topic))
+    fitting.add(
+        "value", Stage.VALUE_CONVERTER, pipeline.value_converter, lambda part: _column(part, value, "value", topic)
+    )
+    columns = fitting.columns
+    for name, kind in (("partition", pa.int32()), ("timestamp", pa.int64())):
+        plain = [getattr(records[row], name) for row in fitting.rows]
+        if any(item is not None for item in plain):
+            columns[name] = _array(plain, kind, f"the {name}", topic)
+    types = ColumnTypes(
+        value=value.schema,
+        key=key.schema,
+        has_key=has_key,
+        has_partition="partition" in columns,
+        has_timestamp="timestamp" in columns,
+        has_headers="headers" in columns,
+        raw_headers=True,
+    )
+    columns[ROW] = pa.array(fitting.rows, pa.int64())
+    return RecordGroup(topic, types, pa.RecordBatch.from_pydict(columns))
+
+
+class _Fitting:
+    """The records of a group that fit so far: their positions in the batch, and their columns."""
+
+    def __init__(self, records: Sequence[SourceRecord], rows: list[int], topic: str, errors: ErrorHandler) -> None:
+        self.rows = rows
+        self.columns: dict[str, pa.Array] = {}
+        self._records = records
+        self._topic = topic
+        self._errors = errors
+
+    def add(
+        self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
+    ) -> None:
+        """Add a column made of one attribute of the records; those that it refuses are left out."""
+        arrays = self._passing(name, stage, plugin, column)
+        if len({array.type for array in arrays}) > 1:
+            # Arrow found another type for each part, such as decimals of several precisions.
+            arrays = self._passing(name, stage, plugin, _with_those_before(column))[-1:]
+        if arrays:
+            self.columns[name] = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        else:
+            self.columns[name] = column([])
+
+    def _passing(
+        self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
+    ) -> list[pa.Array]:
+        """Return what the parts became that pass, and leave out the records of all others."""
+        rows = self.rows
+        given = StageRows(stage, type(plugin).__name__, self._topic, len(rows), row=lambda position: rows[position])
+        passed, kept = self._errors.apply(
+            given, lambda start, stop: column([getattr(self._records[row], name) for row in rows[start:stop]])
+        )
+        if kept is not None:
+            self.rows = [rows[position] for position in kept]
+            self.columns = {done: array.take(pa.array(kept)) for done, array in self.columns.items()}
+        return [part.result for part in passed]
+
+
+def _with_those_before(column: Callable[[list[Any]], pa.Array]) -> Callable[[list[Any]], pa.Array]:
+    """Make one column of each part and those before it that passed, which refuses what has no type in common."""
+    passed: list[Any] = []
+
+    def joined(values: list[Any]) -> pa.Array:
+        array = column(passed + values)
+        passed.extend(values)
+        return array
+
+    return joined
+
+
+def _column(values: list[Any], form: _Form, name: str, topic: str) -> pa.Array:
+    if form.schema is not None:
+        _check_fields(values, form.schema, name, topic)
+        _check_whole(values, form.schema, f"{name} of a record for topic {topic}")
+        return _array(values, arrow_type(form.schema), f"{name}_schema {form.schema.simpleString()}", topic)
+    if form.kind == JSON:
+        storage = pa.array([json_text(value, f"The {name} of a record for topic {topic}") for value in values])
+        return pa.ExtensionArray.from_storage(pa.json_(), storage)
+    wanted = f"one type with the others of its kind; give it a {name}_schema"
+    return _array(values, _ARROW.get(form.kind), wanted, topic)
+
+
+def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str) -> pa.Array:
+    try:
+        return pa.array(values, type=kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"A record of a polled batch, for topic {topic}, does not fit {wanted}: {error}. "
+            "Correct the record or its schema in the source task"
+        ) from error
+
+
+def _check_fields(values: Iterable[Any], schema: t.DataType, name: str, topic: str) -> None:
+    """Refuse fields that the schema does not have: Arrow would leave them out in silence."""
+    if isinstance(schema, t.StructType):
+        known = frozenset(schema.names)
+        values = list(values)
+        for value in values:
+            if isinstance(value, dict) and not value.keys() <= known:
+                unknown = next(field for field in value if field not in known)
+                raise DataError(
+                    f"The {name} of a record for topic {topic} has the field {unknown!r}, which its {name}_schema does "
+                    f"not have: {schema.simpleString()}. Add it to the schema, or leave it out of the record"
+                )
+        for position, field in enumerate(schema.fields):
+            if _has_struct(field.dataType):
+                _check_fields([_member(v, field.name, position) for v in values], field.dataType, name, topic)
+    elif isinstance(schema, t.ArrayType) and _has_struct(schema):
+        members = chain.from_iterable(v for v in values if isinstance(v, list | tuple))
+        _check_fields(members, schema.elementType, name, topic)
+    elif isinstance(schema, t.MapType) and _has_struct(schema):
+        members = chain.from_iterable(v.values() for v in values if isinstance(v, dict))
+        _check_fields(members, schema.valueType, name, topic)
+
+
+@lru_cache(maxsize=512)
+def _has_struct(schema: t.DataType) -> bool:
+    if isinstance(schema, t.ArrayType):
+        return _has_struct(schema.elementType)
+    return _has_struct(schema.valueType) if isinstance(schema, t.MapType) else isinstance(schema, t.StructType)
+
+
+def _check_whole(values: Iterable[Any], schema: t.DataType, where: str) -> None:
+    """Refuse fractions where the schema has whole numbers: Arrow would cut them off in silence."""
+    if isinstance(schema, _WHOLE):
+        for value in values:
+            if isinstance(value, float):
+                raise DataError(f"The {where} is {value!r} where its schema has {schema.simpleString()}: round it")
+    elif isinstance(schema, t.StructType):
+        for position, field in enumerate(schema.fields):
+            if _has_whole(field.dataType):
+                _check_whole([_member(v, field.name, position) for v in values], field.dataType, where)
+    elif isinstance(schema, t.ArrayType) and _has_whole(schema.elementType):
+        _check_whole(chain.from_iterable(v for v in values if v is not None), schema.elementType, where)
+    elif isinstance(schema, t.MapType) and _has_whole(schema.valueType):
+        _check_whole(chain.from_iterable(dict(v).values() for v in values if v is not None), schema.valueType, where)
+
+
+def _member(value: Any, name: str, position: int) -> Any:
+    if isinstance(value, dict):
+        return value.get(name)
+    return value[position] if isinstance(value, tuple) and position < len(value) else None
+
+
+@lru_cache(maxsize=512)
+def _has_whole(schema: t.DataType) -> bool:
+    if isinstance(schema, t.StructType):
+        return any(_has_whole(field.dataType) for field in schema.fields)
+    if isinstance(schema, t.ArrayType):
+        return _has_whole(schema.elementType)
+    return _has_whole(schema.valueType) if isinstance(schema, t.MapType) else isinstance(schema, _WHOLE)
+
+
+@lru_cache(maxsize=512)
+def arrow_type(schema: t.DataType) -> pa.DataType:
+    """The Arrow type of a Spark type, as Spark itself chooses it; timestamps are in UTC."""
+    return to_arrow_type(schema, timezone="UTC")
+
+
+def json_text(value: Any, where: str) -> str | None:
+    """A schemaless structure as JSON text; bytes become base64, as in Connect. Raises DataError."""
+    if value is None:
+        return None
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{where} cannot be written without a schema: {error}. Give it a value_schema or key_schema"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _headers(topic: str, headers: Sequence[Sequence[tuple[str, Any]]], converter: HeaderConverter) -> pa.Array:
+    """Convert the headers of records: their values are grouped by kind, converted, and put back in order."""
+    lengths = np.array([len(pairs) for pairs in headers], dtype=np.int32)
+    flat = list(chain.from_iterable(headers))
+    by_kind: dict[str, list[int]] = {}
+    for position, (_, value) in enumerate(flat):
+        by_kind.setdefault(kind_of(value), []).append(position)
+    parts, order = [], []
+    for kind, positions in by_kind.items():
+        values = _column([flat[p][1] for p in positions], _Form(None, kind), "header", topic)
+        found = header_converted_by(converter, topic, None, values)
+        parts.append(found.cast(pa.binary()))
+        order.extend(positions)
+    converted = pa.concat_arrays(parts or [pa.nulls(0, pa.binary())]).take(pa.array(np.argsort(np.array(order))))
+    names = _array([name for name, _ in flat], pa.string(), "a header name", topic)
+    return list_of_headers(lengths, names, converted)

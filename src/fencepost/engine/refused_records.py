@@ -1,0 +1,50 @@
+"""Records that a transform or converter refused, as they are told of and counted. Plain data, picklable."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field
+from enum import StrEnum
+
+from fencepost.engine.error_counts import ErrorCounts
+
+
+class Stage(StrEnum):
+    """What a record passes on its way to Kafka, under Connect's names."""
+
+    TRANSFORMATION = "TRANSFORMATION"
+    KEY_CONVERTER = "KEY_CONVERTER"
+    VALUE_CONVERTER = "VALUE_CONVERTER"
+    HEADER_CONVERTER = "HEADER_CONVERTER"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A record that a stage refused, in words.
+
+    `topic` is None where it is not known; `origin` tells the source partition and offset, where they are; `content`
+    shows the record, if it may be shown.
+    """
+
+    stage: Stage
+    plugin: str
+    topic: str | None
+    cause: str
+    origin: str = ""
+    content: str | None = None
+
+    def __str__(self) -> str:
+        record = f"A record for topic {self.topic}" if self.topic else "A record"
+        return f"{record} failed in the stage {self.stage} ({self.plugin}): {self.cause}.{self.origin}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What went wrong with records; `listed` are the refused ones to tell of in the log."""
+
+    counts: ErrorCounts = field(default_factory=ErrorCounts)
+    listed: tuple[RefusedRecord, ...] = ()
+
+    def plus(self, counts: ErrorCounts, *listed: RefusedRecord) -> Tally:
+        """Return this with more counts, and more records to tell of."""
+        mine, more = (astuple(each) for each in (self.counts, counts))
+        return Tally(ErrorCounts(*(a + b for a, b in zip(mine, more, strict=True))), (*self.listed, *listed))

@@ -1,0 +1,195 @@
+"""What goes from Spark's executors to the worker: reports of writers and failures, as JSON of a closed set of classes.
+
+Executors send text, and text may quote data of any source. What is read here becomes one of the classes below with
+texts and numbers for attributes, whatever stands in it: nothing is looked up by name, imported or unpickled.
+
+    Report           {"acks": [[topic, partition, base sequence, count, base offset, size, timestamp], ...],
+                      "tally": ..., "partitions": {topic: number}}
+    Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...]}
+    FencepostError   {"class": "DataError", "message": ..., "attributes": {...}}
+
+A failure of a class that is not listed is sent as the nearest class above it that is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, Final
+
+from fencepost.api import errors as api
+from fencepost.api.errors import FencepostError
+from fencepost.engine import errors as spark
+from fencepost.engine.error_counts import ErrorCounts
+from fencepost.engine.errors import RecordRefusedError, SparkJobError
+from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
+from fencepost.kafka import errors as kafka
+from fencepost.kafka.producer.partition_queue import Ack
+
+ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
+    FencepostError: (),
+    api.ConfigError: ("name",),
+    api.DataError: (),
+    api.RetriableError: (),
+    api.IllegalStateError: (),
+    api.PluginError: (),
+    kafka.KafkaError: (),
+    kafka.BrokerUnavailableError: ("address",),
+    kafka.AuthenticationError: (),
+    kafka.AuthorizationError: ("resource", "operation"),
+    kafka.UnsupportedBrokerError: (),
+    kafka.TopicNotFoundError: ("topic",),
+    kafka.TopicCreationError: ("topic", "reason"),
+    kafka.RecordTooLargeError: ("topic", "size", "limit", "setting"),
+    kafka.InvalidProducerEpochError: ("transactional_id", "code_name"),
+    kafka.ProducerFencedError: ("transactional_id",),
+    kafka.TransactionExpiredError: ("transactional_id", "open_ms", "timeout_ms"),
+    kafka.TransactionAbortableError: (),
+    kafka.TransactionalIdExpiredError: ("transactional_id",),
+    kafka.DeliveryTimeoutError: ("topic", "partition", "waited_ms", "last_problem"),
+    kafka.UnknownOutcomeError: ("transactional_id", "last_problem"),
+    kafka.GroupProtocolError: ("what", "problem"),
+    kafka.BrokerRefusedError: ("request", "code", "name"),
+    spark.SparkJobError: (),
+    spark.SparkStartError: (),
+    spark.WriteRetriedError: (),
+    spark.BatchCancelledError: (),
+    spark.SparkDataError: (),
+    spark.RecordRefusedError: ("tally",),
+    spark.RecordWaitsError: ("tally",),
+    spark.ConverterContractError: (),
+    spark.RetriableJobError: (),
+}
+"""The classes of failures that travel, and their attributes: texts, whole numbers or None, and a Tally."""
+
+_CLASSES: Final = {kind.__name__: kind for kind in ATTRIBUTES}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a part of a batch wrote, and what went wrong with records that it left out.
+
+    A part that only converts wrote nothing. `partitions` are the numbers of partitions that it asked for, by topic.
+    """
+
+    acks: Sequence[Ack] = ()
+    tally: Tally = field(default_factory=Tally)
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+
+def report_text(report: Report | FencepostError) -> str:
+    """The text that a report or failure travels as."""
+    if isinstance(report, FencepostError):
+        return _text(_failure_to_json(report))
+    acks = [astuple(ack) for ack in report.acks]
+    return _text({"acks": acks, "tally": _tally_to_json(report.tally), "partitions": dict(report.partitions)})
+
+
+def read_reports(texts: Iterable[str]) -> list[Report]:
+    """What the parts of a batch reported.
+
+    Raises the first failure, if any part failed, and SparkJobError for what is no report.
+    """
+    return [_read_report(text) for text in texts]
+
+
+def new_mark() -> str:
+    """A text that no data can hold, by which a worker knows the failures that its own stages send."""
+    return secrets.token_hex(16)
+
+
+class CarriedFailureError(Exception):
+    """Takes a FencepostError out of a stage whose rows are not fencepost's own; `carried_failure` finds it again.
+
+    The text that Spark makes of a Python exception is all that reaches the driver, so the error is in the text, behind
+    the `mark` of this job.
+    """
+
+    def __init__(self, failure: FencepostError, mark: str) -> None:
+        content = base64.b64encode(_text(_failure_to_json(failure)).encode()).decode()
+        super().__init__(f"{failure} fencepost-failure:{mark}:{content}:")
+
+
+def carried_failure(error: BaseException, mark: str) -> FencepostError | None:
+    """The failure that an executor sent along in a Spark error, None if there is none behind `mark`."""
+    match = re.search(rf"fencepost-failure:{mark}:([A-Za-z0-9+/=]+):", str(error))
+    if match is None:
+        return None
+    with _readable():
+        return _failure_from_json(json.loads(base64.b64decode(match[1])))
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, separators=(",", ":"))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise SparkJobError(
+            f"An executor of Spark sent what is no report of a writer ({type(error).__name__}: {error}): check that "
+            "the executors have the same version of fencepost as the worker"
+        ) from error
+
+
+def _read_report(text: str) -> Report:
+    with _readable():
+        found = json.loads(text)
+        report = _failure_from_json(found) if "class" in found else _report_from_json(found)
+    if isinstance(report, FencepostError):
+        raise report
+    return report
+
+
+def _report_from_json(found: Mapping[str, Any]) -> Report:
+    acks = [_ack_from_json(*row) for row in found["acks"]]
+    partitions = {topic: _typed(count, int) for topic, count in found["partitions"].items()}
+    return Report(acks, _tally_from_json(found["tally"]), partitions)
+
+
+def _ack_from_json(topic: Any, *numbers: Any) -> Ack:
+    return Ack(_typed(topic, str), *(_typed(number, int) for number in numbers))
+
+
+def _tally_to_json(tally: Tally) -> dict[str, Any]:
+    return {"counts": astuple(tally.counts), "listed": [asdict(refused) for refused in tally.listed]}
+
+
+def _tally_from_json(found: Mapping[str, Any]) -> Tally:
+    counts = ErrorCounts(*(_typed(count, int) for count in found["counts"]))
+    return Tally(counts, tuple(_refused_from_json(**refused) for refused in found["listed"]))
+
+
+def _refused_from_json(*, stage: Any, **texts: Any) -> RefusedRecord:
+    return RefusedRecord(Stage(stage), **{name: _typed(text, str, type(None)) for name, text in texts.items()})
+
+
+def _failure_to_json(failure: FencepostError) -> dict[str, Any]:
+    kind = next(kind for kind in type(failure).__mro__ if kind in ATTRIBUTES)
+    attributes = {name: getattr(failure, name) for name in ATTRIBUTES[kind]}
+    if isinstance(failure, RecordRefusedError):
+        attributes["tally"] = _tally_to_json(failure.tally)
+    return {"class": kind.__name__, "message": str(failure), "attributes": attributes}
+
+
+def _failure_from_json(found: Mapping[str, Any]) -> FencepostError:
+    kind = _CLASSES[found["class"]]
+    # The classes' own __init__ make the message anew from their attributes, each in its way.
+    failure = kind.__new__(kind, _typed(found["message"], str))
+    for name in ATTRIBUTES[kind]:
+        value = found["attributes"][name]
+        setattr(failure, name, _tally_from_json(value) if name == "tally" else _typed(value, str, int, type(None)))
+    return failure
+
+
+def _typed(value: Any, *kinds: type) -> Any:
+    if not isinstance(value, kinds):
+        raise TypeError(f"{value!r:.50} is of type {type(value).__name__}")
+    return value

@@ -1,0 +1,202 @@
+"""Which topic partition each record goes to, and which writer a topic partition belongs to.
+
+In one job a topic partition is written by one writer only, so that its sequence numbers are contiguous. Of n writers,
+number i owns the partitions p of each topic with p % n == i.
+
+A record with a partition goes there; else one with a key goes where Kafka's default partitioner sends it
+(https://kafka.apache.org/documentation/#producerconfigs_partitioner.class); else it goes to any partition that the
+writer owns: runs of records as long as a record batch, one partition after the other.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.api.errors import DataError
+from fencepost.engine.conversion import Converted
+from fencepost.kafka.errors import TransactionAbortableError
+from fencepost.kafka.producer.partitioner import partition_for_keys
+from fencepost.kafka.records.columns import Records
+
+ANY: Final = -1
+"""Stands for a partition that the record leaves open."""
+
+
+class Routed(NamedTuple):
+    """Records of one topic partition. `rows` are their positions among the rows that were routed, None for all."""
+
+    topic: str
+    partition: int
+    records: Records
+    rows: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Writer `index` of `writers`."""
+
+    index: int = 0
+    writers: int = 1
+
+    def partitions(self, count: int) -> range:
+        """The partitions that this writer owns, of a topic that has `count`."""
+        return range(self.index, count, self.writers)
+
+
+def writer_count(*, parallelism: int, partitions: int, splits: int | None = None) -> int:
+    """How many writers a job has: no more than can run at once, or than would have something to do; at least one."""
+    return max(1, min(parallelism, partitions, parallelism if splits is None else splits))
+
+
+def contiguous_run(count: int, run: int, runs: int) -> range:
+    """One of `runs` parts of `count` splits: the parts in order are all splits in order."""
+    return range(count * run // runs, count * (run + 1) // runs)
+
+
+def writer_of(topic: str, partitions: np.ndarray, writers: int) -> np.ndarray:
+    """The writer that owns each partition where a job writes several topics: their first partitions are spread."""
+    return ((zlib.crc32(topic.encode()) + partitions.astype(np.int64)) % writers).astype(np.int32)
+
+
+class PartitionCounts:
+    """How many partitions topics have, the same for all parts of a batch.
+
+    Each process learns of a topic's growth at its own time, and a key's partition depends on the number. So the worker
+    tells the numbers that it knows; others are asked for by `ask`, and kept in `asked` for the worker to compare.
+    """
+
+    def __init__(self, told: Mapping[str, int], ask: Callable[[str], int]) -> None:
+        self.asked: dict[str, int] = {}
+        self._told = told
+        self._ask = ask
+
+    def __call__(self, topic: str) -> int:
+        """Return the number of a topic's partitions. Raises what `ask` raises."""
+        count = self._told.get(topic, self.asked.get(topic))
+        if count is None:
+            count = self.asked[topic] = self._ask(topic)
+        return count
+
+
+def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """What parts of a batch took for the numbers of partitions. Raises TransactionAbortableError if they differ."""
+    found: dict[str, int] = {}
+    for part in counts:
+        for topic, count in part.items():
+            if found.setdefault(topic, count) != count:
+                raise TransactionAbortableError(
+                    f"Topic {topic} got more partitions while a batch was written: some of its records were placed among "
+                    f"{found[topic]} partitions, others among {count}. They are sent again in a new transaction"
+                )
+    return found
+
+
+class Router:
+    """Decides where records go. Holds where the run of records without key and partition stands.
+
+    `partition_count` tells how many partitions a topic has; `run_bytes` is the size of a run; `start` shifts the
+    partition of the first run, so that small batches do not all go to the same one.
+    """
+
+    def __init__(
+        self, partition_count: Callable[[str], int], ownership: Ownership, *, run_bytes: int, start: int = 0
+    ) -> None:
+        self._partition_count = partition_count
+        self._ownership = ownership
+        self._run_bytes = run_bytes
+        self._start = start
+        self._runs: dict[str, tuple[int, int]] = {}
+
+    def route(self, converted: Converted) -> Iterator[Routed]:
+        """Split records by topic partition; those of one partition keep their order.
+
+        Raises DataError for a partition that the topic does not have, TransactionAbortableError where the topic lost
+        all partitions that the writer owns.
+        """
+        topic, records = converted.topic, converted.records
+        count = self._partition_count(topic)
+        chosen = resolve(converted, count)
+        if chosen is None:
+            yield Routed(topic, self._run(topic, count, records), records, None)
+        else:
+            yield from split(topic, records, self._filled(converted, chosen, count))
+
+    def targets(self, converted: Converted) -> np.ndarray:
+        """The partition of each record, as int32. Raises DataError as `route` does."""
+        count = self._partition_count(converted.topic)
+        chosen = resolve(converted, count)
+        if chosen is None:
+            chosen = np.full(len(converted.records), ANY, dtype=np.int32)
+        return self._filled(converted, chosen, count)
+
+    def _filled(self, converted: Converted, chosen: np.ndarray, count: int) -> np.ndarray:
+        if not (chosen == ANY).any():
+            return chosen
+        run = self._run(converted.topic, count, converted.records)
+        return np.where(chosen == ANY, run, chosen).astype(np.int32)
+
+    def _run(self, topic: str, count: int, records: Records) -> int:
+        owned = self._ownership.partitions(count)
+        if not owned:
+            # Another broker knows less of the topic than the one that the job was planned with.
+            raise TransactionAbortableError(
+                f"Topic {topic} has {count} partitions, fewer than when its {self._ownership.writers} writers were "
+                "planned: the records are sent again in a new transaction"
+            )
+        position, size = self._runs.get(topic, (self._start, 0))
+        size += records.value.nbytes
+        self._runs[topic] = (position, size) if size < self._run_bytes else (position + 1, 0)
+        return owned[position % len(owned)]
+
+
+def resolve(converted: Converted, count: int) -> np.ndarray | None:
+    """The partition of each record, ANY where the record leaves it open; None if all do."""
+    keys, explicit = converted.records.key, converted.partition
+    has_keys = keys is not None and keys.null_count < len(keys)
+    has_partitions = explicit is not None and explicit.null_count < len(explicit)
+    if not has_keys and not has_partitions:
+        return None
+    targets = np.full(len(converted.records), ANY, dtype=np.int32)
+    if has_keys and count == 1:
+        targets[:] = 0
+    elif has_keys and keys is not None:
+        targets = np.where(_valid(keys), partition_for_keys(keys, count), ANY).astype(np.int32)
+    if has_partitions and explicit is not None:
+        _check_partitions(converted.topic, explicit, count)
+        chosen = pc.fill_null(explicit, ANY).to_numpy(zero_copy_only=False)
+        targets = np.where(chosen == ANY, targets, chosen).astype(np.int32)
+    return targets
+
+
+def _valid(array: pa.Array) -> np.ndarray:
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _check_partitions(topic: str, explicit: pa.Array, count: int) -> None:
+    for bound in pc.min_max(explicit).as_py().values():
+        if not 0 <= bound < count:
+            raise DataError(
+                f"A record is for partition {bound} of topic {topic}, which has the partitions 0 to {count - 1}: "
+                "correct the record's partition, or add partitions to the topic"
+            )
+
+
+def split(topic: str, records: Records, targets: np.ndarray) -> Iterator[Routed]:
+    """Split records by their target partition, keeping their order within each."""
+    first = int(targets[0])
+    if (targets == first).all():
+        yield Routed(topic, first, records, None)
+        return
+    order = np.argsort(targets, kind="stable")
+    partitions, starts = np.unique(targets[order], return_index=True)
+    ends = np.append(starts[1:], len(order))
+    for partition, start, end in zip(partitions.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        rows = order[start:end]
+        yield Routed(topic, partition, records.take(pa.array(rows)), rows)

@@ -1,0 +1,175 @@
+"""Batches that Spark's executors write: which stages a job has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.record import SourceBatch
+from fencepost.engine.attempts import with_attempt
+from fencepost.engine.conversion import ColumnTypes, column_types, require_topic
+from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import Stage
+from fencepost.engine.reports import read_reports
+from fencepost.engine.routing import agreed, writer_count
+from fencepost.engine.spark.tolerant_transform import passing_rows
+from fencepost.engine.spark.transform import check_user_types, read_frame, transform_frame
+from fencepost.engine.write_stage import (
+    REPORT_SCHEMA,
+    TARGETED_SCHEMA,
+    BeforeWrite,
+    ConvertStage,
+    GivenRows,
+    Source,
+    SplitRows,
+    WriteStage,
+    WriteTargeted,
+    reader_types,
+)
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.producer.sender import Ack, RecordWriter
+from fencepost.kafka.producer.transaction import Transaction
+
+_POSITION: Final = "__fencepost_position"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWrite:
+    """One batch's jobs, each of which runs in a context that `running` gives and knows its failures by `mark`.
+
+    `metadata` tells how many partitions a topic has; `start` varies from batch to batch.
+    """
+
+    session: SparkSession
+    pipeline: Pipeline
+    config: ProducerConfig
+    transaction: Transaction
+    metadata: RecordWriter
+    start: int
+    running: Callable[[], AbstractContextManager[None]]
+    errors: ErrorHandler
+    before_write: BeforeWrite
+    mark: str
+
+    def splits(self, rows: SplitRows, types: ColumnTypes) -> list[Ack]:
+        """Read, convert and write splits, in one stage if no row chooses its topic partition."""
+        count = len(rows.splits)
+        writers = self._writers(types, splits=count)
+        fused = writers == 1 or not types.targeted
+        runs = writers if fused else min(self._parallelism, count)
+        frame = self.session.range(0, runs, numPartitions=runs)
+        rows = replace(rows, runs=runs)
+        return self._write(frame, rows, types, writers) if fused else self._shuffle(frame, rows, types, writers)
+
+    def frame(self, frame: DataFrame, types: ColumnTypes) -> list[Ack]:
+        """Convert and write the rows of a DataFrame."""
+        writers = self._writers(types)
+        if (writers == 1 or not types.targeted) and coalesces_in_order(frame, writers):
+            return self._write(frame.coalesce(writers), GivenRows(), types, writers)
+        return self._shuffle(frame, GivenRows(), types, writers)
+
+    @property
+    def _parallelism(self) -> int:
+        return self.session.sparkContext.defaultParallelism
+
+    def _writers(self, types: ColumnTypes, *, splits: int | None = None) -> int:
+        partitions = self._parallelism
+        if not types.has_topic:
+            topic = require_topic(self.pipeline.default_topic)
+            self.before_write({topic})
+            partitions = self.metadata.partitions(topic)
+        return writer_count(parallelism=self._parallelism, partitions=partitions, splits=splits)
+
+    def _write(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
+        stage = WriteStage(
+            source,
+            types,
+            self.pipeline.without_transforms(),
+            self.config,
+            self.transaction,
+            self.before_write,
+            writers,
+            self.start,
+            self.metadata.known_partitions(),
+        )
+        return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA))
+
+    def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
+        """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
+        stage = ConvertStage(
+            source,
+            types,
+            self.pipeline.without_transforms(),
+            self.config,
+            self.transaction,
+            self.before_write,
+            writers,
+            self.metadata.known_partitions(),
+        )
+        converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
+        owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
+        write = WriteTargeted(self.config, self.transaction)
+        return self._collect(with_attempt(owned).mapInArrow(write, REPORT_SCHEMA))
+
+    def _collect(self, reports: DataFrame) -> list[Ack]:
+        found = read_reports(reports.toArrow()["report"].to_pylist())
+        asked = agreed(report.partitions for report in found)
+        agreed([asked, {topic: self.metadata.partitions(topic) for topic in asked}])
+        for report in found:
+            self.errors.merge(report.tally)
+        return [ack for report in found for ack in report.acks]
+
+
+def coalesces_in_order(frame: DataFrame, count: int) -> bool:
+    """Whether `frame.coalesce(count)` surely reads the partitions that it joins in their order.
+
+    It joins neighbours, unless Spark knows where some partition is best read, because it is kept there for example:
+    then partitions of one place are joined, from any of them on. For an adaptive plan that is known once it has run.
+    """
+    # A frame keeps its first plan, which knows nothing of what was kept in memory since.
+    execution = frame.select("*")._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
+    if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
+        return False
+    rows, context = execution.toRdd(), frame.sparkSession.sparkContext._jsc.sc()  # noqa: SLF001 - nor places
+    partitions = rows.getNumPartitions()
+    return partitions <= count or all(context.getPreferredLocs(rows, n).isEmpty() for n in range(partitions))
+
+
+def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
+    """Write a SourceBatch by Spark's executors. Raises what they reported, and what `write.running` makes of errors."""
+    rows = None if batch.reader is None else SplitRows(batch.reader, batch.splits, max(1, len(batch.splits)))
+    if rows is not None and not write.pipeline.transforms:
+        with write.running():
+            return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
+    with write.running():
+        frame = batch.dataframe if rows is None else read_frame(write.session, rows, write.mark)
+        if frame is None:
+            return []
+        check_user_types(frame)
+        if not write.pipeline.transforms:
+            return write.frame(frame, column_types(frame.schema, where="a SourceBatch"))
+    return _write_transformed(write, frame)
+
+
+def _write_transformed(write: SparkWrite, frame: DataFrame) -> list[Ack]:
+    if write.errors.stops_at_first:
+        rows = StageRows(Stage.TRANSFORMATION, write.pipeline.transform_names, write.pipeline.default_topic, 1)
+        try:
+            with write.running():
+                return write.frame(*transform_frame(frame, write.pipeline))
+        except AllRowsRefusedError as error:
+            raise write.errors.refuse_batch(rows, error.reason) from error
+        except (SparkDataError, RetriableJobError) as error:
+            raise write.errors.refuse_batch(rows, error) from error
+    with passing_rows(frame, write.pipeline, write.errors, write.running) as passing:
+        if passing is None:
+            return []
+        with write.running():
+            return write.frame(*passing)

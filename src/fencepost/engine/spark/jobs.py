@@ -1,0 +1,106 @@
+"""One task's Spark jobs: its scheduler pool, its job group, cancelling, and what their failures become."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fencepost.api.errors import FencepostError
+from fencepost.engine.errors import (
+    BatchCancelledError,
+    RetriableJobError,
+    SparkDataError,
+    SparkJobError,
+)
+from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.reports import carried_failure
+
+
+class Cancelled(Protocol):
+    """Says whether a task was cancelled; a threading.Event does."""
+
+    def is_set(self) -> bool:
+        """Whether it was."""
+
+    def wait(self, timeout: float, /) -> bool:
+        """Wait until it is, for `timeout` seconds at most, and say whether it was."""
+
+
+def check_cancelled(task: str, cancelled: Cancelled) -> None:
+    """Raise BatchCancelledError if the task was cancelled."""
+    if cancelled.is_set():
+        raise BatchCancelledError(f"Task {task} was cancelled while it wrote a batch; the transaction is aborted")
+
+
+def wait_unless_cancelled(task: str, cancelled: Cancelled, seconds: float) -> None:
+    """Wait. Raises BatchCancelledError as soon as the task is cancelled."""
+    cancelled.wait(seconds)
+    check_cancelled(task, cancelled)
+
+
+class Jobs:
+    """The jobs that run for tasks, each task's on the thread that calls `running`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[SparkSession, str]] = {}
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def running(
+        self, session: SparkSession, task: str, cancelled: Cancelled, mark: str | None = None
+    ) -> Iterator[None]:
+        """Run Spark jobs for a task. Spark's failures become fencepost's.
+
+        That is what an executor sent along behind `mark`, else a RetriableJobError where Python code raised a RetriableError, else a
+        SparkDataError for what would fail again with the same rows, else a SparkJobError. Each call has a job group of
+        its own, so that cancelling it also stops jobs that it has yet to start.
+        """
+        context = session.sparkContext
+        group = f"{task}#{next(self._numbers)}"
+        with self._lock:
+            check_cancelled(task, cancelled)
+            self._running[task] = session, group
+        try:
+            context.setLocalProperty("spark.scheduler.pool", task)
+            context.setJobGroup(group, f"fencepost {task}")
+            yield
+        except (Py4JError, PySparkException, OSError) as error:
+            check_cancelled(task, cancelled)
+            raise _translated(error, task, mark) from error
+        finally:
+            with self._lock:
+                self._running.pop(task, None)
+
+    def cancel(self, task: str) -> None:
+        """Stop a task's jobs. Cancelled is not stopped: executors may write on until the transaction is aborted."""
+        with self._lock:
+            running = self._running.get(task)
+        if running is not None:
+            session, group = running
+            session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001 - not in pyspark's API
+
+
+def _translated(error: Exception, task: str, mark: str | None) -> FencepostError:
+    carried = None if mark is None else carried_failure(error, mark)
+    if carried is not None:
+        return carried
+    failure = JobFailure.of(error)
+    if failure.is_retriable:
+        return RetriableJobError(f"The Spark job of {task} failed: {failure.one_line}")
+    if failure.is_of_data:
+        return SparkDataError(
+            f"The Spark job of {task} failed: {failure.one_line}. Nothing of this batch was written: correct the "
+            "data, or the code of the transform or connector"
+        )
+    return SparkJobError(
+        f"The Spark job of {task} failed: {failure.one_line}. The transaction is aborted; the batch is read "
+        "again when the task is restarted"
+    )

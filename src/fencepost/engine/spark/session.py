@@ -1,0 +1,324 @@
+"""The Spark session of a worker: started when it is first needed, gone without a trace when it is stopped.
+
+Settings that a user gives under `spark.*` win over the defaults below, except for two that would let Spark write a
+batch twice; see `REQUIRED`. https://spark.apache.org/docs/latest/configuration.html.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors.exceptions import captured
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from fencepost.api.errors import ConfigError
+from fencepost.embedded.java import Java, find_java
+from fencepost.engine.errors import SparkStartError
+from fencepost.engine.job_failure import JobFailure
+
+logger = logging.getLogger(__name__)
+
+LOCAL_SLOTS_PER_CORE: Final = 8
+"""A local session has more task slots than cores, and no job takes more than `cores` of them (its parallelism): a
+long batch of one task leaves slots for the short ones of others, and the operating system shares out the cores."""
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.app.name": "fencepost",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Rows pass through Arrow batches and are never collected: a small heap does for files of any size.
+    "spark.driver.memory": "512m",
+    # Tasks of one worker share the session; each has a pool, so that none waits behind another's backlog.
+    "spark.scheduler.mode": "FAIR",
+    # A write is never retried: the worker aborts the transaction and plans the batch again.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    # A stage that lost what a decommissioned executor had shuffled would be run again without being counted.
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
+    "spark.speculation": "false",
+    "spark.python.worker.reuse": "true",
+    # Call sites of DataFrame expressions: half of the calls to the JVM that a small batch with transforms takes.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Connect's timestamps are UTC wherever they are shown as text.
+    "spark.sql.session.timeZone": "UTC",
+}
+LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+class Required(NamedTuple):
+    """The value that a setting must have, Spark's own default, and why."""
+
+    value: str
+    default: str
+    reason: str
+
+
+REQUIRED: Final[Mapping[str, Required]] = {
+    "spark.speculation": Required(
+        "false", "false", "a speculative copy of a task would write its records a second time"
+    ),
+    "spark.stage.maxConsecutiveAttempts": Required(
+        "1", "4", "a stage that runs again would write its records a second time"
+    ),
+}
+"""Settings that must have one value, also in a session that somebody else made."""
+
+_LAUNCH: Final = threading.Lock()
+
+_VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_SECURITY_ACTION: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_LAST_WITH_SECURITY_ACTION: Final = 23
+
+_JAVA_WITHOUT: Final = """#!/bin/sh
+# Spark always asks for jdk.incubator.vector, which only its machine learning uses. Some JVMs lack it and do not start.
+# It also asks for a package that newer ones lack, which they warn of.
+for argument do
+  shift
+  case "$argument" in
+    {dropped}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec '{java}' "$@"
+"""
+
+
+def session_settings(
+    settings: Mapping[str, str], *, import_path: Sequence[str] = (), cores: int | None = None
+) -> dict[str, str]:
+    """The settings of a session: the user's `spark.*` ones over the defaults. Raises ConfigError for a forbidden one.
+
+    `import_path` are folders that Python workers put on their import path, for connectors from `plugin.path`.
+    """
+    cores = cores or os.cpu_count() or 1
+    merged = {"spark.master": f"local[{LOCAL_SLOTS_PER_CORE * cores}]", **DEFAULTS}
+    chosen = {name: value for name, value in settings.items() if name.startswith("spark.")}
+    if "spark.master" not in chosen:
+        merged["spark.default.parallelism"] = str(cores)
+    if chosen.get("spark.master", merged["spark.master"]).startswith("local"):
+        merged |= LOCAL_DEFAULTS
+    merged["spark.driver.extraJavaOptions"] = _quiet_logging()
+    merged |= chosen
+    if import_path:
+        known = merged.get("spark.executorEnv.PYTHONPATH")
+        merged["spark.executorEnv.PYTHONPATH"] = os.pathsep.join([*import_path, *([known] if known else [])])
+    check_settings(merged)
+    return merged
+
+
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Raise ConfigError if the settings of a session would let Spark write a batch twice."""
+    for name, required in REQUIRED.items():
+        value = settings.get(name, required.default)
+        if value.strip().lower() != required.value:
+            unset = "" if name in settings else ", which is Spark's default,"
+            raise ConfigError(
+                f"{name}={value}{unset} cannot be used: {required.reason}. Set {name}={required.value}", name=name
+            )
+
+
+def _check_foreign(context: SparkContext) -> None:
+    # Not `getConf`, which adds what the JVM has for defaults.
+    configuration = context._jsc.sc().conf()  # noqa: SLF001 - see above
+    try:
+        check_settings({name: configuration.get(name) for name in REQUIRED if configuration.contains(name)})
+    except ConfigError as error:
+        raise ConfigError(
+            f"This process has a Spark session that fencepost did not start, of the program that embeds it or of a "
+            f"connector: {error} where it is made, or let fencepost start it",
+            name=error.name,
+        ) from None
+
+
+def _quiet_logging() -> str:
+    return f"-Dlog4j2.configurationFile={resources.files('fencepost.engine.spark').joinpath('log4j2.properties')}"
+
+
+class LazySession:
+    """Starts a session at its first use. Safe to use from several threads.
+
+    A SparkContext that is there already, of a program that embeds fencepost, is used and left alone at the end.
+    """
+
+    def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
+        self._settings = session_settings(settings, import_path=import_path)
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+        self._owned = False
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a session, and so a JVM."""
+        return self._session is not None
+
+    def get(self) -> SparkSession:
+        """The session, another one if its JVM died. Raises SparkStartError, or JavaNotFoundError without a Java."""
+        with self._lock:
+            if self._session is not None and self._owned and not _jvm_runs():
+                logger.warning("The JVM of Spark has died: another one is started")
+                _forget(self._session)
+                self._session = None
+            if self._session is None:
+                self._session = self._start()
+            return self._session
+
+    def warm_up(self) -> threading.Thread:
+        """Start the session in the background; a failure is logged, and raised again by `get`."""
+
+        def start() -> None:
+            try:
+                self.get()
+            except Exception as error:  # noqa: BLE001 - whoever needs the session gets the error
+                logger.warning("Spark could not be started ahead of time: %s", error)
+
+        thread = threading.Thread(target=start, name="spark-warm-up", daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self) -> None:
+        """End the session, its JVM and its Python workers. A later `get` starts another one."""
+        with self._lock:
+            session, self._session = self._session, None
+            if session is not None and self._owned:
+                _stop(session)
+
+    def _start(self) -> SparkSession:
+        """Start on a thread of its own: on the main thread pyspark would replace the handler of SIGINT."""
+        outcome: list[SparkSession | BaseException] = []
+
+        def start() -> None:
+            try:
+                outcome.append(self._open())
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+                outcome.append(error)
+
+        thread = threading.Thread(target=start, name="spark-start")
+        thread.start()
+        thread.join()
+        result = outcome[0]
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _open(self) -> SparkSession:
+        _read_no_traces()
+        existing = SparkContext._active_spark_context  # noqa: SLF001 - the only way to ask without creating one
+        self._owned = existing is None
+        if existing is not None:
+            _check_foreign(existing)
+            return SparkSession.builder.getOrCreate()
+        java = find_java()
+        with _LAUNCH, _environment(java, self._settings):
+            _quiet_query_errors()
+            builder = SparkSession.builder.config(map=dict[str, bool | float | int | str | None](self._settings))
+            try:
+                session = builder.getOrCreate()
+            except Exception as error:
+                _end_jvm()
+                raise SparkStartError(
+                    f"Spark did not start with master {self._settings['spark.master']}: {JobFailure.of(error).one_line}. "
+                    "Check the spark.* settings and the messages of the JVM above"
+                ) from error
+        # A connector may have started one in the meantime, which is then the one that there is.
+        _check_foreign(session.sparkContext)
+        return session
+
+
+def _read_no_traces() -> None:
+    """Keep pyspark from opening the files that it finds in an error's text where that looks like a Python trace.
+
+    The text may quote data, and data may name a file that never ends, or a pipe that nobody writes to.
+    """
+    setattr(captured, "recover_python_exception", lambda error: error)  # noqa: B010 - pyspark has no setting for it
+
+
+def _quiet_query_errors() -> None:
+    """Keep pyspark from printing each SQL error as JSON on stderr: it raises them as well."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
+    """What pyspark's launcher looks for in the process's environment, while it launches.
+
+    PYSPARK_PYTHON stays: pyspark reads it again later.
+    """
+    os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+    before = os.environ.get("JAVA_HOME")
+    with tempfile.TemporaryDirectory(prefix="fencepost-java-") as home:
+        os.environ["JAVA_HOME"] = make_java_home(java, Path(home))
+        try:
+            yield
+        finally:
+            os.environ.pop("JAVA_HOME")
+            if before is not None:
+                os.environ["JAVA_HOME"] = before
+
+
+def make_java_home(java: Java, folder: Path) -> str:
+    """Make `folder` a JAVA_HOME with which Spark's launchers start `java`; returns it."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    dropped = [_VECTOR_MODULE] if java.version <= _LAST_WITH_SECURITY_ACTION else [_VECTOR_MODULE, _SECURITY_ACTION]
+    program.write_text(
+        _JAVA_WITHOUT.format(dropped=" | ".join(dropped), java=str(java.executable).replace("'", "'\\''"))
+    )
+    program.chmod(0o700)
+    return str(folder)
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+            session.stop()
+    except (Py4JError, OSError):
+        # A signal that was sent to the whole process group has ended the JVM as well.
+        _forget(session)
+    else:
+        _end_jvm()
+
+
+def _jvm_runs() -> bool:
+    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark does not tell
+    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+
+
+def _forget(session: SparkSession) -> None:
+    """Make pyspark forget a session whose JVM is gone; `stop` would want to talk to it."""
+    accumulators = session.sparkContext._accumulatorServer  # noqa: SLF001 - a thread and a socket of this process
+    if accumulators is not None:
+        accumulators.shutdown()
+    SparkContext._active_spark_context = None  # noqa: SLF001 - so that another session is made
+    SparkSession._instantiatedSession = None  # noqa: SLF001 - likewise
+    _end_jvm()
+
+
+def _end_jvm() -> None:
+    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark has no public way to end its JVM
+    if gateway is None:
+        return
+    process = gateway.proc
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - so that another session gets another JVM
+    if process is not None:
+        process.stdin.close()
+        process.wait()

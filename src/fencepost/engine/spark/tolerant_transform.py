@@ -1,0 +1,132 @@
+"""The rows of a SourceBatch that pass its transforms, where a row that they refuse is skipped or tried again.
+
+A job that fails while it writes leaves records in the transaction, of which none could be told to be right. So the
+transformed rows are computed before the first of them is written, and kept by Spark for the writers. Only if that
+fails are the batch's own rows kept as well, numbered, and transformed in halves until it is clear which are refused.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.engine.conversion import ColumnTypes
+from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.refused_records import Stage
+from fencepost.engine.spark.transform import transform_frame
+
+_NUMBER: Final = "__fencepost_number"
+
+_PARTITION_BITS: Final = 33
+"""Spark numbers the rows of each partition from the partition's index, shifted by so many bits."""
+
+Running = Callable[[], AbstractContextManager[None]]
+Keep = Callable[[DataFrame], DataFrame]
+Transformed = tuple[DataFrame, ColumnTypes]
+
+
+@contextmanager
+def passing_rows(
+    frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running
+) -> Iterator[Transformed | None]:
+    """Give the transformed rows of a batch, computed and kept until the context ends; None if none passes.
+
+    Raises RecordRefusedError for a row that is refused where that is not tolerated, and what `running` makes of other
+    failures, those of the batch's own DataFrame among them.
+    """
+    with _kept_frames() as keep:
+        try:
+            with running():
+                passing: Transformed | None = _computed(transform_frame(frame, pipeline), keep)
+        except (AllRowsRefusedError, SparkDataError, RetriableJobError):
+            passing = _isolated(frame, pipeline, errors, running, keep)
+        yield passing
+
+
+@contextmanager
+def _kept_frames() -> Iterator[Keep]:
+    """Give a function that has Spark keep the rows of a DataFrame, once computed, until the context ends."""
+    kept: list[DataFrame] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return kept[-1]
+
+    try:
+        yield keep
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def _computed(transformed: Transformed, keep: Keep) -> Transformed:
+    frame, types = transformed
+    kept = keep(frame)
+    kept.count()
+    return kept, types
+
+
+def _isolated(
+    frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running, keep: Keep
+) -> Transformed | None:
+    with running():
+        source = keep(frame.withColumn(_NUMBER, F.monotonically_increasing_id()))
+        numbers = _Numbers.of(source)
+
+    def transform(start: int, stop: int) -> None:
+        part = source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1))).drop(_NUMBER)
+        with running():
+            transform_frame(part, pipeline)[0].write.format("noop").mode("overwrite").save()
+
+    def content(position: int) -> object:
+        with running():
+            # Not `first`: Spark hands its rows over by pickle.
+            return source.where(F.col(_NUMBER) == numbers.at(position)).drop(_NUMBER).toArrow().to_pylist()[0]
+
+    topic = pipeline.default_topic
+    rows = StageRows(Stage.TRANSFORMATION, pipeline.transform_names, topic, numbers.count, content=content)
+    passed, kept = errors.apply(rows, transform)
+    if not passed:
+        return None
+    left = source
+    if kept is not None:
+        refused = np.setdiff1d(np.arange(numbers.count), kept)
+        left = source.where(~F.col(_NUMBER).isin([numbers.at(position) for position in refused.tolist()]))
+    with running():
+        return _computed(transform_frame(left.drop(_NUMBER), pipeline), keep)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """The numbers that Spark gave to rows, by their position among all rows of all partitions."""
+
+    partitions: Sequence[int]
+    ends: Sequence[int]
+
+    @classmethod
+    def of(cls, source: DataFrame) -> _Numbers:
+        partition = F.shiftright(_NUMBER, _PARTITION_BITS).cast("INT").alias("partition")
+        rows = source.groupBy(partition).count().toArrow().to_pylist()
+        counted = sorted((row["partition"], row["count"]) for row in rows)
+        return cls([index for index, _ in counted], list(accumulate(count for _, count in counted)))
+
+    @property
+    def count(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def at(self, position: int) -> int:
+        """The number of the row at a position."""
+        index = bisect_right(self.ends, position)
+        first = self.ends[index - 1] if index else 0
+        return (self.partitions[index] << _PARTITION_BITS) + position - first

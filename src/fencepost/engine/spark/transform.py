@@ -1,0 +1,222 @@
+"""Transforms run on Spark's DataFrames: how batches become one, and how their records come back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
+from fencepost.api.schema_name import NamedStruct
+from fencepost.engine.conversion import COLUMNS, ROW, ColumnTypes, column_types
+from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError
+from fencepost.engine.grouping import RecordGroup
+from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.reports import CarriedFailureError
+from fencepost.engine.spark.local_rows import local_rows
+from fencepost.engine.write_stage import SplitRows, reader_schema
+from fencepost.transforms.chain import apply_chain
+
+_TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+_ABSENT: Final = {
+    "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>",
+}  # fmt: skip
+_LINEAR_ALGEBRA: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
+_AS_JSON: Final = "to_json({0}, map('ignoreNullFields', 'false')) AS {0}"
+_STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
+
+
+def transform_group(
+    session: SparkSession, group: RecordGroup, pipeline: Pipeline
+) -> tuple[list[pa.RecordBatch], ColumnTypes]:
+    """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped.
+
+    Raises AllRowsRefusedError if they refuse the columns, whatever the rows hold, and what Spark raises for a row.
+    """
+    table = pa.Table.from_batches([_all_columns(group)])
+    frame = session.createDataFrame(table, schema=_frame_schema(group))
+    with _planning():
+        transformed = apply_chain(frame, pipeline.transforms)
+        found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
+        schemaless = _schemaless(group, found)
+    selected = ["topic", "partition", "timestamp", "headers", ROW]
+    structured = {}
+    for name in ("value", "key"):
+        kind = transformed.schema[name].dataType
+        structured[name] = schemaless[name] and isinstance(kind, _STRUCTURED)
+        selected.append(_AS_JSON.format(name) if structured[name] else name)
+    types = replace(
+        found,
+        value=None if schemaless["value"] else found.value,
+        key=None if schemaless["key"] else found.key,
+        raw_headers=group.types.has_headers,
+    )
+    selection = transformed.selectExpr(*selected)
+    table = local_rows(selection)
+    if table is None:
+        table = selection.toArrow()
+    for name in (name for name, is_structured in structured.items() if is_structured):
+        chunks = [pa.ExtensionArray.from_storage(pa.json_(), chunk.cast(pa.string())) for chunk in table[name].chunks]
+        table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks, pa.json_()))
+    return table.combine_chunks().to_batches(), types
+
+
+@contextmanager
+def _planning() -> Iterator[None]:
+    """Tell what refuses the columns from what is not theirs to blame: the configuration, a pause, the JVM."""
+    try:
+        yield
+    except (ConfigError, PluginError):
+        raise
+    except RetriableError as error:
+        raise RetriableJobError(str(error)) from error
+    except Exception as error:
+        if isinstance(error, Py4JError | PySparkException | OSError) and not JobFailure.of(error).is_of_data:
+            raise
+        raise AllRowsRefusedError(error) from error
+
+
+def _schemaless(group: RecordGroup, found: ColumnTypes) -> dict[str, bool]:
+    """Which of the transformed value and key have no schema. Raises DataError for a name without a schema."""
+    schemaless = {"value": group.types.value is None}
+    schemaless["key"] = group.types.key is None if group.types.has_key else schemaless["value"]
+    for name, kind in (("value", found.value), ("key", found.key)):
+        if schemaless[name] and isinstance(kind, NamedStruct):
+            raise DataError(
+                f"The {name}s for the topic {group.topic} have no schema, so SetSchemaMetadata cannot name it: remove "
+                f"the transform, or let the connector give a {name}_schema"
+            )
+    return schemaless
+
+
+def _all_columns(group: RecordGroup) -> pa.RecordBatch:
+    count = group.columns.num_rows
+    absent = {
+        "topic": lambda: pa.repeat(group.topic, count),
+        "partition": lambda: pa.nulls(count, pa.int32()),
+        "key": lambda: pa.nulls(count),
+        "timestamp": lambda: pa.nulls(count, pa.int64()),
+        "headers": lambda: pa.nulls(count, _TEXT_HEADERS),
+    }
+    present = group.columns
+    columns = {name: present[name] if name in present.schema.names else absent[name]() for name in COLUMNS}
+    return pa.RecordBatch.from_pydict({**columns, ROW: present[ROW]})
+
+
+def _frame_schema(group: RecordGroup) -> t.StructType:
+    """The columns' types, with the schemas as the source declared them: Arrow's types alone do not tell those."""
+    schema = from_arrow_schema(_all_columns(group).schema, prefer_timestamp_ntz=True)
+    for name, declared in (("value", group.types.value), ("key", group.types.key)):
+        if declared is not None:
+            schema[name].dataType = declared
+    return schema
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStage:
+    """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`. Its failures bear the `mark`."""
+
+    rows: SplitRows
+    mark: str = field(repr=False)
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        try:
+            yield from self.rows.batches(given)
+        except FencepostError as error:
+            raise CarriedFailureError(error, self.mark) from None
+
+
+def read_frame(session: SparkSession, rows: SplitRows, mark: str) -> DataFrame:
+    """A reader's splits as a DataFrame; row order is the order of the splits. Failures to read bear the `mark`."""
+    numbers = session.range(0, rows.runs, numPartitions=rows.runs)
+    return numbers.mapInArrow(ReadStage(rows, mark), reader_schema(rows.reader))
+
+
+def check_user_types(frame: DataFrame) -> None:
+    """Raise DataError if a column has a user-defined type whose class would have to be imported.
+
+    Files may declare one (Parquet's do, in Spark's own metadata), with the name of a Python class. To ask pyspark for
+    such a schema is to import the module that the file names: so the JVM is asked first.
+    """
+    schema = json.loads(frame._jdf.schema().json())  # noqa: SLF001 - pyspark has no schema that is not parsed
+    for column in schema["fields"]:
+        for name in _user_types(column["type"]):
+            module = name.rpartition(".")[0]
+            if module not in _LINEAR_ALGEBRA and module not in sys.modules:
+                raise DataError(
+                    f"The column '{column['name']}' of a SourceBatch is of the user-defined type {name}, whose module the "
+                    "connector has not imported: import it if you trust it, or cast the column to the type that it is "
+                    "stored as"
+                )
+
+
+def _user_types(kind: Any) -> Iterator[str]:
+    if isinstance(kind, dict):
+        if kind["type"] == "udt":
+            yield str(kind.get("pyClass"))
+        parts = [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+        for part in parts + [column["type"] for column in kind.get("fields", ())]:
+            yield from _user_types(part)
+
+
+def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, ColumnTypes]:
+    """Apply the transforms to a batch. Columns that the result has none of, or the same in all rows, are left out.
+
+    Raises AllRowsRefusedError if they refuse the columns, whatever the rows hold.
+    """
+    complete = _with_all_columns(frame, pipeline)
+    with _planning():
+        transformed = apply_chain(complete, pipeline.transforms)
+    constants = constant_columns(transformed, [name for name in COLUMNS if name != "value"])
+    absent = [name for name, value in constants.items() if value is None]
+    if constants.get("topic") == pipeline.default_topic:
+        absent.append("topic")
+    left = transformed.drop(*absent)
+    with _planning():
+        return left, column_types(left.schema, where="a transformed SourceBatch")
+
+
+def _with_all_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    types = column_types(frame.schema, where="a SourceBatch")
+    columns = {name: F.col(name) for name in frame.columns if name in COLUMNS}
+    for name, kind in _ABSENT.items():
+        columns.setdefault(name, F.lit(None).cast(kind).alias(name))
+    default = F.lit(pipeline.default_topic)
+    columns["topic"] = F.coalesce(F.col("topic"), default).alias("topic") if types.has_topic else default.alias("topic")
+    columns["partition"] = columns["partition"].cast("INT").alias("partition")
+    if types.has_timestamp and isinstance(frame.schema["timestamp"].dataType, t.TimestampType | t.TimestampNTZType):
+        columns["timestamp"] = F.unix_millis(F.col("timestamp").cast("TIMESTAMP")).alias("timestamp")
+    return frame.select(*(columns[name] for name in COLUMNS))
+
+
+def constant_columns(frame: DataFrame, names: list[str]) -> dict[str, Any]:
+    """The columns whose value Catalyst knows to be the same in all rows. They need no look at the rows to route them.
+
+    Only texts and nulls are told; the plan is pyspark's to change, so what it does not show counts as not constant.
+    """
+    plan = frame.select(*names)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - pyspark shows no plan
+    if plan.nodeName() != "Project":
+        return {}
+    expressions = plan.expressions()
+    constants: dict[str, Any] = {}
+    for position, name in enumerate(names):
+        expression = expressions.apply(position)
+        literal = expression.child() if expression.nodeName() == "Alias" else expression
+        if literal.nodeName() == "Literal":
+            value = literal.value()
+            if value is None or name == "topic":
+                constants[name] = None if value is None else value.toString()
+    return constants

@@ -1,0 +1,286 @@
+"""The functions that Spark runs over a batch: convert and write, or only convert where a shuffle lies between.
+
+They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes
+itself. A writer answers with one row: a Report, or a FencepostError, which thus reaches the worker as it was raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from fencepost.api.ddl import parse_columns
+from fencepost.api.errors import DataError, FencepostError, PluginError, describe_error
+from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
+from fencepost.api.record import ArrowReader
+from fencepost.engine.attempts import of_first_attempt, task_context
+from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert
+from fencepost.engine.error_handler import ErrorHandler
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.read_ahead import read_ahead
+from fencepost.engine.refused_records import Tally
+from fencepost.engine.reports import Report, read_reports, report_text
+from fencepost.engine.routing import (
+    Ownership,
+    PartitionCounts,
+    Routed,
+    Router,
+    agreed,
+    contiguous_run,
+    split,
+    writer_of,
+)
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.producer.sender import RecordWriter
+from fencepost.kafka.producer.transaction import Transaction
+from fencepost.kafka.records.columns import HEADERS, Records
+
+REPORT_SCHEMA: Final = "report STRING"
+"""What a writer yields: one row with the text of a Report or of a FencepostError."""
+
+TARGETED_SCHEMA: Final = (
+    "writer INT, topic STRING, partition INT, key BINARY, value BINARY, timestamp BIGINT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, message STRING"
+)
+"""What goes through the shuffle: converted records with their target, or a message.
+
+A message is the text of the Report of a converting partition, or of the FencepostError that ended it.
+"""
+
+_TARGETED: Final = pa.schema(
+    [
+        ("writer", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()),
+        ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("message", pa.string()),
+    ]
+)  # fmt: skip
+
+
+BeforeWrite = Callable[[Collection[str]], None]
+"""Told the topics of records before the first of them is sent; may raise to keep them from being written."""
+
+
+class Source(Protocol):
+    """Where a stage's rows come from: the batches that Spark hands it, or splits that it reads itself."""
+
+    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, given what Spark hands to this task."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """The rows of a DataFrame."""
+
+    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what Spark hands over."""
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRows:
+    """Splits that are read where they are needed, in `runs` parts of neighbours.
+
+    Spark hands over the numbers of the runs to read, in a column `id`. The number of a task would not do: where Spark
+    joins partitions, one task reads several.
+    """
+
+    reader: ArrowReader
+    splits: Sequence[Any]
+    runs: int = 1
+
+    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the runs whose numbers Spark hands over. Raises DataError for what the reader raises, with its place.
+
+        The worker would be told of any other error in the words of Spark.
+        """
+        try:
+            yield from self.read([run for batch in given for run in batch["id"].to_pylist()])
+        except FencepostError:
+            raise
+        except Exception as error:
+            raise DataError(f"read() of {type(self.reader).__name__} failed: {describe_error(error)}") from error
+
+    def read(self, runs: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Read some of the runs, ahead of what is taken."""
+        positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
+        return read_ahead(batch for position in positions for batch in self._read_split(self.splits[position]))
+
+    def _read_split(self, split: Any) -> Iterator[pa.RecordBatch]:
+        what = f"read() of {type(self.reader).__name__}"
+        answer: Any = call_plugin(what, self.reader.read, split)
+        if not isinstance(answer, Iterable):
+            refuse_answer(what, self.reader.read, kind_of(answer), "an iterator of RecordBatch of pyarrow")
+        for batch in iterate_plugin(what, answer):
+            if not isinstance(batch, pa.RecordBatch):
+                found = f"an iterator with {kind_of(batch)}"
+                refuse_answer(what, self.reader.read, found, "an iterator of RecordBatch of pyarrow")
+            yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStage:
+    """Convert rows and write them to Kafka, in the worker or as one of `writers` Spark partitions.
+
+    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`). `partitions` are
+    the numbers of partitions of topics, as far as the worker knows them.
+    """
+
+    source: Source
+    types: ColumnTypes
+    pipeline: Pipeline
+    config: ProducerConfig
+    transaction: Transaction
+    before_write: BeforeWrite
+    writers: int = 1
+    start: int = 0
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        yield _report(lambda context: self._write_partition(given, context))
+
+    def _write_partition(self, given: Iterator[pa.RecordBatch], context: TaskContext) -> Report:
+        ownership = Ownership((context.partitionId() + self.start) % self.writers, self.writers)
+        errors = ErrorHandler(self.pipeline.errors)
+        with closing(RecordWriter(self.config, self.transaction)) as writer:
+            rows = self.source.batches(of_first_attempt(given, context))
+            return self.write(rows, writer, ownership, errors)
+
+    def write(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        writer: RecordWriter,
+        ownership: Ownership,
+        errors: ErrorHandler,
+        check: Callable[[], None] = lambda: None,
+    ) -> Report:
+        """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
+        counts = PartitionCounts(self.partitions, writer.partitions)
+        router = Router(counts, ownership, run_bytes=self.config.batch_size, start=self.start)
+        for batch in batches:
+            check()
+            for converted in convert(batch, self.types, self.pipeline, errors):
+                self.before_write({converted.topic})
+                for routed in router.route(converted):
+                    writer.write(routed.topic, routed.partition, routed.records)
+        return Report(writer.flush(), errors.tally, counts.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertStage:
+    """Convert rows and find their topic partition and the writer that owns it, ahead of a shuffle by `writer`."""
+
+    source: Source
+    types: ColumnTypes
+    pipeline: Pipeline
+    config: ProducerConfig
+    transaction: Transaction
+    before_write: BeforeWrite
+    writers: int
+    partitions: Mapping[str, int]
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        errors = ErrorHandler(self.pipeline.errors)
+        try:
+            context = task_context()
+            with closing(RecordWriter(self.config, self.transaction)) as metadata:
+                counts = PartitionCounts(self.partitions, metadata.partitions)
+                router = Router(counts, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId())
+                for batch in self.source.batches(given):
+                    for converted in convert(batch, self.types, self.pipeline, errors):
+                        self.before_write({converted.topic})
+                        yield self._targeted(converted, router)
+        except FencepostError as error:
+            yield _message(error)
+        else:
+            report = Report(tally=errors.tally, partitions=counts.asked)
+            if report != Report():
+                yield _message(report)
+
+    def _targeted(self, converted: Converted, router: Router) -> pa.RecordBatch:
+        records, count = converted.records, len(converted.records)
+        targets = router.targets(converted)
+        columns = [
+            pa.array(writer_of(converted.topic, targets, self.writers)),
+            pa.repeat(converted.topic, count),
+            pa.array(targets),
+            pa.nulls(count, pa.binary()) if records.key is None else records.key.cast(pa.binary()),
+            records.value.cast(pa.binary()),
+            pa.nulls(count, pa.int64()) if records.timestamp is None else records.timestamp,
+            pa.nulls(count, HEADERS) if records.headers is None else records.headers,
+            pa.nulls(count, pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_TARGETED)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTargeted:
+    """Write converted records, which a shuffle brought to the writer that owns their topic partition."""
+
+    config: ProducerConfig
+    transaction: Transaction
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+        yield _report(lambda context: self._write(of_first_attempt(given, context)))
+
+    def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
+        converting: list[Report] = []
+        with closing(RecordWriter(self.config, self.transaction)) as writer:
+            for batch in given:
+                messages = batch["message"].drop_null().to_pylist()
+                converting += read_reports(messages)
+                records = batch.filter(batch["message"].is_null()) if messages else batch
+                for routed in targeted_records(records):
+                    writer.write(routed.topic, routed.partition, routed.records)
+            tally = Tally()
+            for report in converting:
+                tally = tally.plus(report.tally.counts, *report.tally.listed)
+            return Report(writer.flush(), tally, agreed(report.partitions for report in converting))
+
+
+def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
+    """Split the rows of TARGETED_SCHEMA that are records by topic partition."""
+    if batch.num_rows == 0:
+        return
+    topics = batch["topic"].dictionary_encode()
+    codes = topics.indices.to_numpy()
+    for code, topic in enumerate(topics.dictionary.to_pylist()):
+        rows = batch if len(topics.dictionary) == 1 else batch.take(pa.array(np.flatnonzero(codes == code)))
+        records = Records(rows["value"], rows["key"], rows["timestamp"], rows["headers"])
+        yield from split(topic, records, rows["partition"].to_numpy())
+
+
+def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
+    report: Report | FencepostError
+    try:
+        report = write(task_context())
+    except FencepostError as error:
+        report = error
+    return pa.RecordBatch.from_pydict({"report": pa.array([report_text(report)], pa.string())})
+
+
+def _message(content: Report | FencepostError) -> pa.RecordBatch:
+    row = dict.fromkeys(_TARGETED.names) | {"writer": 0, "message": report_text(content)}
+    return pa.RecordBatch.from_pylist([row], schema=_TARGETED)
+
+
+def reader_schema(reader: ArrowReader) -> str:
+    """The columns of a reader's rows. Raises as `call_plugin`, and PluginError for what is no text."""
+    name = type(reader).__name__
+    schema: Any = call_plugin(f"The schema of {name}", getattr, reader, "schema")
+    if not isinstance(schema, str):
+        raise PluginError(f"The schema of {name} is {kind_of(schema)}: it must be a str, such as 'value STRING'")
+    return schema
+
+
+def reader_types(reader: ArrowReader) -> ColumnTypes:
+    """The types of a reader's columns. Raises ConfigError or DataError for a schema that will not do."""
+    return column_types(parse_columns(reader_schema(reader)), where=f"the batch of {type(reader).__name__}")

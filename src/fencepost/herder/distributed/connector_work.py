@@ -1,0 +1,319 @@
+"""A connector that this worker was given to run: not its tasks, which any worker of the group may have."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+from fencepost.api.errors import ConfigError, FencepostError, describe_error
+from fencepost.herder.core.convergence import Converging
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.runtime.connector.source_connector import WorkerConnector
+from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy
+from fencepost.runtime.state import State
+from fencepost.runtime.worker import connector_version
+from fencepost.storage.configs.codec import Config, TargetState
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorPlan:
+    """How a connector is to run: a plan that differs in more than `target` needs another start.
+
+    `version` counts the configurations that were written, `restart` the restarts that were asked for.
+    """
+
+    version: int
+    target: TargetState
+    restart: int
+
+
+class _GivenUpError(FencepostError):
+    """A connector's code did not return, and something else is wanted of the connector."""
+
+
+class ConnectorWork(Converging[ConnectorPlan]):
+    """Starts, pauses and stops one connector as it is planned, and reports its states.
+
+    A connector whose code does not return holds up nobody: once something else is wanted of it, it gets
+    `task.shutdown.graceful.timeout.ms`, and is left to itself then.
+
+    `configure_tasks` is called with the name whenever the connector should be asked for its task configurations.
+    """
+
+    def __init__(
+        self, name: str, parts: GroupParts, configure_tasks: Callable[[str], None], restart: Callable[[str], None]
+    ) -> None:
+        """`restart` is called with the name when the connector should be planned to start again."""
+        super().__init__(name)
+        self.name = name
+        self.announce_restart = False
+        """Whether the next restart shows as RESTARTING."""
+        self._parts = parts
+        self._configure_tasks = configure_tasks
+        self._restart = restart
+        self._restarts = RestartPolicy()
+        self._start_due: asyncio.TimerHandle | None = None
+        self._starting = False
+        self._tasks_refused = False
+        self._connector: WorkerConnector | None = None
+        self._version: str | None = None
+        # Which instance it is: what earlier ones still tell does not count.
+        self._run = 0
+        self._left: asyncio.Future[None] = parts.loop.create_future()
+        self._doing: ConnectorPlan | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def running(self) -> WorkerConnector | None:
+        """The connector, if it runs and can be asked for task configurations."""
+        connector = self._connector
+        return connector if connector is not None and connector.state is State.RUNNING else None
+
+    async def task_configs(self) -> list[dict[str, str]] | None:
+        """Ask the connector for its task configurations. None if it does not run, or is stopped before it answers."""
+        running = self.running
+        if running is None:
+            return None
+        answer = asyncio.ensure_future(self._parts.run(running.task_configs))
+        answer.add_done_callback(lambda late: late.cancelled() or late.exception())
+        either: list[asyncio.Future[Any]] = [answer, self._left]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return answer.result() if answer.done() else None
+
+    def want(self, plan: ConnectorPlan | None) -> None:
+        """Have it follow a plan, soon, also if it hangs."""
+        super().want(plan)
+        if plan != self._doing:
+            self._changed.set()
+
+    def refuse_tasks(self, error: Exception) -> None:
+        """Report that the task configurations which the connector gives will not do, while it runs itself."""
+        self._tasks_refused = True
+        self._report(State.FAILED, error)
+
+    def take_tasks(self) -> None:
+        """Take back that they will not do, if that was reported."""
+        if self._tasks_refused and self.running is not None:
+            self._tasks_refused = False
+            self._report(State.RUNNING)
+
+    def forget_failures(self) -> None:
+        """Let it have all its automatic restarts again."""
+        self._restarts = RestartPolicy()
+
+    async def _step(self, before: ConnectorPlan | None, wanted: ConnectorPlan | None) -> ConnectorPlan | None:
+        self._doing = wanted
+        self._changed.clear()
+        if wanted is None:
+            await self._halt()
+            if self._parts.state.contains(self.name):
+                self._report(State.UNASSIGNED)
+            return None
+        if before is not None and replace(before, target=wanted.target) != wanted:
+            if await self._halt():
+                self._report(State.UNASSIGNED)
+            if before.version != wanted.version:
+                # How often another configuration failed says nothing of this one.
+                self.forget_failures()
+            self._announce_restart()
+            return None
+        await self._move_to(wanted.target)
+        return wanted
+
+    async def _move_to(self, target: TargetState) -> None:
+        try:
+            match target:
+                case TargetState.STARTED:
+                    await self._start()
+                case TargetState.PAUSED:
+                    await self._pause()
+                case TargetState.STOPPED:
+                    await self._halt()
+                    await self._find_version()
+                    self._report(State.STOPPED)
+        except _GivenUpError:
+            _log.warning(
+                "Connector %s hangs in its own code and is given up, since something else is wanted of it. What it holds "
+                "is not free before it comes to an end, or this worker does",
+                self.name,
+            )
+        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+            self._failed(error)
+
+    async def _start(self) -> None:
+        self._starting = True
+        try:
+            if self._connector is not None and self._connector.state is State.PAUSED:
+                await self._call(self._connector.start)
+            else:
+                await self._start_anew()
+        finally:
+            self._starting = False
+        connector = self._connector
+        if self.running is not None:
+            # One that starts and fails again and again has not progressed.
+            self._parts.loop.call_later(LONGEST_DELAY_S, self._lasted, self._run)
+            self._configure_tasks(self.name)
+        elif connector is not None and connector.error is not None:
+            self._failed(connector.error)
+
+    def _failed(self, error: Exception) -> None:
+        """Report that the connector failed, and have it start again if that may help."""
+        delay = self._restarts.failed(error)
+        if delay is None:
+            self._report(State.FAILED, error)
+            return
+        _log.warning("Connector %s failed and is started again in %.1f s: %s", self.name, delay, describe_error(error))
+        self._parts.worker.metrics.connector_restarts(self.name)
+        self._report(State.RESTARTING, error)
+        self._start_due = self._parts.loop.call_later(delay, self._restart, self.name)
+
+    def _lasted(self, run: int) -> None:
+        if run == self._run and self.running is not None:
+            self._restarts.progressed()
+
+    async def _start_anew(self) -> None:
+        await self._halt()
+        config, metrics = self._config(), self._parts.worker.metrics
+        try:
+            self._connector = await self._call(self._make, config, self._run)
+            await self._call(self._connector.start)
+        except Exception:
+            metrics.add_failed_connector(self.name, config)
+            raise
+        finally:
+            metrics.connector_startups.record(self.running is not None)
+
+    def _make(self, config: Config, run: int) -> WorkerConnector:
+        properties = {name: value for name, value in config.items() if value is not None}
+        self._version = connector_version(self._parts.config, properties)
+        checked = self._parts.worker.checked(properties, accepted=True)
+        self._restarts.config = self._parts.worker.restarts(checked)
+        return self._parts.worker.new_connector(checked, _ConnectorEvents(self, run))
+
+    def _config(self) -> Config:
+        config = self._parts.state.connector_config(self.name)
+        if config is None:
+            raise ConfigError(f"Connector {self.name} was deleted", name="name")
+        return config
+
+    async def _pause(self) -> None:
+        if self._start_due is not None:
+            await self._halt()
+        if self._connector is not None:
+            await self._call(self._connector.pause)
+        else:
+            await self._find_version()
+            self._report(State.PAUSED)
+
+    async def _find_version(self) -> None:
+        if self._version is None:
+            config = {name: value for name, value in self._config().items() if value is not None}
+            self._version = await self._call(connector_version, self._parts.config, config)
+
+    async def _halt(self) -> bool:
+        """Stop the connector, and return whether there was one. One that does not stop in time is left to itself."""
+        connector = self._leave()
+        if connector is None:
+            self._parts.worker.metrics.remove_connector(self.name)
+            return False
+        stopping = asyncio.ensure_future(self._parts.run(self._parts.worker.stop_connector, connector))
+        await asyncio.wait([stopping], timeout=self._patience_s)
+        if not stopping.done():
+            _log.warning("Connector %s does not stop in time: what it holds is not free before it does", self.name)
+        return True
+
+    def _leave(self) -> WorkerConnector | None:
+        """Take no more note of what the connector does, and return it."""
+        self._run += 1
+        self._tasks_refused = False
+        if self._start_due is not None:
+            self._start_due.cancel()
+            self._start_due = None
+        self._left.set_result(None)
+        self._left = self._parts.loop.create_future()
+        connector, self._connector = self._connector, None
+        return connector
+
+    @property
+    def _patience_s(self) -> float:
+        return self._parts.config.task_shutdown_graceful_timeout_ms / 1000
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the connector's code. Raises _GivenUpError if it does not return, and something else is wanted."""
+        call = asyncio.ensure_future(self._parts.run(function, *args, **kwargs))
+        while not call.done():
+            changed = asyncio.ensure_future(self._changed.wait())
+            await asyncio.wait([call, changed], return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+            await asyncio.wait([call], timeout=self._patience_s)
+            if not call.done() and self.wanted != self._doing:
+                call.add_done_callback(partial(self._stop_late, self._leave()))
+                raise _GivenUpError
+            self._changed.clear()
+        return call.result()
+
+    def _stop_late(self, connector: WorkerConnector | None, call: asyncio.Future[Any]) -> None:
+        """Stop a connector that was given up and came to an end after all."""
+        if call.cancelled() or call.exception() is not None:
+            return
+        made = call.result()
+        late = made if isinstance(made, WorkerConnector) else connector
+        if late is not None:
+            asyncio.ensure_future(self._parts.run(late.stop))  # noqa: RUF006 - nothing waits for it
+
+    def _announce_restart(self) -> None:
+        if self.announce_restart:
+            self.announce_restart = False
+            self._report(State.RESTARTING)
+
+    def _report(self, state: State, error: Exception | None = None) -> None:
+        self._parts.report(self.name, state, error=error, version=self._version)
+
+    def told(self, run: int, state: State, error: Exception | None) -> None:
+        """Take note of what the connector tells of its state."""
+        if run != self._run or state is State.STOPPED:
+            return
+        if error is None:
+            self._report(state)
+        elif not self._starting:
+            # How a start fails is told by the start itself.
+            self._failed(error)
+
+    def asked(self, run: int) -> None:
+        """Take note that the connector wants its tasks configured anew."""
+        if run == self._run:
+            self._configure_tasks(self.name)
+
+    def post(self, function: Callable[..., None], *arguments: object) -> None:
+        """Have the event loop call a function, unless it is closed."""
+        with suppress(RuntimeError):
+            self._parts.loop.call_soon_threadsafe(function, *arguments)
+
+
+class _ConnectorEvents:
+    """Brings what one instance of a connector tells, on whatever thread, to the event loop."""
+
+    def __init__(self, work: ConnectorWork, run: int) -> None:
+        self._work = work
+        self._run = run
+
+    def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
+        """Pass a state on."""
+        del connector
+        self._work.post(self._work.told, self._run, state, error)
+
+    def on_task_reconfiguration(self, connector: str) -> None:
+        """Pass the wish on."""
+        del connector
+        self._work.post(self._work.asked, self._run)

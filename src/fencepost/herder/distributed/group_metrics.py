@@ -1,0 +1,246 @@
+"""The metrics of a worker's membership in its group, under the names that Strimzi's rules give to Connect's."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from fencepost.herder.core.mixed_group import MixedGroup
+from fencepost.kafka.group.membership import GroupRequest, Membership
+from fencepost.runtime.metrics.definitions import MetricDefinition, MetricType, define
+from fencepost.runtime.metrics.histogram import Histogram
+from fencepost.runtime.metrics.windowed import Windowed
+
+_MS: Final = 1000.0
+_PER_HOUR: Final = 3600.0
+
+_REBALANCE: Final = define(
+    "kafka_connect_worker_rebalance_",
+    {
+        "epoch": "The generation of the group that this worker is in, or was in last; 0 before the first",
+        "completed_rebalances_total": "Rebalances that this worker completed",
+        "rebalancing": "1 while this worker is joining its group, else 0",
+        "rebalance_avg_time_ms": "Average time of the last minute's rebalances, in milliseconds",
+        "rebalance_max_time_ms": "Longest time of the last minute's rebalances, in milliseconds",
+        "time_since_last_rebalance_ms": "Time since the last rebalance was completed, in milliseconds; NaN before it",
+    },
+)
+_LEADER: Final = MetricDefinition(
+    "kafka_connect_worker_rebalance_leader_name",
+    MetricType.GAUGE,
+    "1 for the address of the worker that leads the group",
+    ("leader_name",),
+)
+_PROTOCOL: Final = MetricDefinition(
+    "kafka_connect_worker_rebalance_connect_protocol",
+    MetricType.GAUGE,
+    "1 for the protocol that the group speaks",
+    ("connect_protocol",),
+)
+_COORDINATOR: Final = define(
+    "kafka_connect_coordinator_",
+    {
+        "assigned_connectors": "Connectors that the group gave to this worker",
+        "assigned_tasks": "Tasks that the group gave to this worker",
+        "heartbeat_rate": "Heartbeats per second that were answered in the last minute",
+        "heartbeat_total": "Heartbeats that were answered",
+        "heartbeat_response_time_max": "Longest time to an answer of the last minute's heartbeats, in milliseconds",
+        "last_heartbeat_seconds_ago": "Time since a heartbeat was last answered, in seconds; NaN before the first",
+        "join_rate": "Joins per second in the last minute",
+        "join_total": "Joins of the group",
+        "join_time_avg": "Average time of the last minute's joins, in milliseconds",
+        "join_time_max": "Longest time of the last minute's joins, in milliseconds",
+        "sync_rate": "Syncs with the group per second in the last minute",
+        "sync_total": "Syncs with the group",
+        "sync_time_avg": "Average time of the last minute's syncs, in milliseconds",
+        "sync_time_max": "Longest time of the last minute's syncs, in milliseconds",
+        "rebalance_rate_per_hour": "Rebalances per hour, by those of the last minute",
+        "rebalance_total": "Rebalances that this worker completed",
+        "rebalance_latency_avg": "Average time of the last minute's rebalances, in milliseconds",
+        "rebalance_latency_max": "Longest time of the last minute's rebalances, in milliseconds",
+        "rebalance_latency_total": "Time of all rebalances, in milliseconds",
+        "failed_rebalance_rate_per_hour": "Attempts to join or sync that failed per hour, by those of the last minute",
+        "failed_rebalance_total": "Attempts to join or sync that failed",
+        "last_rebalance_seconds_ago": "Time since the last rebalance was completed, in seconds; NaN before it",
+    },
+)
+_FENCING: Final = define(
+    "fencepost_fencing_",
+    {
+        "rounds_total": "Rounds of fencing that this worker carried out as the leader of its group",
+        "failures_total": "Those of them that failed",
+    },
+)
+_MIXED: Final = define(
+    "fencepost_group_",
+    {
+        "workers_breaking_exactly_once": "Workers of the group whose exactly.once.source.support is disabled while "
+        "others have enabled: while there are any, exactly-once delivery does not hold",
+        "workers_of_unknown_support": "Workers of a group with exactly-once delivery that do not tell what they are "
+        "set to, such as Kafka Connect's",
+    },
+)
+_FENCING_TIME: Final = MetricDefinition(
+    "fencepost_fencing_duration_seconds", MetricType.HISTOGRAM, "Time of the rounds of fencing"
+)
+
+DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
+    _LEADER,
+    _PROTOCOL,
+    *_REBALANCE.values(),
+    *_COORDINATOR.values(),
+    *_FENCING.values(),
+    _FENCING_TIME,
+    *_MIXED.values(),
+)
+"""All of them."""
+
+
+class _Timed:
+    """How often something was done and how long it took, in seconds."""
+
+    def __init__(self) -> None:
+        self._times, self._ones = Windowed(), Windowed()
+        self.total, self.seconds = 0, 0.0
+        self._last: float | None = None
+
+    def record(self, seconds: float, now: float) -> None:
+        self._times.record(seconds * _MS, now)
+        self._ones.record(1, now)
+        self.total += 1
+        self.seconds += seconds
+        self._last = now
+
+    def rate(self, now: float) -> float:
+        return self._ones.rate(now)
+
+    def average(self, now: float) -> float:
+        return self._times.average(now)
+
+    def maximum(self, now: float) -> float:
+        return self._times.maximum(now)
+
+    def ago(self, now: float) -> float:
+        return math.nan if self._last is None else now - self._last
+
+
+class GroupMetrics(Collector):
+    """The metrics of a group member, as its observer. Safe for several threads. `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._requests = {request: _Timed() for request in GroupRequest}
+        self._rebalances, self._failures = _Timed(), _Timed()
+        self._began: float | None = None
+        self._membership: Membership | None = None
+        self._epoch = 0
+        self._breaking = self._unknown = 0
+        self._fencing_time, self._fencing_failures, self._fencing_rounds = Histogram(), 0, 0
+
+    # -- what the member tells -----------------------------------------------------------------------------------
+
+    def request_answered(self, request: GroupRequest, seconds: float) -> None:
+        """Take note that the coordinator answered, after so long."""
+        with self._lock:
+            self._requests[request].record(seconds, self._clock())
+
+    def rebalance_began(self) -> None:
+        """Take note that the member is going to join."""
+        with self._lock:
+            self._began = self._clock() if self._began is None else self._began
+
+    def rebalance_failed(self) -> None:
+        """Take note that an attempt to join or sync failed."""
+        with self._lock:
+            self._failures.record(0.0, self._clock())
+
+    def rebalance_completed(self) -> None:
+        """Take note that the member has an assignment."""
+        with self._lock:
+            now = self._clock()
+            began, self._began = self._began, None
+            self._rebalances.record(now - (now if began is None else began), now)
+
+    # -- what the herder tells -----------------------------------------------------------------------------------
+
+    def assigned(self, membership: Membership | None) -> None:
+        """Take note of what the group gave to this worker; None when it is out of the group."""
+        with self._lock:
+            self._membership = membership
+            if membership is not None:
+                self._epoch = membership.generation
+
+    def judged(self, mixed: MixedGroup) -> None:
+        """Take note of how the members of the group are set."""
+        with self._lock:
+            self._breaking, self._unknown = len(mixed.breaking), len(mixed.unknown)
+
+    def fenced(self, seconds: float, *, success: bool) -> None:
+        """Take note of a round of fencing that this worker carried out."""
+        with self._lock:
+            self._fencing_time.record(seconds)
+            self._fencing_rounds += 1
+            self._fencing_failures += not success
+
+    # -- what Prometheus reads -----------------------------------------------------------------------------------
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the registry need not collect in order to register."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric with its values."""
+        with self._lock:
+            now, membership = self._clock(), self._membership
+            values = (
+                (_REBALANCE, self._rebalance_values(now)),
+                (_COORDINATOR, self._coordinator_values(now)),
+                (_FENCING, (self._fencing_rounds, self._fencing_failures)),
+                (_MIXED, (self._breaking, self._unknown)),
+            )
+            fencing_time = self._fencing_time.snapshot()
+        leader = None if membership is None else membership.assignment.leader_url
+        yield _LEADER.metric([((leader,), 1.0)] if leader else [])
+        yield _PROTOCOL.metric([((str(membership.protocol),), 1.0)] if membership is not None else [])
+        for definitions, numbers in values:
+            for definition, number in zip(definitions.values(), numbers, strict=True):
+                yield definition.metric([((), number)])
+        yield _FENCING_TIME.histogram([((), fencing_time)])
+
+    def _rebalance_values(self, now: float) -> tuple[float, ...]:
+        done = self._rebalances
+        rebalancing = self._began is not None
+        return self._epoch, done.total, rebalancing, done.average(now), done.maximum(now), done.ago(now) * _MS
+
+    def _coordinator_values(self, now: float) -> tuple[float, ...]:
+        assignment = None if self._membership is None else self._membership.assignment
+        heartbeats, done = self._requests[GroupRequest.HEARTBEAT], self._rebalances
+        return (
+            0 if assignment is None else len(assignment.connectors),
+            0 if assignment is None else len(assignment.tasks),
+            heartbeats.rate(now),
+            heartbeats.total,
+            heartbeats.maximum(now),
+            heartbeats.ago(now),
+            *self._phase_values(GroupRequest.JOIN, now),
+            *self._phase_values(GroupRequest.SYNC, now),
+            done.rate(now) * _PER_HOUR,
+            done.total,
+            done.average(now),
+            done.maximum(now),
+            done.seconds * _MS,
+            self._failures.rate(now) * _PER_HOUR,
+            self._failures.total,
+            done.ago(now),
+        )
+
+    def _phase_values(self, request: GroupRequest, now: float) -> tuple[float, ...]:
+        timed = self._requests[request]
+        return timed.rate(now), timed.total, timed.average(now), timed.maximum(now)

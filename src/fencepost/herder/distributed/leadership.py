@@ -1,0 +1,307 @@
+"""Whether this worker leads its group, and so may write connectors and tasks to the config topic (KIP-618).
+
+                      assigned as leader
+    FOLLOWING ─────────────────────────────> CLAIMING <──┐ not claimed: tried again
+        ^                                     │    └─────┘
+        │ assigned as follower, lost          │ claimed, config topic read to its end
+        ├─────────────────────────────────────┤
+        │                                     v
+        └──────────────────────────────── LEADING
+              or a write was fenced
+
+A leader whose write fails may have been replaced without knowing it. It does not claim the right back, which would
+fence its successor, but joins the group again: that tells who leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from enum import Enum, auto
+from typing import Final, TypeVar
+
+from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.herder.core.outliving import outcome_of
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.readiness import Standing
+from fencepost.herder.errors import (
+    BadRequestError,
+    ForbiddenError,
+    NotLeaderError,
+    RequestFailedError,
+    ServiceUnavailableError,
+)
+from fencepost.herder.peers.request_signing import SignedRequest
+from fencepost.herder.peers.rest_client import Signer
+from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.group.membership import Membership
+from fencepost.kafka.group.protocol import ConnectProtocol
+from fencepost.storage.configs.codec import SessionKey
+from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
+
+_log: Final = logging.getLogger(__name__)
+
+_CLAIM_AGAIN_SECONDS: Final = 0.25
+_KEY_AGAIN_SECONDS: Final = 1.0
+_CLAIM_TIMEOUT_SECONDS: Final = 60.0
+
+T = TypeVar("T")
+
+
+class LeadershipState(Enum):
+    """See the module's diagram."""
+
+    FOLLOWING = auto()
+    CLAIMING = auto()
+    LEADING = auto()
+
+
+TRANSITIONS: Final[Mapping[LeadershipState, frozenset[LeadershipState]]] = {
+    LeadershipState.FOLLOWING: frozenset({LeadershipState.CLAIMING, LeadershipState.FOLLOWING}),
+    LeadershipState.CLAIMING: frozenset({LeadershipState.LEADING, LeadershipState.FOLLOWING}),
+    LeadershipState.LEADING: frozenset({LeadershipState.FOLLOWING}),
+}
+
+
+class Leadership:
+    """Follows who leads, and does what only the leader may do. `rejoin` has the group say who leads."""
+
+    def __init__(self, parts: GroupParts, rejoin: Callable[[], None]) -> None:
+        self._parts = parts
+        self._rejoin = rejoin
+        self._state = LeadershipState.FOLLOWING
+        self._changed = asyncio.Condition()
+        # Not for threads: what a write depends on must not be changed by one that is under way.
+        self._turn = asyncio.Lock()
+        # Whether there may be writes in the config topic that this worker began and has not read.
+        self._unread = False
+        self._term: asyncio.Task[None] | None = None
+        self._refusal: FencepostError | None = None
+        self.membership: Membership | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker may write as the leader."""
+        return self._state is LeadershipState.LEADING
+
+    @property
+    def leader_url(self) -> str | None:
+        """Where the leader is reached, None if nobody told."""
+        return None if self.membership is None else self.membership.assignment.leader_url
+
+    @property
+    def all_enabled(self) -> bool:
+        """Whether all members of the group told that they are enabled for exactly-once delivery."""
+        supports = () if self.membership is None else self.membership.assignment.supports
+        return bool(supports) and all(support == ExactlyOnceSourceSupport.ENABLED for _, support in supports)
+
+    @property
+    def _fencepost_only(self) -> bool:
+        """Whether all members of the group are known to be fencepost's workers: others do not tell their setting."""
+        supports = () if self.membership is None else self.membership.assignment.supports
+        return bool(supports) and all(support for _, support in supports)
+
+    @property
+    def signer(self) -> Signer | None:
+        """What signs requests to other workers; None where they are not signed. Raises ServiceUnavailableError."""
+        if not self._sessioned:
+            return None
+        key = self._parts.state.session_key
+        if key is None:
+            raise ServiceUnavailableError("This worker has not read the group's session key yet")
+        return Signer(key.key, self._parts.group.signature_algorithm)
+
+    async def signed(self, request: Callable[[Signer | None], Awaitable[T]]) -> T:
+        """Send a request to another worker; again if its signature is refused and there is a newer session key.
+
+        Raises what the request and `signer` raise, and what reading the config topic raises.
+        """
+        signer = self.signer
+        try:
+            return await request(signer)
+        except ForbiddenError:
+            # The leader goes by a key as soon as it is written, and this worker may be about to read of it.
+            await self._parts.read_config_topic()
+            if self.signer == signer:
+                raise
+            return await request(self.signer)
+
+    def assigned(self, membership: Membership) -> None:
+        """Take note of a generation of the group."""
+        self.membership = membership
+        if not membership.leader:
+            self._step_down()
+        elif self._state is LeadershipState.FOLLOWING:
+            self._become(LeadershipState.CLAIMING)
+            self._term = asyncio.ensure_future(self._lead())
+
+    def lost(self) -> None:
+        """Take note that this worker is in no group."""
+        self.membership = None
+        self._step_down()
+
+    def verify(self, request: SignedRequest) -> None:
+        """Check a request of another worker. Raises as `SignedRequest.verify`."""
+        if self._sessioned:
+            key = self._parts.state.session_key
+            request.verify(
+                None if key is None else key.key,
+                self._parts.group.verification_algorithms,
+                now_ms=time.time_ns() // 1_000_000,
+                bound=self._fencepost_only,
+            )
+
+    async def require(self) -> None:
+        """Return if this worker leads, once it may write.
+
+        Raises NotLeaderError, ServiceUnavailableError if the group did not say yet who leads, and RequestFailedError
+        if the right to write cannot be had.
+        """
+        if self.membership is None:
+            raise ServiceUnavailableError("This worker is not in its group at the moment: ask again soon")
+        if self._state is LeadershipState.CLAIMING:
+            await self._claimed()
+        if self._state is LeadershipState.FOLLOWING:
+            raise NotLeaderError(
+                "Only the leader of the group can do this", forward_url=None if self._is_leader else self.leader_url
+            )
+
+    async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
+        """Do a privileged write, when those before it are read back, those that failed included.
+
+        `check` is called right before it and may raise. Raises as `require`, BadRequestError for what is too large,
+        RequestFailedError if it fails, and what reading the config topic raises.
+        """
+        await self.require()
+        # Whoever asked may give up waiting; the next write waits all the same.
+        return await outcome_of(asyncio.ensure_future(self._write_in_turn(write, check)))
+
+    async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
+        try:
+            async with self._turn:
+                await self._catch_up()
+                check()
+                self._unread = True
+                written = await asyncio.wrap_future(write())
+                self._unread = False
+                return written
+        except ConfigTooLargeError as error:
+            raise BadRequestError(str(error)) from error
+        except (ConfigWriteError, IllegalStateError) as error:
+            if isinstance(error, IllegalStateError) or error.privilege_lost:
+                self._step_down()
+                self._rejoin()
+            raise RequestFailedError(str(error)) from error
+
+    async def _catch_up(self) -> None:
+        """Read what a write before this one left in the config topic, although it failed.
+
+        Task configurations that could not be read back in time would be taken for fenced else, by a task count record
+        for those before them that is written behind them.
+        """
+        # A write that failed may have cost the right to write while this one waited for its turn.
+        await self.require()
+        if self._unread:
+            await self._parts.read_config_topic()
+            self._unread = False
+            await self.require()
+
+    @property
+    def _is_leader(self) -> bool:
+        return self.membership is not None and self.membership.leader
+
+    @property
+    def _sessioned(self) -> bool:
+        return self.membership is not None and self.membership.protocol is ConnectProtocol.SESSIONED
+
+    @property
+    def _refused_for_good(self) -> bool:
+        return isinstance(self._refusal, AuthorizationError) or self._parts.configs.lasting_failure is not None
+
+    async def _claimed(self) -> None:
+        try:
+            async with asyncio.timeout(_CLAIM_TIMEOUT_SECONDS), self._changed:
+                await self._changed.wait_for(
+                    lambda: self._state is not LeadershipState.CLAIMING or self._refused_for_good
+                )
+        except TimeoutError:
+            within = f" within {_CLAIM_TIMEOUT_SECONDS:.0f} s"
+        else:
+            within = ""
+        if self._state is LeadershipState.CLAIMING:
+            self._parts.check_config_topic()
+            raise RequestFailedError(
+                f"This worker leads the group, but did not get the right to write to the config topic{within}: "
+                f"{self._refusal or 'no broker answered yet'}. This can be retried"
+            )
+
+    async def _lead(self) -> None:
+        self._refusal = None
+        while not await self._claim():
+            _log.debug("Trying again to lead the group")
+        self._become(LeadershipState.LEADING)
+        await self._tell()
+        _log.info("This worker leads the group")
+        while self._sessioned:
+            seconds = await self._keep_session_key()
+            await asyncio.sleep(seconds)
+
+    async def _claim(self) -> bool:
+        """Try to get the right to write; if that fails, rest a little before the next try.
+
+        What keeps this worker from it is logged when it changes.
+        """
+        try:
+            await asyncio.wrap_future(self._parts.configs.claim_write_privilege())
+            await self._parts.read_config_topic()
+        except FencepostError as error:
+            if str(error) != str(self._refusal):
+                _log.warning("The right to write to the config topic is not claimed, which is tried again: %s", error)
+            self._refusal = error
+            await self._tell()
+            await asyncio.sleep(_CLAIM_AGAIN_SECONDS)
+            return False
+        return True
+
+    async def _keep_session_key(self) -> float:
+        """Write another session key if it is time, and return after how many seconds to look again."""
+        settings = self._parts.group
+        now = time.time_ns() // 1_000_000
+        key = self._parts.state.session_key
+        if key is not None and now < key.creation_timestamp + settings.key_ttl_ms:
+            return (key.creation_timestamp + settings.key_ttl_ms - now) / 1000
+        fresh = SessionKey(secrets.token_bytes(settings.key_size), settings.key_algorithm, now)
+        try:
+            await asyncio.wrap_future(self._parts.configs.put_session_key(fresh))
+        except (ConfigWriteError, IllegalStateError) as error:
+            _log.warning("The group's session key is not renewed, which is tried again: %s", error)
+            if isinstance(error, IllegalStateError) or error.privilege_lost:
+                # Ends this task as well, where it waits next.
+                self._step_down()
+                self._rejoin()
+        return _KEY_AGAIN_SECONDS
+
+    def _step_down(self) -> None:
+        term, self._term = self._term, None
+        if term is not None:
+            term.cancel()
+        if self._is_leader:
+            # Only the group can tell who leads it.
+            self._parts.readiness.become(Standing.JOINING)
+        self._become(LeadershipState.FOLLOWING)
+        # Whoever waits for the claim is told.
+        asyncio.ensure_future(self._tell())  # noqa: RUF006 - nothing waits for it
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _become(self, state: LeadershipState) -> None:
+        if state is not self._state and state not in TRANSITIONS[self._state]:
+            raise IllegalStateError(f"A worker is {self._state.name} and cannot become {state.name}")
+        self._state = state

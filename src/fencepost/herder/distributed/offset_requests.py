@@ -1,0 +1,115 @@
+"""Requests that show and change source offsets (KIP-875); changes are made by the leader, with former tasks fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from fencepost.api.errors import ConfigError, DataError, FencepostError, describe_error
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.herder.distributed.fencing_round import FencingRounds
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.leadership import Leadership
+from fencepost.herder.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
+from fencepost.herder.interface import ConnectorOffset
+from fencepost.kafka.errors import RecordTooLargeError
+from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
+from fencepost.storage.configs.codec import Config, TargetState
+
+T = TypeVar("T")
+
+
+class OffsetRequests:
+    """Answers requests about the offsets of connectors."""
+
+    def __init__(self, parts: GroupParts, leadership: Leadership, fencing: FencingRounds) -> None:
+        self._parts = parts
+        self._leadership = leadership
+        self._fencing = fencing
+
+    async def show(self, name: str) -> list[ConnectorOffset]:
+        """Return a connector's offsets. Raises NotFoundError, and what reading raises."""
+        config = self._config(name)
+        offsets = await self._parts.run(
+            self._with, config, lambda config: committed_offsets(self._parts.worker, config)
+        )
+        return [ConnectorOffset(partition, offset) for partition, offset in offsets]
+
+    async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
+        """Set offsets. Raises BadRequestError unless the connector is stopped, or if it refuses them."""
+        pairs = [(offset.partition, offset.offset) for offset in offsets]
+        confirm = partial(self._confirm, name)
+        told = await self._change(
+            name, lambda config: alter_offsets(self._parts.worker, config, pairs, confirm=confirm)
+        )
+        return _message(name, "altered", told=told)
+
+    async def reset(self, name: str) -> str:
+        """Remove all offsets. Raises as `alter`."""
+        confirm = partial(self._confirm, name)
+        told = await self._change(name, lambda config: reset_offsets(self._parts.worker, config, confirm=confirm))
+        return _message(name, "reset", told=told)
+
+    async def _change(self, name: str, change: Callable[[ConnectorConfig], bool]) -> bool:
+        await self._leadership.require()
+        self._check(name)
+        if self._parts.config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED:
+            await self._fence(name)
+            self._check(name)
+        try:
+            return await self._parts.run(self._with, self._config(name), change)
+        except HerderError:
+            raise
+        except (ConfigError, DataError, RecordTooLargeError) as error:
+            raise BadRequestError(f"The offsets of connector {name} are not changed: {error}") from error
+        except FencepostError as error:
+            raise RequestFailedError(f"The offsets of connector {name} are not changed: {error}") from error
+        except Exception as error:
+            raise RequestFailedError(
+                f"The offsets of connector {name} are not changed, because it refused them: {describe_error(error)}"
+            ) from error
+
+    async def _fence(self, name: str) -> None:
+        try:
+            await self._fencing.lead(name)
+        except HerderError:
+            raise
+        except FencepostError as error:
+            raise RequestFailedError(
+                f"The offsets of connector {name} are not changed, because its former tasks could not be fenced, and "
+                f"might write others: {error}"
+            ) from error
+
+    def _confirm(self, name: str) -> None:
+        # On a thread of the pool. This worker may have lost its group meanwhile, and its successor resumed the connector.
+        self._parts.on_loop(self._read_and_check(name))
+
+    async def _read_and_check(self, name: str) -> None:
+        await self._parts.read_config_topic()
+        self._check(name)
+
+    def _check(self, name: str) -> None:
+        self._config(name)
+        state = self._parts.state
+        if state.target_state(name) is not TargetState.STOPPED or state.tasks(name):
+            raise BadRequestError(
+                f"Connector {name} must be STOPPED before its offsets are changed: ask for PUT "
+                f"/connectors/{name}/stop first, and wait until its status shows no tasks"
+            )
+
+    def _config(self, name: str) -> Config:
+        config = self._parts.state.connector_config(name)
+        if config is None:
+            raise NotFoundError(f"There is no connector {name}")
+        return config
+
+    def _with(self, config: Config, do: Callable[[ConnectorConfig], T]) -> T:
+        # On a thread of the pool: config providers may read files.
+        return do(self._parts.worker.connector_config(config))
+
+
+def _message(name: str, done: str, *, told: bool) -> str:
+    by = "" if told else ". The connector did not take note of it: where it keeps state of its own, that is as it was"
+    return f"The offsets for connector {name} have been {done} successfully{by}"

@@ -1,0 +1,94 @@
+"""Answers to requests that only look: from what is read of the config and status topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.errors import NotFoundError
+from fencepost.herder.interface import ConnectorInfo, ConnectorStateInfo, ConnectorStatus, TaskInfo, TaskState
+from fencepost.runtime.state import State
+from fencepost.storage.statuses.codec import Status
+
+# What does not depend on any worker's doing anything.
+_AT_REST: Final = frozenset({State.FAILED, State.STOPPED})
+
+
+class Snapshots:
+    """Shows connectors and tasks as this worker knows them. All raise NotFoundError for what is not there."""
+
+    def __init__(self, parts: GroupParts, is_cut_off: Callable[[], bool]) -> None:
+        """`is_cut_off` tells whether the group's coordinator has been away for so long that others may be lost, too."""
+        self._parts = parts
+        self._is_cut_off = is_cut_off
+
+    def config(self, name: str) -> dict[str, str]:
+        """A connector's configuration."""
+        config = self._parts.state.connector_config(name)
+        if config is None:
+            raise NotFoundError(f"There is no connector {name}")
+        return {key: text for key, text in config.items() if text is not None}
+
+    def info(self, name: str) -> ConnectorInfo:
+        """A connector's configuration and tasks."""
+        return ConnectorInfo(name, self.config(name), self._parts.state.tasks(name))
+
+    def tasks(self, name: str) -> list[TaskInfo]:
+        """The configurations of a connector's tasks."""
+        self.config(name)
+        configs = enumerate(self._parts.state.task_configs(name))
+        return [
+            TaskInfo(ConnectorTaskId(name, number), {key: text for key, text in config.items() if text is not None})
+            for number, config in configs
+        ]
+
+    def status(self, name: str) -> ConnectorStateInfo:
+        """The states of a connector and its tasks. One that nobody has reported on yet is not there."""
+        self.config(name)
+        status = self._parts.statuses.table.connector(name)
+        if status is None:
+            raise NotFoundError(f"Nobody has reported on connector {name} yet: ask again soon")
+        known = self._parts.statuses.table.tasks(name)
+        tasks = [self._task(task, known[task]) for task in self._parts.state.tasks(name) if task in known]
+        state, trace = self._shown(name, status)
+        connector = ConnectorStatus(state, status.worker_id, trace, status.version)
+        return ConnectorStateInfo(name, connector, tasks)
+
+    def task_status(self, task: ConnectorTaskId) -> TaskState:
+        """A task's state, UNASSIGNED if nobody has reported on it yet."""
+        self.check_task(task)
+        status = self._parts.statuses.table.task(task)
+        if status is None:
+            return TaskState(task.task, State.UNASSIGNED, self._parts.worker_id)
+        return self._task(task, status)
+
+    def check_task(self, task: ConnectorTaskId) -> None:
+        """Raise NotFoundError unless there is such a task."""
+        self.config(task.connector)
+        if self._parts.state.task_config(task) is None:
+            raise NotFoundError(f"Connector {task.connector} has no task {task.task}")
+
+    def _task(self, task: ConnectorTaskId, status: Status) -> TaskState:
+        state, trace = self._shown(task, status)
+        return TaskState(task.task, state, status.worker_id, trace, status.version)
+
+    def _shown(self, subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
+        """The state and the trace that a status tells of, where they still hold.
+
+        What this worker reported does not once it has stopped that work. It cannot say so in the status topic: out of
+        its group, others may have reported on it. While it is cut off, others may have stopped their work likewise.
+        """
+        parts, known = self._parts, (status.state, status.trace)
+        if status.state in _AT_REST:
+            return known
+        if status.worker_id == parts.worker_id:
+            stands = parts.generation is not None and parts.statuses.stands_by(subject)
+            return known if stands else (State.UNASSIGNED, None)
+        if parts.generation is None and self._is_cut_off():
+            return State.UNASSIGNED, (
+                f"The worker {status.worker_id} last reported {status.state}. The worker {parts.worker_id}, which was "
+                "asked, is cut off from the group and does not know what runs there: check the brokers, or ask the other"
+            )
+        return known

@@ -1,0 +1,178 @@
+"""Brings the task configurations that connectors make into the config topic, by way of the leader.
+
+A stopped connector has none. Leaders of other software write a stop as two records, and one may die in between or
+write task configurations behind it: what is stopped and has tasks loses them again, what is started and has none is
+asked for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from fencepost.api.errors import ConfigError, FencepostError, PluginError, RetriableError, describe_error
+from fencepost.api.traces import plugin_location
+from fencepost.config.log_context import log_context
+from fencepost.herder.distributed.connector_work import ConnectorWork
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.leadership import Leadership
+from fencepost.herder.errors import BadRequestError, NotLeaderError, RequestTargetError
+from fencepost.kafka.deadline import Backoff
+from fencepost.runtime.worker import partitions_follow_task_configs
+from fencepost.storage.configs.codec import Config, TargetState
+
+_log: Final = logging.getLogger(__name__)
+
+_FIRST_PAUSE_MS: Final = 250
+_LONGEST_PAUSE_MS: Final = 60_000
+
+
+class TaskConfigs:
+    """Asks connectors of this worker for their task configurations, and hands these to the leader."""
+
+    def __init__(self, parts: GroupParts, leadership: Leadership, find: Callable[[str], ConnectorWork | None]) -> None:
+        """`find` returns a connector that this worker runs."""
+        self._parts = parts
+        self._leadership = leadership
+        self._find = find
+        self._asked: set[str] = set()
+        # Pauses after failures; one ends when the connector is to be asked anew: the brokers may be back, for example.
+        self._pauses: dict[str, asyncio.Event] = {}
+        self._busy: dict[str, asyncio.Task[None]] = {}
+
+    def request(self, connector: str) -> None:
+        """See soon that a connector has the tasks that it is to have; once for all requests that come before that.
+
+        One that is stopped loses its tasks, if this worker leads; another is asked for them, if it runs here.
+        """
+        self._asked.add(connector)
+        if connector in self._pauses:
+            self._pauses[connector].set()
+        if connector not in self._busy:
+            task = self._busy[connector] = asyncio.ensure_future(self._follow(connector))
+            task.add_done_callback(lambda _: self._busy.pop(connector, None))
+
+    async def store(self, connector: str, configs: Sequence[Mapping[str, str]]) -> None:
+        """Write task configurations as the leader, unless they are stored already, or not wanted any more.
+
+        Raises NotLeaderError, ServiceUnavailableError or RequestFailedError.
+        """
+        await self._leadership.require()
+        if self._parts.state.target_state(connector) is TargetState.STOPPED:
+            # Any worker writes that it is resumed, and the one that asks may have read it first.
+            await self._parts.read_config_topic()
+        # A stop may have been written since the connector was asked.
+        await self._write(connector, configs, lambda: self._is_wanted(connector, configs))
+
+    async def _take_away(self, connector: str) -> None:
+        await self._leadership.require()
+        await self._parts.read_config_topic()
+        await self._write(connector, [], lambda: self._is_stopped_with_tasks(connector))
+
+    async def _write(self, connector: str, configs: Sequence[Mapping[str, str]], is_wanted: Callable[[], bool]) -> None:
+        def check() -> None:
+            if not is_wanted():
+                raise _NotWantedError
+
+        with suppress(_NotWantedError):
+            await self._leadership.write(lambda: self._put(connector, configs), check=check)
+
+    def _put(self, connector: str, configs: Sequence[Mapping[str, str]]) -> Future[None]:
+        # Asked on a thread of the store, of the configuration that the connector has then.
+        if self._leadership.all_enabled:
+            return self._parts.configs.put_task_configs(connector, configs, continues=self._continue)
+        return self._parts.configs.put_task_configs(connector, configs)
+
+    def _continue(self, config: Config) -> bool:
+        try:
+            worker = self._parts.worker
+            return partitions_follow_task_configs(worker.config, worker.connector_config(config))
+        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; all tasks start anew
+            _log.warning("All tasks start anew, since nothing is known of their source partitions: %s", error)
+            return False
+
+    def close(self) -> None:
+        """Stop asking."""
+        for task in self._busy.values():
+            task.cancel()
+
+    async def _follow(self, connector: str) -> None:
+        with log_context(connector):
+            await self._ask_while_asked(connector)
+
+    async def _ask_while_asked(self, connector: str) -> None:
+        backoff = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        while connector in self._asked:
+            self._asked.discard(connector)
+            try:
+                await self._configure(connector)
+            except (ConfigError, PluginError, BadRequestError) as error:
+                self._refuse(connector, error)
+            except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
+                if plugin_location(error) is not None and not isinstance(error, RetriableError):
+                    # The connector's own: nothing else shows why it has no tasks, or not those that it should have.
+                    self._refuse(connector, error)
+                pause = backoff.next_s()
+                _log.warning(
+                    "Connector %s gets its tasks in %.1f s, for now: %s", connector, pause, describe_error(error)
+                )
+                self._asked.add(connector)
+                await self._pause(connector, pause)
+
+    async def _pause(self, connector: str, seconds: float) -> None:
+        self._pauses[connector] = asked = asyncio.Event()
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asked.wait(), seconds)
+        finally:
+            del self._pauses[connector]
+
+    def _refuse(self, connector: str, error: Exception) -> None:
+        work = self._find(connector)
+        if work is not None:
+            work.refuse_tasks(error)
+
+    async def _configure(self, connector: str) -> None:
+        if self._parts.state.target_state(connector) is TargetState.STOPPED:
+            with suppress(NotLeaderError):
+                await self._take_away(connector)
+            return
+        work = self._find(connector)
+        configs = None if work is None else await work.task_configs()
+        if work is None or configs is None:
+            return
+        work.take_tasks()
+        if self._is_stored(connector, configs):
+            return
+        try:
+            await self.store(connector, configs)
+        except RequestTargetError as elsewhere:
+            if elsewhere.forward_url is None:
+                raise
+            put = self._parts.client.put_task_configs
+            await self._leadership.signed(partial(put, elsewhere.forward_url, connector, configs))
+
+    def _is_wanted(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
+        state = self._parts.state
+        stopped = state.target_state(connector) is TargetState.STOPPED
+        return not stopped and state.contains(connector) and not self._is_stored(connector, configs)
+
+    def _is_stopped_with_tasks(self, connector: str) -> bool:
+        state = self._parts.state
+        return state.target_state(connector) is TargetState.STOPPED and bool(state.tasks(connector))
+
+    def _is_stored(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
+        entry = self._parts.state.entry(connector)
+        if entry.inconsistent or entry.applied_config != entry.config:
+            # Converters and transforms are the connector's: tasks of another configuration must be started anew.
+            return False
+        return [dict(config) for config in entry.tasks] == [dict(config) for config in configs]
+
+
+class _NotWantedError(FencepostError):
+    """Task configurations are not to be stored: they are, or the connector is stopped or gone."""

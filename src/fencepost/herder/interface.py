@@ -1,0 +1,364 @@
+"""What a herder can be asked: the operations of Connect's REST API, and the shapes of their answers.
+
+The REST layer calls these methods on the worker's event loop and turns answers and errors into HTTP. It sets a time
+limit on each call by cancelling it: a cancelled call may still take effect.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fencepost.api.config_def import PropertyImportance, PropertyType, PropertyWidth
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.mixed_group import MixedGroup
+from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.peers.request_signing import SignedRequest
+from fencepost.storage.configs.codec import TargetState
+
+
+class ConnectorType(StrEnum):
+    """What a connector is; `unknown` if its class cannot be loaded on the worker that answers."""
+
+    SOURCE = "source"
+    UNKNOWN = "unknown"
+
+
+class HealthStatus(StrEnum):
+    """Whether a worker can be given requests."""
+
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHealth:
+    """A worker's health, with the reason in words."""
+
+    status: HealthStatus
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorInfo:
+    """A connector as it is configured."""
+
+    name: str
+    config: Mapping[str, str] = field(repr=False)
+    tasks: Sequence[ConnectorTaskId]
+    type: ConnectorType = ConnectorType.SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class PutConnectorConfig:
+    """What writing a configuration did: `created` if there was no connector of the name."""
+
+    created: bool
+    info: ConnectorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """Where a connector stands. `trace` is the text of the failure of a FAILED one."""
+
+    state: str
+    worker_id: str
+    trace: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """Where a task stands. `trace` is the text of the failure of a FAILED one."""
+
+    id: int
+    state: str
+    worker_id: str
+    trace: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStateInfo:
+    """Where a connector and its tasks stand."""
+
+    name: str
+    connector: ConnectorStatus
+    tasks: Sequence[TaskState]
+    type: ConnectorType = ConnectorType.SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """A task's configuration."""
+
+    id: ConnectorTaskId
+    config: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOffset:
+    """The committed offset of a source partition; in a request None removes it."""
+
+    partition: Mapping[str, Any] | None
+    offset: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """A plugin that the worker has. `type` is Connect's word: source, converter, header_converter, transformation ..."""
+
+    plugin_class: str
+    type: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKeyInfo:
+    """The definition of a property. `default_value` is text, as a configuration would have it."""
+
+    name: str
+    type: PropertyType
+    required: bool
+    default_value: str | None
+    importance: PropertyImportance
+    documentation: str
+    group: str | None
+    width: PropertyWidth
+    display_name: str
+    dependents: Sequence[str] = ()
+    order: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValueInfo:
+    """What checking a property found. `value` is text, None if there is none or it is of another type."""
+
+    name: str
+    value: str | None = None
+    recommended_values: Sequence[str] = ()
+    errors: Sequence[str] = ()
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfo:
+    """A property: its definition, None if nothing defines it, and what checking it found."""
+
+    definition: ConfigKeyInfo | None
+    value: ConfigValueInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfos:
+    """What validating a connector's configuration found. `error_count` counts properties that have errors."""
+
+    name: str
+    error_count: int
+    groups: Sequence[str]
+    configs: Sequence[ConfigInfo] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerLevel:
+    """A logger's effective level, and when a request last set it, in milliseconds since the epoch."""
+
+    level: str
+    last_modified: int | None
+
+
+class Herder(ABC):
+    """Carries out requests.
+
+    Any method may raise ServiceUnavailableError while the worker cannot answer, and RequestFailedError for failures
+    that are not the request's. Methods that change something may raise RebalanceNeededError, and NotLeaderError where
+    the leader alone may do it. Methods that take a connector's name raise NotFoundError if there is none, except where
+    they say otherwise.
+    """
+
+    @abstractmethod
+    async def health(self) -> WorkerHealth:
+        """Say how the worker is. Never raises, and answers at once."""
+
+    @abstractmethod
+    def mixed_group(self) -> MixedGroup:
+        """Return how this worker is set to deliver, and which members of its group are set otherwise."""
+
+    @abstractmethod
+    async def kafka_cluster_id(self) -> str:
+        """Return the id of the Kafka cluster that holds the group's topics. Never waits for the brokers."""
+
+    # Connectors
+
+    @abstractmethod
+    async def connectors(self) -> Sequence[str]:
+        """Return the names of all connectors."""
+
+    @abstractmethod
+    async def connector_info(self, name: str) -> ConnectorInfo:
+        """Return a connector's configuration and tasks."""
+
+    @abstractmethod
+    async def connector_status(self, name: str) -> ConnectorStateInfo:
+        """Return the states of a connector and its tasks."""
+
+    @abstractmethod
+    async def put_connector_config(
+        self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
+    ) -> PutConnectorConfig:
+        """Validate and write a configuration, whose property `name` is `name`.
+
+        `target_state` is for a connector that is created. Raises BadRequestError with all that is wrong, and
+        AlreadyExistsError unless `allow_replace`.
+        """
+
+    @abstractmethod
+    async def patch_connector_config(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
+        """Change some properties of a configuration; None removes one. Raises BadRequestError with all that is wrong."""
+
+    @abstractmethod
+    async def delete_connector_config(self, name: str) -> None:
+        """Delete a connector."""
+
+    @abstractmethod
+    async def pause_connector(self, name: str) -> None:
+        """Have a connector and its tasks pause, now or soon."""
+
+    @abstractmethod
+    async def resume_connector(self, name: str) -> None:
+        """Have a paused or stopped connector run, now or soon."""
+
+    @abstractmethod
+    async def stop_connector(self, name: str) -> None:
+        """Stop a connector and remove its tasks; its configuration and offsets stay."""
+
+    @abstractmethod
+    async def restart_connector(self, name: str) -> None:
+        """Restart a connector alone, on the worker that runs it.
+
+        Raises NotAssignedError if that is another one.
+        """
+
+    @abstractmethod
+    async def restart_connector_and_tasks(
+        self, name: str, *, include_tasks: bool, only_failed: bool
+    ) -> ConnectorStateInfo:
+        """Restart what is asked for of a connector and its tasks; return the states, RESTARTING where it will happen."""
+
+    # Tasks
+
+    @abstractmethod
+    async def task_configs(self, name: str) -> Sequence[TaskInfo]:
+        """Return the configurations of a connector's tasks, by their numbers."""
+
+    @abstractmethod
+    async def task_status(self, task: ConnectorTaskId) -> TaskState:
+        """Return a task's state."""
+
+    @abstractmethod
+    async def restart_task(self, task: ConnectorTaskId) -> None:
+        """Restart a task, on the worker that runs it.
+
+        Raises NotAssignedError if that is another one.
+        """
+
+    # Topics and offsets
+
+    @abstractmethod
+    async def connector_active_topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a connector has written to, none if there is no such connector.
+
+        Raises ForbiddenError if topics are not tracked.
+        """
+
+    @abstractmethod
+    async def reset_connector_active_topics(self, name: str) -> None:
+        """Forget which topics a connector has written to. An unknown connector has none.
+
+        Raises ForbiddenError if topics are not tracked, or may not be forgotten.
+        """
+
+    @abstractmethod
+    async def connector_offsets(self, name: str) -> Sequence[ConnectorOffset]:
+        """Return a connector's committed offsets."""
+
+    @abstractmethod
+    async def alter_connector_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
+        """Set offsets of a stopped connector; of a partition that is given twice the last one counts.
+
+        Returns a message that contains "altered successfully". Raises BadRequestError unless the connector is stopped,
+        and for offsets that the connector refuses.
+        """
+
+    @abstractmethod
+    async def reset_connector_offsets(self, name: str) -> str:
+        """Remove all offsets of a stopped connector. Returns a message that contains "reset successfully".
+
+        Raises as `alter_connector_offsets`.
+        """
+
+    # Transactions
+
+    @abstractmethod
+    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransactionInfo]:
+        """Return what each task of a connector has open, and what it last committed, by their numbers.
+
+        `authorization` is what the user showed (the HTTP header), for the workers that have to be asked.
+        """
+
+    # Plugins
+
+    @abstractmethod
+    async def connector_plugins(self) -> Sequence[PluginInfo]:
+        """Return all plugins, of every type."""
+
+    @abstractmethod
+    async def connector_plugin_config(self, plugin: str, version: str | None = None) -> Sequence[ConfigKeyInfo]:
+        """Return the properties of a plugin, given by class or alias.
+
+        Raises NotFoundError, and BadRequestError for a version that the worker does not have.
+        """
+
+    @abstractmethod
+    async def validate_connector_config(self, config: Mapping[str, str]) -> ConfigInfos:
+        """Check a connector's configuration. Raises BadRequestError if it names no connector that could check it."""
+
+    # Loggers
+
+    @abstractmethod
+    async def all_logger_levels(self) -> Mapping[str, LoggerLevel]:
+        """Return the loggers whose levels are set, by name."""
+
+    @abstractmethod
+    async def logger_level(self, name: str) -> LoggerLevel:
+        """Return a logger's level. Raises NotFoundError for one that nobody has used."""
+
+    @abstractmethod
+    async def set_worker_logger_level(self, namespace: str, level: str) -> Sequence[str]:
+        """Set the level of a logger and those below it on this worker; return the names of those that it changed."""
+
+    @abstractmethod
+    async def set_cluster_logger_level(self, namespace: str, level: str) -> None:
+        """Set the level of a logger and those below it on all workers, now or soon."""
+
+    # Requests of other workers (KIP-507)
+
+    @abstractmethod
+    async def fence_zombie_source_tasks(self, name: str, request: SignedRequest) -> None:
+        """Fence former generations of a connector's tasks (KIP-618).
+
+        The signature is checked first, by `SignedRequest.verify`: BadRequestError, ServiceUnavailableError,
+        ForbiddenError. Raises ConflictError for newer task configurations.
+        """
+
+    @abstractmethod
+    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
+        """Return those of the tasks that run on this worker, none if it has none. Checks the request as for fencing."""
+
+    @abstractmethod
+    async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
+        """Store task configurations that the worker which runs the connector made. Raises as for fencing."""

@@ -1,0 +1,159 @@
+"""Signatures of requests between the workers of a group (KIP-507), and which of a request they cover.
+
+A worker signs the body of a request (no bytes, if it has none) with the session key, which the leader hands out over
+the config topic. Java workers do the same, so the headers and the algorithms have their names.
+
+Whoever sees such a request can send its body again, for another connector and at any time until the key changes. So
+fencepost's workers send a second signature, which binds the first to the method, the path and the time. They require it
+of each other in a group that has no other workers; a Java worker reads past it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from fencepost.herder.errors import BadRequestError, ForbiddenError, ServiceUnavailableError
+
+SIGNATURE_HEADER: Final = "X-Connect-Authorization"
+ALGORITHM_HEADER: Final = "X-Connect-Request-Signature-Algorithm"
+BOUND_SIGNATURE_HEADER: Final = "X-Fencepost-Authorization"
+TIME_HEADER: Final = "X-Fencepost-Request-Time"
+"""When a request was signed, in milliseconds since 1970."""
+
+HEADERS: Final = (SIGNATURE_HEADER, ALGORITHM_HEADER, BOUND_SIGNATURE_HEADER, TIME_HEADER)
+"""What a worker passes on with a request that it forwards."""
+
+SIGNATURE_ALGORITHM: Final = "HmacSHA256"
+VALID_MS: Final = 300_000
+"""By how much the clocks of sender and receiver may differ, the way and the waiting of a request included."""
+
+_HASHES: Final[Mapping[str, Any]] = {
+    "HmacSHA1": hashlib.sha1,
+    "HmacSHA256": hashlib.sha256,
+    "HmacSHA384": hashlib.sha384,
+    "HmacSHA512": hashlib.sha512,
+}
+ALGORITHMS: Final = tuple(_HASHES)
+"""The algorithms that can be configured, by Java's names."""
+
+_PURPOSE: Final = b"fencepost request"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """An internal request and what it was signed with: headers as they came, None where missing."""
+
+    method: str
+    path: str
+    """As it was sent, percent-encoded and without a query: workers that forward a request add to that."""
+    body: bytes
+    signature: str | None
+    algorithm: str | None
+    bound_signature: str | None
+    time: str | None
+
+    @classmethod
+    def of(cls, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Self:
+        """Return a request with what its headers say."""
+        return cls(method, path, body, *(headers.get(name) for name in HEADERS))
+
+    def verify(
+        self,
+        key: bytes | None,
+        allowed: tuple[str, ...] = (SIGNATURE_ALGORITHM,),
+        *,
+        now_ms: int,
+        bound: bool = False,
+    ) -> None:
+        """Check the signatures against the session key, None while this worker knows none.
+
+        With `bound` the second signature is required; where there is one, it is checked in any case. Raises
+        BadRequestError if what is required is missing, malformed or of another algorithm than `allowed`,
+        ServiceUnavailableError without a key, and ForbiddenError if a signature is wrong or too old.
+        """
+        if not self.signature or not self.algorithm:
+            raise BadRequestError(
+                f"This request is for workers of the group only: it must be signed by the headers {SIGNATURE_HEADER} "
+                f"and {ALGORITHM_HEADER}. If a worker sent it, set connect.protocol=sessioned on that worker"
+            )
+        if self.algorithm not in allowed or self.algorithm not in _HASHES:
+            raise BadRequestError(
+                f"This worker does not accept signatures by {self.algorithm!r}, but by {', '.join(allowed)}: see "
+                "inter.worker.signature.algorithm and inter.worker.verification.algorithms"
+            )
+        given = _decoded(SIGNATURE_HEADER, self.signature)
+        if key is None:
+            raise ServiceUnavailableError(
+                "This worker has not read the group's session key yet, and cannot check the request's signature: "
+                "send it again"
+            )
+        if not hmac.compare_digest(given, _digest(self.body, key, self.algorithm)):
+            raise ForbiddenError("The request's signature is wrong: it was not made with this group's session key")
+        if bound or self.bound_signature is not None:
+            self._verify_bound(key, self.algorithm, now_ms)
+
+    def _verify_bound(self, key: bytes, algorithm: str, now_ms: int) -> None:
+        if not self.bound_signature or not self.time or not self.time.isdecimal():
+            raise BadRequestError(
+                f"All workers of this group sign the method, path and time of a request with the headers "
+                f"{BOUND_SIGNATURE_HEADER} and {TIME_HEADER}, and this one came without. If a worker sent it through a "
+                "proxy, have that pass them on"
+            )
+        expected = _bound_digest(_bound_message(self.method, self.path, self.time, self.body), key, algorithm)
+        if not hmac.compare_digest(_decoded(BOUND_SIGNATURE_HEADER, self.bound_signature), expected):
+            raise ForbiddenError(
+                f"The request's signature was made for another request than {self.method} {self.path}: somebody "
+                "repeats or changes what workers send each other"
+            )
+        if abs(now_ms - int(self.time)) > VALID_MS:
+            raise ForbiddenError(
+                f"The request was signed {(now_ms - int(self.time)) / 1000:.0f} s ago by this worker's clock, and may "
+                f"be {VALID_MS // 1000} s old: set the clocks of the group's machines"
+            )
+
+
+def signed_headers(
+    method: str, path: str, body: bytes, key: bytes, algorithm: str = SIGNATURE_ALGORITHM, *, now_ms: int
+) -> dict[str, str]:
+    """Return the headers that sign a request with the session key, for workers of either kind."""
+    bound = _bound_digest(_bound_message(method, path, str(now_ms), body), key, algorithm)
+    return {
+        **signature_headers(body, key, algorithm),
+        BOUND_SIGNATURE_HEADER: _encoded(bound),
+        TIME_HEADER: str(now_ms),
+    }
+
+
+def signature_headers(body: bytes, key: bytes, algorithm: str = SIGNATURE_ALGORITHM) -> dict[str, str]:
+    """Return the headers that sign a body with the session key, as Java workers do."""
+    return {SIGNATURE_HEADER: _encoded(_digest(body, key, algorithm)), ALGORITHM_HEADER: algorithm}
+
+
+def _digest(message: bytes, key: bytes, algorithm: str) -> bytes:
+    return hmac.new(key, message, _HASHES[algorithm]).digest()
+
+
+def _bound_message(method: str, path: str, time: str, body: bytes) -> bytes:
+    return f"{method}\n{path}\n{time}\n".encode() + body
+
+
+def _bound_digest(message: bytes, key: bytes, algorithm: str) -> bytes:
+    # By a key of its own, so that no signature of one kind is one of the other for some body.
+    return _digest(message, _digest(_PURPOSE, key, algorithm), algorithm)
+
+
+def _encoded(digest: bytes) -> str:
+    return base64.b64encode(digest).decode("ascii")
+
+
+def _decoded(header: str, signature: str) -> bytes:
+    try:
+        return base64.b64decode(signature, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadRequestError(f"The header {header} is not base64") from None

@@ -1,0 +1,170 @@
+"""Requests from one worker of a group to another: forwarded ones, and the internal ones that are signed (KIP-507)."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from fencepost.api.foreign_json import parse_json
+from fencepost.herder.errors import (
+    BadRequestError,
+    ForbiddenError,
+    HerderError,
+    MissingRightError,
+    NotFoundError,
+    RebalanceNeededError,
+    RequestFailedError,
+    ServiceUnavailableError,
+)
+from fencepost.herder.peers.request_signing import SIGNATURE_ALGORITHM, signed_headers
+
+REQUEST_TIMEOUT_SECONDS: Final = 90.0
+"""How long a request may take in all, as in Connect. A round of fencing is one request."""
+
+MISSING_RIGHT_HEADER: Final = "X-Fencepost-Missing-Right"
+"""Of an answer with status 500 whose reason is a missing ACL, for which Connect has no status of its own."""
+
+_CONNECT_TIMEOUT_SECONDS: Final = 10.0
+
+_ERRORS: Final[Mapping[int, type[HerderError]]] = {
+    400: BadRequestError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: RebalanceNeededError,
+    503: ServiceUnavailableError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Signs requests with the group's session key."""
+
+    key: bytes = field(repr=False)
+    algorithm: str = SIGNATURE_ALGORITHM
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResponse:
+    """What another worker answered."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @property
+    def message(self) -> str:
+        """The message of an error, in the way of Connect; the body as it is for any other."""
+        try:
+            return str(parse_json(self.body)["message"])
+        except (ValueError, KeyError, TypeError):
+            return self.body.decode("utf-8", "replace") or "no message"
+
+
+class RestClient:
+    """Talks to the workers of a group, on one event loop."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` is how workers with HTTPS addresses are checked."""
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> WorkerResponse:
+        """Send a request whose address is percent-encoded as it should be sent.
+
+        Raises RebalanceNeededError if the worker cannot be reached, and RequestFailedError if no answer comes: then
+        the request may have been carried out.
+        """
+        try:
+            async with self._open().request(
+                method, URL(url, encoded=True), headers=headers, data=body, ssl=self._tls or True, allow_redirects=False
+            ) as response:
+                return WorkerResponse(response.status, response.headers, await response.read())
+        except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
+            raise RequestFailedError(
+                f"The worker at {url} is not trusted, or does not trust this one ({error}): check the ssl.* properties "
+                "of both"
+            ) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise RebalanceNeededError(
+                f"The request cannot be completed now, because the worker at {url} cannot be reached ({error}): ask "
+                "again when the group has shared out its work without it. If that does not help, check its "
+                "listeners, rest.advertised.host.name, rest.advertised.port and rest.advertised.listener"
+            ) from error
+        except TimeoutError:
+            raise RequestFailedError(
+                f"The worker at {url} did not answer within {REQUEST_TIMEOUT_SECONDS:.0f} s; it may still do what was "
+                "asked"
+            ) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise RequestFailedError(
+                f"The worker at {url} did not answer ({error}); it may have done what was asked: look before asking again"
+            ) from error
+
+    async def fence_zombie_source_tasks(self, leader_url: str, connector: str, signer: Signer | None) -> None:
+        """Ask the leader to fence former generations of a connector's tasks. Raises the error that it answered."""
+        await self._internal("PUT", f"{_connector_url(leader_url, connector)}/fence", b"", signer)
+
+    async def put_task_configs(
+        self, leader_url: str, connector: str, configs: Sequence[Mapping[str, str]], signer: Signer | None
+    ) -> None:
+        """Hand the leader a connector's task configurations. Raises the error that it answered."""
+        body = json.dumps([dict(config) for config in configs], ensure_ascii=False).encode()
+        await self._internal("POST", f"{_connector_url(leader_url, connector)}/tasks", body, signer)
+
+    async def task_transactions(
+        self, url: str, connector: str, signer: Signer | None, authorization: str | None
+    ) -> list[Any]:
+        """Ask a worker what the tasks of a connector have open that it runs. Raises the error that it answered.
+
+        `authorization` is what the user showed who wants to know.
+        """
+        address = f"{_connector_url(url, connector)}/transactions/local"
+        answer = await self._internal("GET", address, b"", signer, authorization)
+        try:
+            bodies = parse_json(answer.body)
+        except ValueError as error:
+            raise RequestFailedError(f"The worker at {url} answered something else than JSON") from error
+        return bodies if isinstance(bodies, list) else [bodies]
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _internal(
+        self, method: str, url: str, body: bytes, signer: Signer | None, authorization: str | None = None
+    ) -> WorkerResponse:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        if signer is not None:
+            path = URL(url, encoded=True).raw_path
+            now_ms = time.time_ns() // 1_000_000
+            headers |= signed_headers(method, path, body, signer.key, signer.algorithm, now_ms=now_ms)
+        response = await self.request(method, url, headers=headers, body=body or None)
+        if response.status >= 300:
+            kind = _ERRORS.get(response.status, RequestFailedError)
+            if MISSING_RIGHT_HEADER in response.headers:
+                kind = MissingRightError
+            raise kind(f"{method} {url} was answered with status {response.status}: {response.message}")
+        return response
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS, sock_connect=_CONNECT_TIMEOUT_SECONDS)
+            self._session = aiohttp.ClientSession(timeout=timeout)
+        return self._session
+
+
+def _connector_url(worker_url: str, connector: str) -> str:
+    return f"{worker_url.rstrip('/')}/connectors/{quote(connector, safe='')}"

@@ -1,0 +1,67 @@
+"""Property definitions and findings in the shapes in which the REST API shows them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fencepost.api.config_def import ConfigKey, ConfigValue, PropertyType
+from fencepost.api.source import describe
+from fencepost.config.secrets import HIDDEN
+from fencepost.herder.interface import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
+
+
+def config_key_info(key: ConfigKey) -> ConfigKeyInfo:
+    """Return a definition as it is shown."""
+    return ConfigKeyInfo(
+        name=key.name,
+        type=key.type,
+        required=key.required,
+        default_value=None if key.required else shown(key.default, key.type),
+        importance=key.importance,
+        documentation=key.documentation,
+        group=key.group,
+        width=key.width,
+        display_name=key.display_name,
+        dependents=tuple(key.dependents),
+        order=key.order_in_group,
+    )
+
+
+def config_infos(name: str, keys: Iterable[ConfigKey], values: Mapping[str, ConfigValue]) -> ConfigInfos:
+    """Return a configuration's definitions, each with what checking it found.
+
+    `error_count` is the number of messages, as in Connect.
+    """
+    configs = [ConfigInfo(config_key_info(key), _value_info(key, values[key.name])) for key in keys]
+    groups = dict.fromkeys(info.definition.group for info in configs if info.definition and info.definition.group)
+    return ConfigInfos(name, sum(len(info.value.errors) for info in configs), tuple(groups), tuple(configs))
+
+
+def _value_info(key: ConfigKey, value: ConfigValue) -> ConfigValueInfo:
+    return ConfigValueInfo(
+        name=value.name,
+        value=shown(value.value, key.type),
+        recommended_values=tuple(str(shown(each, key.type)) for each in value.recommended_values),
+        errors=tuple(value.errors),
+        visible=value.visible,
+    )
+
+
+def shown(value: Any, kind: PropertyType) -> str | None:
+    """Return a typed value as text, in the way a configuration would have it; a password stays hidden."""
+    if value is None:
+        return None
+    if kind is PropertyType.PASSWORD:
+        return HIDDEN
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return describe(value) if isinstance(value, type) else str(value)
+
+
+def error_message(infos: ConfigInfos) -> str:
+    """Return one message with everything that is wrong."""
+    errors = [error for info in infos.configs for error in info.value.errors]
+    return f"The configuration is invalid, with {len(errors)} error(s): {'; '.join(errors)}"

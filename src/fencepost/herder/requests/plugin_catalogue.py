@@ -1,0 +1,191 @@
+"""The plugins that a worker lists, and their properties.
+
+A plugin is listed under the Java class that it stands in for, if it has one, since that is what tools know; else under
+its Python path. Registered plugins are listed, and those that configurations name by their Python paths.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import EntryPoint
+from inspect import isabstract
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef, ConfigKey
+from fencepost.api.errors import describe_error
+from fencepost.api.plugin_calls import call_plugin
+from fencepost.config.connector_config import connector_config_def
+from fencepost.config.plugin_instances import plugin_definitions
+from fencepost.config.plugin_scan import scan
+from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
+from fencepost.herder.errors import BadRequestError, NotFoundError
+from fencepost.herder.interface import ConfigKeyInfo, PluginInfo
+from fencepost.herder.requests.config_infos import config_key_info
+
+_log: Final = logging.getLogger(__name__)
+
+_TYPES: Final = {
+    PluginKind.CONNECTOR: "source",
+    PluginKind.TRANSFORMATION: "transformation",
+    PluginKind.PREDICATE: "predicate",
+    PluginKind.CONVERTER: "converter",
+    PluginKind.HEADER_CONVERTER: "header_converter",
+}
+_CONVERTERS: Final = (PluginKind.CONVERTER, PluginKind.HEADER_CONVERTER)
+
+_KINDS: Final = {
+    "connector.class": PluginKind.CONNECTOR,
+    "key.converter": PluginKind.CONVERTER,
+    "value.converter": PluginKind.CONVERTER,
+    "header.converter": PluginKind.HEADER_CONVERTER,
+}
+_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
+_CHAINED: Final = re.compile(r"(transforms|predicates)\..+\.type")
+
+# What Connect tells a converter of its role, which tools expect to see.
+_CONVERTER_TYPE: Final = ConfigKey(
+    "converter.type", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.LOW,
+    "What the converter is for: key, value or header. The worker sets it.", display_name="converter.type",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPlugin:
+    """A plugin: the name it is listed under, and all that it answers to."""
+
+    name: str
+    names: frozenset[str]
+    kind: PluginKind
+    plugin_class: type[Any]
+    version: str
+
+
+class PluginCatalogue:
+    """The plugins of a worker. They are imported when they are first asked for, which takes a second or two."""
+
+    def __init__(
+        self,
+        sources: PluginSources = ANY_MODULE,
+        configs: Callable[[], Iterable[Mapping[str, str | None]]] = lambda: (),
+    ) -> None:
+        """`configs` returns the configurations, of the worker and of connectors, that may name further plugins."""
+        self._sources = sources
+        self._configs = configs
+        # Modules that failed to import, which the log told of.
+        self._broken: set[str] = set()
+
+    @property
+    def plugins(self) -> Sequence[InstalledPlugin]:
+        """All plugins that can be imported, by kind and name; the log says why registered ones cannot."""
+        known = {(plugin.kind, name) for plugin in self._registered for name in plugin.names}
+        classes = {(plugin.kind, plugin.plugin_class) for plugin in self._registered}
+        named = {named for config in self._configs() for named in _named_plugins(config)} - known
+        found = [plugin for kind, name in named for plugin in _by_path(kind, name, self._sources)]
+        found += [plugin for plugin in self._plain() if (plugin.kind, plugin.name) not in named]
+        others = [plugin for plugin in found if (plugin.kind, plugin.plugin_class) not in classes]
+        return sorted([*self._registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
+
+    def _plain(self) -> Iterator[InstalledPlugin]:
+        """The plugins in plain modules of `plugin.path`. Only modules that have some are imported."""
+        for name in scan(self._sources.directories):
+            module = name.rpartition(".")[0]
+            if module in self._broken or not self._sources.admit(module):
+                continue
+            try:
+                plugin = getattr(
+                    call_plugin(f"The import of {module}", importlib.import_module, module), name[len(module) + 1 :]
+                )
+                kinds = [kind for kind in _TYPES if issubclass(plugin, kind.base) and not isabstract(plugin)]
+                installed = [
+                    InstalledPlugin(name, frozenset({name}), kind, plugin, plugin_version(plugin)) for kind in kinds
+                ]
+            except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
+                self._broken.add(module)
+                _log.error("The module %s of plugin.path cannot be used: %s", module, describe_error(error))
+            else:
+                yield from installed
+
+    @cached_property
+    def _registered(self) -> Sequence[InstalledPlugin]:
+        return [plugin for kind in _TYPES for plugin in _installed(kind)]
+
+    def infos(self) -> list[PluginInfo]:
+        """Return the plugins as they are listed."""
+        return [PluginInfo(plugin.name, _TYPES[plugin.kind], plugin.version) for plugin in self.plugins]
+
+    def config(self, name: str, version: str | None = None) -> list[ConfigKeyInfo]:
+        """Return the properties of a plugin, given by class or alias.
+
+        Raises NotFoundError, and BadRequestError for a version that is not installed.
+        """
+        plugin = next((plugin for plugin in self.plugins if name in plugin.names), None)
+        if plugin is None:
+            raise NotFoundError(
+                f"There is no plugin {name!r}: GET /connector-plugins?connectorsOnly=false lists those that there are"
+            )
+        if version is not None and version != plugin.version:
+            raise BadRequestError(
+                f"The plugin {name} is installed in version {plugin.version}, not {version!r}: leave the version out"
+            )
+        return [config_key_info(key) for key in _keys(plugin)]
+
+
+def _keys(plugin: InstalledPlugin) -> list[ConfigKey]:
+    own = plugin_definitions(plugin.kind, plugin.plugin_class).keys()
+    if plugin.kind in _CONVERTERS:
+        return [_CONVERTER_TYPE, *own.values()]
+    if plugin.kind is not PluginKind.CONNECTOR:
+        return list(own.values())
+    common = with_default(connector_config_def(), "connector.plugin.version", plugin.version)
+    return [*own.values(), *(key for name, key in common.items() if name not in own)]
+
+
+def with_default(definitions: ConfigDef, name: str, default: str | None) -> dict[str, ConfigKey]:
+    """Return definitions by name, one of them with another default."""
+    keys = dict(definitions.keys())
+    keys[name] = replace(keys[name], default=default)
+    return keys
+
+
+def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKind, str]]:
+    """The kind and name of each plugin that a configuration names, where one could be looked for."""
+    for name, value in config.items():
+        kind = _KINDS.get(name)
+        chained = _CHAINED.fullmatch(name)
+        if chained is not None:
+            kind = _CHAINS[chained[1]]
+        if kind is not None and value:
+            yield kind, value.strip()
+
+
+def _by_path(kind: PluginKind, name: str, sources: PluginSources) -> Iterator[InstalledPlugin]:
+    try:
+        plugin = find_plugin(kind, name, property_name=kind.label, sources=sources)
+        yield InstalledPlugin(name, frozenset({name}), kind, plugin, plugin_version(plugin))
+    except Exception as error:  # noqa: BLE001 - the status of whoever names it says so; the others are listed
+        _log.debug("The %s %s cannot be listed: %s", kind.label, name, error)
+
+
+def _installed(kind: PluginKind) -> Iterator[InstalledPlugin]:
+    by_class: dict[str, list[EntryPoint]] = {}
+    for entry in plugin_entry_points(kind):
+        by_class.setdefault(entry.value, []).append(entry)
+    for value, entries in by_class.items():
+        path = value.replace(":", ".")
+        names = [entry.name for entry in entries]
+        try:
+            plugin = call_plugin(f"The import of the {kind.label} {names[0]}", entries[0].load)
+            if not issubclass(plugin, kind.base):
+                continue
+            version = plugin_version(plugin)
+        except Exception as error:  # noqa: BLE001 - a plugin's code may raise anything; the others are listed
+            _log.error("The %s %s cannot be used: %s", kind.label, names[0], describe_error(error))
+            continue
+        listed = next((name for name in names if "." in name), path)
+        yield InstalledPlugin(listed, frozenset({*names, path}), kind, plugin, version)

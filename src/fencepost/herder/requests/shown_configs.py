@@ -1,0 +1,55 @@
+"""Configurations as requests show them and give them back: passwords are HIDDEN, and HIDDEN stands for what is stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fencepost.config.secrets import HIDDEN, hide, is_secret_name, secret_values
+from fencepost.herder.errors import BadRequestError
+
+_REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
+"""A placeholder of a config provider, which is no secret."""
+
+
+def shown_config(config: Mapping[str, str], passwords: Iterable[str]) -> dict[str, str]:
+    """Return a connector's configuration without the values of the properties that hold passwords."""
+    secret = set(passwords)
+    return {name: _shown(value) if name in secret else value for name, value in config.items()}
+
+
+def shown_task_config(
+    task: Mapping[str, str], connector: Mapping[str, str], passwords: Iterable[str]
+) -> dict[str, str]:
+    """Return a task's configuration without its passwords, and without those of its connector under whatever name."""
+    names = set(passwords)
+    secrets = {
+        value: HIDDEN
+        for name in names
+        if name in connector and _shown(connector[name]) == HIDDEN
+        for value in secret_values(name, connector[name])
+    }
+    return {
+        name: _shown(value) if name in names or is_secret_name(name) else hide(value, secrets)
+        for name, value in task.items()
+    }
+
+
+def restored_config(config: Mapping[str, str], stored: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Return a configuration that somebody was shown and gives back, with the passwords that are stored.
+
+    Raises BadRequestError for a password that is not stored.
+    """
+    known = {name: value for name, value in (stored or {}).items() if value is not None}
+    missing = [name for name, value in config.items() if value == HIDDEN and name not in known]
+    if missing:
+        raise BadRequestError(
+            f"The value of {', '.join(missing)} is {HIDDEN}, which stands for the password that is stored, and there is "
+            "none: give the password"
+        )
+    return {name: known[name] if value == HIDDEN else value for name, value in config.items()}
+
+
+def _shown(value: str) -> str:
+    return value if not value or _REFERENCE.fullmatch(value) else HIDDEN

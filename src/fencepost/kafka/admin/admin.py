@@ -1,0 +1,350 @@
+"""What fencepost asks of a cluster besides data: topics to create and describe, and producers to fence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import kafka.errors as client_errors
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from fencepost.api.errors import ConfigError
+from fencepost.kafka.admin import fencing
+from fencepost.kafka.admin.fencing import FenceProducersResult
+from fencepost.kafka.admin.hanging_transactions import abort_hanging
+from fencepost.kafka.admin.open_transactions import (
+    ONGOING,
+    NoOpenTransactionError,
+    OpenTransaction,
+    list_open_transactions,
+)
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
+from fencepost.kafka.producer.transaction import ProducerIdentity
+from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.transport.created_topics import LEARNING_MS, note_created
+from fencepost.kafka.transport.topic_leaders import metadata_error, topic_leaders, topic_row
+
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACT: Final = "compact"
+
+BROKER_DEFAULT: Final = -1
+"""As a number of partitions or replicas: what the broker's own configuration says."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+_SEE_SETTINGS: Final = "DESCRIBE_CONFIGS"
+_TOPIC_RESOURCE: Final = 2
+_USUAL_REPLICATION_FACTOR: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; `configs` are topic settings such as `retention.ms`, as text."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as it is. `configs` holds every setting with its value in force, defaults included."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str | None]
+
+
+class Admin:
+    """Administers one cluster. Threads may share it; calls then wait for each other."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._client = ControlClient(config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_topics(self, *topics: NewTopic) -> dict[str, bool]:
+        """Create topics and wait until their partitions have leaders. False for those that exist already.
+
+        An existing topic is left as it is. Raises TopicCreationError or AuthorizationError for the first one that the
+        cluster refuses; the others are created all the same.
+        """
+        names = ", ".join(topic.name for topic in topics)
+        return self._client.run(self._create, topics, doing=f"creating topic {names}")
+
+    def describe_topic(self, name: str) -> TopicDescription | None:
+        """Return a topic's partitions and settings, None if it does not exist.
+
+        Raises AuthorizationError without DESCRIBE and DESCRIBE_CONFIGS on it.
+        """
+        return self._client.run(self._describe, name, doing=f"describing topic {name}")
+
+    def topic_exists(self, name: str) -> bool:
+        """Return whether the brokers know a topic. Raises AuthorizationError without DESCRIBE on it."""
+        return self._client.run(self._row, name, doing=f"describing topic {name}") is not None
+
+    def broker_count(self) -> int:
+        """Return how many brokers the cluster has."""
+        return self._client.run(self._count_brokers, doing="counting the brokers")
+
+    def cluster_id(self) -> str:
+        """Return the id of the Kafka cluster."""
+        return self._client.run(self._cluster_id, doing="asking for the id of the cluster")
+
+    def ensure_compacted_topic(
+        self,
+        name: str,
+        *,
+        partitions: int,
+        replication_factor: int | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Make sure that an internal topic exists and is compacted. True if it was created.
+
+        Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic
+        settings; `cleanup.policy` is always `compact`. Raises ConfigError if the topic exists with another policy,
+        which would lose state in time, and what `create_topics` raises; where it exists, DESCRIBE is the only right
+        that is needed.
+        """
+        if self._exists_compacted(name):
+            return False
+        if replication_factor is None:
+            replication_factor = 1 if self.broker_count() == 1 else _USUAL_REPLICATION_FACTOR
+        settings = dict(configs or {}) | {CLEANUP_POLICY: COMPACT}
+        if self.create_topics(NewTopic(name, partitions, replication_factor, settings))[name]:
+            return True
+        # Another worker created it in between.
+        self._exists_compacted(name)
+        return False
+
+    def _exists_compacted(self, name: str) -> bool:
+        """Whether a topic exists. Raises ConfigError if it does and is known not to be compacted."""
+        try:
+            description = self.describe_topic(name)
+        except AuthorizationError as error:
+            if error.operation != _SEE_SETTINGS:
+                raise
+            # Connect's principals need not have this right, and the topic is there.
+            _LOG.warning("Cannot see whether topic %s is compacted, as it must be: %s", name, error)
+            return True
+        policy = description.configs.get(CLEANUP_POLICY) if description else COMPACT
+        if policy != COMPACT:
+            raise ConfigError(
+                f"Topic {name} exists with {CLEANUP_POLICY}={policy}, so it would lose state when old records are "
+                f"deleted: set {CLEANUP_POLICY}={COMPACT} on it (kafka-configs.sh --alter --topic {name} --add-config "
+                f"{CLEANUP_POLICY}={COMPACT}), or configure another topic",
+                name=CLEANUP_POLICY,
+            )
+        return description is not None
+
+    def fence_producers(
+        self, ids: Iterable[str], *, timeout_ms: float = fencing.DEFAULT_TIMEOUT_MS
+    ) -> FenceProducersResult:
+        """Fence the producers of transactional ids: their open transactions abort, and they can write nothing more.
+
+        Ids that are not fenced in time, or for which the principal lacks WRITE and DESCRIBE, are failures in the
+        result; call its `all()` to have them raised.
+        """
+        return self._client.run(fencing.fence, self._client, ids, timeout_ms, doing="fencing producers")
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the cluster's open transactions, the oldest first.
+
+        Those whose transactional ids the principal may not DESCRIBE are left out. Raises UnsupportedBrokerError
+        before Kafka 3.0.
+        """
+        return self._client.run(list_open_transactions, self._client, doing="listing open transactions")
+
+    def abort_transaction(self, transactional_id: str) -> OpenTransaction:
+        """Abort an open transaction by fencing its producer; return what it was.
+
+        Raises NoOpenTransactionError if there is none or its coordinator is ending it, AuthorizationError, and
+        FencingTimeoutError.
+        """
+        transactions = {transaction.transactional_id: transaction for transaction in self.open_transactions()}
+        transaction = transactions.get(transactional_id)
+        if transaction is None:
+            raise NoOpenTransactionError(
+                f"The transactional id {transactional_id} has no open transaction that can be seen: check the name, "
+                "and that the principal has DESCRIBE on it"
+            )
+        if transaction.state != ONGOING:
+            raise NoOpenTransactionError(
+                f"The transaction of {transactional_id} cannot be aborted: broker {transaction.coordinator} is ending it "
+                f"({transaction.state}); if that lasts, check the health of the brokers that lead its partitions"
+            )
+        self.fence_producers([transactional_id]).all()
+        return transaction
+
+    def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
+        """Abort in one partition a transaction that no coordinator knows of, whose first record is at an offset.
+
+        Returns whose it was. Raises NoOpenTransactionError if there is none or a coordinator knows of it,
+        TopicNotFoundError, AuthorizationError without READ on the topic and ALTER on the cluster, and
+        UnsupportedBrokerError before Kafka 3.0.
+        """
+        doing = f"aborting a transaction in {topic}-{partition}"
+        return self._client.run(abort_hanging, self._client, topic, partition, start_offset, doing=doing)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+    async def _create(self, topics: tuple[NewTopic, ...]) -> dict[str, bool]:
+        deadline = Deadline.after(self._client.config.request_timeout_ms)
+        created: dict[str, bool] = {}
+        failure: KafkaError | None = None
+        for topic, row in zip(topics, await self._creation_rows(topics, deadline), strict=True):
+            error = client_errors.for_code(row.error_code)
+            if error in (client_errors.NoError, client_errors.TopicAlreadyExistsError):
+                created[topic.name] = error is client_errors.NoError
+            else:
+                failure = failure or _creation_error(topic, error, row.error_message)
+        for name in created:
+            note_created(self._client.config.bootstrap_servers, name)
+            await topic_leaders(self._client, name, Deadline.after(LEARNING_MS))
+        if failure is not None:
+            raise failure
+        return created
+
+    async def _creation_rows(self, topics: tuple[NewTopic, ...], deadline: Deadline) -> list[Any]:
+        """The answer's rows in the order of the topics, asked for again while the controller moves or throttles."""
+        while True:
+            try:
+                response = await self._client.send(
+                    _creation_request(topics, deadline),
+                    await self._controller(),
+                    timeout_ms=remaining_ms(deadline, self._client.config.request_timeout_ms),
+                )
+                rows = {row.name: row for row in response.topics}
+                errors = [client_errors.for_code(row.error_code) for row in rows.values()]
+                if deadline.passed or not any(issubclass(error, TRANSIENT) for error in errors):
+                    return [rows[topic.name] for topic in topics]
+            except TRANSIENT:
+                if deadline.passed:
+                    raise
+            await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
+
+    async def _controller(self) -> int | None:
+        """The broker that creates topics, where only one does (in clusters with ZooKeeper)."""
+        response = await self._client.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        controller: int = response.controller_id
+        return controller if controller in self._client.broker_ids() else None
+
+    async def _row(self, name: str) -> Any:
+        """Metadata's row about a topic, None if the brokers do not know it."""
+        row = await topic_row(self._client, name)
+        error = client_errors.for_code(row.error_code)
+        if error is client_errors.UnknownTopicOrPartitionError:
+            return None
+        if error is not client_errors.NoError:
+            raise metadata_error(error, name)
+        return row
+
+    async def _describe(self, name: str) -> TopicDescription | None:
+        row = await self._row(name)
+        if row is None:
+            return None
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+        )
+        response = await self._ask_any(DescribeConfigsRequest(resources=[resource]))
+        result = response.results[0]
+        error = client_errors.for_code(result.error_code)
+        if error is client_errors.UnknownTopicOrPartitionError:
+            # Deleted meanwhile, or created so lately that this broker does not know of it.
+            return None
+        if error is client_errors.TopicAuthorizationFailedError:
+            raise AuthorizationError(f"topic {name}", _SEE_SETTINGS)
+        if error is not client_errors.NoError:
+            raise refusal(error(result.error_message), f"describing the settings of topic {name}")
+        return TopicDescription(
+            name=name,
+            partitions=len(row.partitions),
+            replication_factor=len(row.partitions[0].replica_nodes),
+            configs={config.name: config.value for config in result.configs},
+        )
+
+    async def _cluster_id(self) -> str:
+        response = await self._ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return response.cluster_id or ""
+
+    async def _ask_any(self, request: Any) -> Any:
+        """Send a request to any broker, and to another while connections break, for request.timeout.ms at most."""
+        config = self._client.config
+        deadline = Deadline.after(config.request_timeout_ms)
+        while True:
+            try:
+                return await self._client.send(request, timeout_ms=remaining_ms(deadline, config.request_timeout_ms))
+            except TRANSIENT:
+                if deadline.passed:
+                    raise
+            await self._client.sleep(remaining_ms(deadline, config.retry_backoff_ms))
+
+    async def _count_brokers(self) -> int:
+        await self._client.refresh_brokers()
+        return len(self._client.broker_ids())
+
+
+def _creation_request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:
+    creatable = CreateTopicsRequest.CreatableTopic
+    return CreateTopicsRequest(
+        topics=[
+            creatable(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=[],
+                configs=[
+                    creatable.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+                ],
+            )
+            for topic in topics
+        ],
+        timeout_ms=int(remaining_ms(deadline, 60_000)),
+        validate_only=False,
+    )
+
+
+def _creation_error(topic: NewTopic, error: type[client_errors.KafkaError], told: str | None) -> KafkaError:
+    """Return what to do about a topic that the cluster refuses to create, in one line."""
+    if issubclass(error, client_errors.AuthorizationError):
+        return AuthorizationError(f"topic {topic.name}", "CREATE (or CREATE on the cluster)")
+    said = (told or error.__name__).rstrip(". ")
+    if error is client_errors.InvalidReplicationFactorError:
+        advice = (
+            f"start more brokers, or set a lower replication factor than {topic.replication_factor} "
+            "(*.storage.replication.factor for an internal topic, topic.creation.default.replication.factor for others)"
+        )
+    elif error is client_errors.InvalidPartitionsError:
+        advice = f"set another number of partitions than {topic.partitions}"
+    elif error is client_errors.InvalidConfigurationError:
+        advice = f"correct the topic's settings ({_shown(topic.configs)})"
+    elif error is client_errors.PolicyViolationError:
+        advice = (
+            f"choose settings that the cluster's create.topic.policy.class.name accepts (now {topic.partitions} "
+            f"partitions, {topic.replication_factor} replicas, {_shown(topic.configs)}), or have an administrator create it"
+        )
+    elif error is client_errors.InvalidTopicError:
+        advice = "use a name of at most 249 letters, digits, '.', '_' and '-'"
+    else:
+        advice = "check the cluster's health and its brokers' logs"
+    return TopicCreationError(topic.name, f"{said}: {advice}")
+
+
+def _shown(configs: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in configs.items()) or "no settings"

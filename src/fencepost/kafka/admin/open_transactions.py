@@ -1,0 +1,148 @@
+"""Finds out which transactions are open, and which of them keeps a partition's read_committed consumers waiting.
+
+The requests are KIP-664's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import kafka.errors as client_errors
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
+
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import KafkaError
+from fencepost.kafka.producer.transaction import ProducerIdentity, TopicPartition
+from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, remaining_ms
+
+ONGOING: Final = "Ongoing"
+"""The state in which a transaction takes records; in the others its coordinator is ending it."""
+
+_OPEN_STATES: Final = (ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_NO_TRANSACTION: Final = -1
+
+
+class NoOpenTransactionError(KafkaError):
+    """There is no transaction that could be aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction as its coordinator holds it. `coordinator` is a broker's id.
+
+    `started_ms` is in milliseconds since the epoch, by the coordinator's clock.
+    """
+
+    transactional_id: str
+    identity: ProducerIdentity
+    state: str
+    coordinator: int
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProducer:
+    """A producer with a transaction that is open in one partition, where its first record is at `start_offset`.
+
+    `coordinator_epoch` is that of the last marker of the producer in the partition, -1 if there is none.
+    """
+
+    identity: ProducerIdentity
+    coordinator_epoch: int
+    start_offset: int
+
+
+async def list_open_transactions(client: ControlClient) -> list[OpenTransaction]:
+    """Return the open transactions of a cluster, the oldest first.
+
+    Those whose transactional ids the principal may not DESCRIBE are left out.
+    """
+    deadline = Deadline.after(client.config.request_timeout_ms)
+    while True:
+        try:
+            await client.refresh_brokers(remaining_ms(deadline, client.config.request_timeout_ms))
+            found = [row for broker in client.broker_ids() async for row in _of_coordinator(client, broker)]
+            return sorted(found, key=lambda transaction: transaction.started_ms)
+        except TRANSIENT:
+            if deadline.passed:
+                raise
+        await client.sleep(remaining_ms(deadline, client.config.retry_backoff_ms))
+
+
+async def _of_coordinator(client: ControlClient, broker: int) -> AsyncIterator[OpenTransaction]:
+    listed = await client.send(ListTransactionsRequest(state_filters=_OPEN_STATES, producer_id_filters=[]), broker)
+    if listed.error_code:
+        raise client_errors.for_code(listed.error_code)
+    names = [row.transactional_id for row in listed.transaction_states]
+    if not names:
+        return
+    described = await client.send(DescribeTransactionsRequest(transactional_ids=names), broker)
+    for row in described.transaction_states:
+        error = client_errors.for_code(row.error_code)
+        if issubclass(error, TRANSIENT):
+            raise error
+        # It may have ended meanwhile.
+        if error is client_errors.NoError and row.transaction_state in _OPEN_STATES:
+            yield OpenTransaction(
+                transactional_id=row.transactional_id,
+                identity=ProducerIdentity(row.producer_id, row.producer_epoch),
+                state=row.transaction_state,
+                coordinator=broker,
+                timeout_ms=row.transaction_timeout_ms,
+                started_ms=row.transaction_start_time_ms,
+                partitions=tuple(sorted((topic.topic, number) for topic in row.topics for number in topic.partitions)),
+            )
+
+
+async def find_open_transactions(client: ControlClient, topic: str, partition: int, leader: int, before: int) -> str:
+    """Describe the transactions that are open in a partition and began before an offset; empty if none is found.
+
+    The broker may be too old for these requests or the principal may lack DESCRIBE on the transactional ids: what
+    cannot be learnt is left out.
+    """
+    described: list[str] = []
+    with suppress(client_errors.KafkaError):
+        open_now = await open_producers(client, topic, partition, leader)
+        producers = [producer for producer in open_now if producer.start_offset < before]
+        names: dict[int, str] = {}
+        with suppress(client_errors.KafkaError):
+            names = await _transactional_ids(client, [producer.identity.producer_id for producer in producers])
+        for producer in producers:
+            number = producer.identity.producer_id
+            name = f"transactional id {names[number]}" if number in names else "a transactional id"
+            described.append(
+                f"the transaction of {name} (producer id {number}) that began at offset {producer.start_offset}"
+            )
+    return " and ".join(described)
+
+
+async def open_producers(client: ControlClient, topic: str, partition: int, leader: int) -> list[OpenProducer]:
+    """Return who has a transaction open in a partition, as its leader holds it. Needs READ on the topic."""
+    asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
+    response = await client.send(DescribeProducersRequest(topics=[asked]), leader)
+    row = response.topics[0].partitions[0]
+    if row.error_code:
+        raise client_errors.for_code(row.error_code)
+    return [
+        OpenProducer(
+            identity=ProducerIdentity(producer.producer_id, producer.producer_epoch),
+            coordinator_epoch=producer.coordinator_epoch,
+            start_offset=producer.current_txn_start_offset,
+        )
+        for producer in row.active_producers
+        if producer.current_txn_start_offset != _NO_TRANSACTION
+    ]
+
+
+async def _transactional_ids(client: ControlClient, producer_ids: list[int]) -> dict[int, str]:
+    found = {}
+    for broker in client.broker_ids():
+        request = ListTransactionsRequest(state_filters=[], producer_id_filters=producer_ids)
+        response = await client.send(request, broker)
+        found.update({row.producer_id: row.transactional_id for row in response.transaction_states})
+    return found

@@ -1,0 +1,238 @@
+"""Java's `sasl.*` and `ssl.*` client properties, as what Python's ssl module and kafka-python take.
+
+Property names and meanings: https://kafka.apache.org/documentation/#producerconfigs. PEM stores are KIP-651's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fencepost.api.errors import ConfigError
+from fencepost.kafka.config.oauth import OAuthConfig
+
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+_JAAS: Final = re.compile(
+    r"^\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)(?P<options>.*?);?\s*$", re.DOTALL
+)
+_JAAS_OPTION: Final = re.compile(r"""([\w.$-]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")
+_JAAS_HINT: Final = (
+    "write it as org.apache.kafka.common.security.scram.ScramLoginModule required "
+    'username="<name>" password="<password>";'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SaslConfig:
+    """Credentials for one of SASL_MECHANISMS; `oauth` in place of name and password for OAUTHBEARER."""
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    oauth: OAuthConfig | None = None
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> SaslConfig:
+        """Read `sasl.*`. Raises ConfigError that names the property."""
+        mechanism = properties.get("sasl.mechanism", "GSSAPI")
+        if mechanism not in SASL_MECHANISMS:
+            raise ConfigError(
+                f"sasl.mechanism={mechanism} is not available here: use one of {', '.join(SASL_MECHANISMS)}",
+                name="sasl.mechanism",
+            )
+        options = parse_jaas(properties.get("sasl.jaas.config"))
+        if mechanism == "OAUTHBEARER":
+            return cls(mechanism, oauth=OAuthConfig.from_properties(properties, options))
+        missing = [option for option in ("username", "password") if option not in options]
+        if missing:
+            raise ConfigError(
+                f"sasl.jaas.config has no {' and no '.join(missing)}: {_JAAS_HINT}", name="sasl.jaas.config"
+            )
+        return cls(mechanism, options["username"], options["password"])
+
+
+def parse_jaas(text: str | None) -> dict[str, str]:
+    """Return the options of a JAAS entry such as `org...PlainLoginModule required username="a" password="b";`.
+
+    Raises ConfigError when it is absent or malformed; the message never shows the text, which holds a password.
+    """
+    if text is None:
+        raise ConfigError(f"sasl.jaas.config is required with SASL: {_JAAS_HINT}", name="sasl.jaas.config")
+    entry = _JAAS.match(text)
+    if entry is None or not entry["module"].endswith("LoginModule"):
+        raise ConfigError(f"sasl.jaas.config is malformed: {_JAAS_HINT}", name="sasl.jaas.config")
+    rest = _JAAS_OPTION.sub("", entry["options"]).strip()
+    if rest:
+        raise ConfigError(
+            f"sasl.jaas.config has something other than name=value options: {_JAAS_HINT}", name="sasl.jaas.config"
+        )
+    return {name: _unquote(value) for name, value in _JAAS_OPTION.findall(entry["options"])}
+
+
+def _unquote(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] in "\"'" else value
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """Whom to trust and who we are, as PEM text. `authorities` None trusts what the operating system trusts."""
+
+    authorities: str | None = None
+    certificate: str | None = None
+    private_key: str | None = field(default=None, repr=False)
+    private_key_password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> TlsConfig:
+        """Read `ssl.*`; stores are read here, so that executors need no files. Raises ConfigError."""
+        trust = properties.get("ssl.truststore.certificates") or _read_store(properties, "ssl.truststore")
+        chain = properties.get("ssl.keystore.certificate.chain")
+        key = properties.get("ssl.keystore.key")
+        if (chain is None) != (key is None):
+            raise ConfigError(
+                "ssl.keystore.certificate.chain and ssl.keystore.key go together: give both or neither",
+                name="ssl.keystore.key",
+            )
+        if chain is None:
+            chain = key = _read_store(properties, "ssl.keystore")
+        identification = properties.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+        if identification not in ("https", ""):
+            raise ConfigError(
+                f"ssl.endpoint.identification.algorithm={identification} is not known: use https, or nothing to leave "
+                "the host name unchecked",
+                name="ssl.endpoint.identification.algorithm",
+            )
+        password = properties.get("ssl.key.password")
+        return cls(trust, chain, key, password, check_hostname=identification == "https")
+
+    def context(self) -> ssl.SSLContext:
+        """Return what sockets are wrapped with. Raises ConfigError for unusable certificates or keys."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = self.check_hostname
+        self._load_trusted(context)
+        if self.certificate is not None and self.private_key is not None:
+            self._load_own(context, f"{self.private_key}\n{_certificates(self.certificate)}")
+        return context
+
+    def server_context(self, *, client_auth: str = "none") -> ssl.SSLContext:
+        """Return what a server's sockets are wrapped with.
+
+        `client_auth` is Java's `ssl.client.auth`: whether clients must show a certificate that `authorities` signed
+        (required), may (requested) or need not (none). Raises ConfigError for unusable certificates or keys.
+        """
+        modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+        if client_auth.strip().lower() not in modes:
+            raise ConfigError(
+                f"ssl.client.auth={client_auth} is not known: use one of {', '.join(modes)}", name="ssl.client.auth"
+            )
+        if self.certificate is None or self.private_key is None:
+            raise ConfigError(
+                "A listener for HTTPS needs a certificate and its key: set ssl.keystore.location",
+                name="ssl.keystore.location",
+            )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = modes[client_auth.strip().lower()]
+        if context.verify_mode is not ssl.CERT_NONE:
+            self._load_trusted(context)
+        self._load_own(context, f"{self.private_key}\n{_certificates(self.certificate)}")
+        return context
+
+    def _load_trusted(self, context: ssl.SSLContext) -> None:
+        try:
+            if self.authorities is None:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(cadata=_certificates(self.authorities))
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                f"The certificates of ssl.truststore cannot be used ({error}): give PEM certificates",
+                name="ssl.truststore.location",
+            ) from error
+
+    def _load_own(self, context: ssl.SSLContext, pem: str) -> None:
+        password = self.private_key_password
+        try:
+            with _private_file(pem) as path:
+                # A callable: without it OpenSSL would ask for the password on the terminal.
+                context.load_cert_chain(path, password=lambda: password or "")
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                f"The key or certificate of ssl.keystore cannot be used ({error}): give a PEM private key (PKCS 8) "
+                "with its certificate chain, and ssl.key.password if it is encrypted",
+                name="ssl.keystore.location",
+            ) from error
+
+
+def _certificates(pem: str) -> str:
+    found = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", pem, re.DOTALL)
+    if not found:
+        raise ValueError("no PEM certificate in it")
+    return "\n".join(found)
+
+
+@contextmanager
+def _private_file(text: str) -> Iterator[str]:
+    """A file that only this user can read: Python's ssl module takes keys from files alone."""
+    descriptor, path = tempfile.mkstemp(prefix="fencepost-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        yield path
+    finally:
+        Path(path).unlink()
+
+
+def _read_store(properties: Mapping[str, str], store: str) -> str | None:
+    location = properties.get(f"{store}.location")
+    if location is None:
+        return None
+    name = f"{store}.location"
+    try:
+        content = Path(location).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}={location} cannot be read: {error.strerror}", name=name) from error
+    if b"-----BEGIN " in content:
+        return content.decode("utf-8", "replace")
+    if content[:1] == b"\x30":
+        return _from_pkcs12(content, properties.get(f"{store}.password"), name)
+    raise ConfigError(
+        f"{name}={location} is not a PEM or PKCS12 file. For a JKS store: convert it with 'keytool -importkeystore "
+        f"-srckeystore {location} -destkeystore store.p12 -deststoretype PKCS12', or give PEM files with "
+        f"{store}.type=PEM",
+        name=name,
+    )
+
+
+def _from_pkcs12(content: bytes, password: str | None, name: str) -> str:
+    try:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - optional package
+        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415 - optional package
+    except ImportError as error:
+        raise ConfigError(
+            f"{name} is a PKCS12 store, which takes the Python package cryptography: install it, or give a PEM file",
+            name=name,
+        ) from error
+    try:
+        stored = pkcs12.load_pkcs12(content, password.encode() if password is not None else None)
+    except ValueError as error:
+        raise ConfigError(
+            f"{name} cannot be opened: {error}. Check {name.replace('location', 'password')}", name=name
+        ) from error
+    parts = [entry.certificate for entry in ([stored.cert] if stored.cert else []) + list(stored.additional_certs)]
+    pem = b"".join(part.public_bytes(serialization.Encoding.PEM) for part in parts)
+    if stored.key is not None:
+        pem += stored.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    return pem.decode()

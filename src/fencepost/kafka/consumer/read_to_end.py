@@ -1,0 +1,335 @@
+"""Reads a topic to its end without missing what an open transaction holds (row D3 of KIP-618's offset reads).
+
+The end is listed with read_uncommitted, so it lies behind records whose transaction is still open. Then the topic is
+read up to there with read_committed: the broker hands out nothing behind an open transaction, so the reader waits
+until each transaction that had begun is decided. What was committed before `read_to_end` was called is always seen.
+
+Partitions are looked up afresh whenever ends are listed: a topic may have got more. A topic that was deleted and made
+again has another id, and is read from its beginning.
+
+Requests: https://kafka.apache.org/protocol (ListOffsets, Fetch, DescribeProducers, ListTransactions).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import UUID
+
+import kafka.errors as client_errors
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+
+from fencepost.api.errors import FencepostError
+from fencepost.kafka.admin.open_transactions import find_open_transactions
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, read_fetched
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError
+from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.transport.topic_leaders import TopicLeaders, topic_row
+
+# A transaction whose producer died is aborted by its coordinator after transaction.timeout.ms (60 s unless set), which
+# the coordinator looks at every 10 s; the rest is for reading.
+DEFAULT_TIMEOUT_MS: Final = 90_000
+
+# Fetch version 13 names topics by id, which only Metadata knows; nothing else in it is needed.
+_FETCH_VERSION: Final = 12
+_FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
+_PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
+# Longest wait for a transaction in one request; a commit ends it at once. Bounds how long `close` waits.
+_LONG_POLL_MS: Final = 500
+# How long `poll` may not know of partitions that are new.
+_FOLLOWED_MAX_AGE_MS: Final = 5_000
+# At the deadline, an answer that says what is missing is worth more than a time-out.
+_ANSWER_GRACE_MS: Final = 5_000
+
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+
+
+class TopicReadTimeoutError(KafkaError):
+    """A topic could not be read to its end in time, usually because of a transaction that stays open.
+
+    `partition` is the first one that is behind.
+    """
+
+    def __init__(self, topic: str, partition: int, message: str) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+
+
+class TopicReader:
+    """Reads all partitions of a topic from the beginning, and keeps its position from one call to the next.
+
+    One thread at a time may read; `close` may be called from any thread.
+    """
+
+    def __init__(self, config: ClientConfig, topic: str) -> None:
+        self.topic = topic
+        self._client = ControlClient(config)
+        self._positions: dict[int, int] = {}
+        self._topic_leaders = TopicLeaders(self._client, topic)
+        self._leaders: dict[int, int] = {}
+        self._topic_id: UUID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """The offset up to which each partition was read; transaction markers count."""
+        return dict(self._positions)
+
+    @property
+    def topic_id(self) -> UUID | None:
+        """The id of the topic that `positions` belong to; None before the first read, and from brokers before 2.8."""
+        return self._topic_id
+
+    def look_afresh(self) -> None:
+        """Have the partitions looked up again when something is read next. From any thread."""
+        self._topic_leaders.forget()
+
+    def read_to_end(
+        self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, deadline: Deadline | None = None
+    ) -> Iterator[ConsumedRecord]:
+        """Yield the committed records between the last call's end and the present one, in order per partition.
+
+        `deadline` is that of a caller who has used up some of the time already. Leaving the iteration early keeps the
+        position before the batch that was being handed out. Raises TopicReadTimeoutError, TopicNotFoundError,
+        AuthorizationError or BrokerUnavailableError.
+        """
+        deadline = deadline or Deadline.after(timeout_ms)
+        ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
+        patient = False
+        while behind := [partition for partition, end in ends.items() if self._positions.get(partition, 0) < end]:
+            fetched = self._run(self._fetch_all, behind, ends, deadline, patient)
+            for partition, (records, next_offset) in fetched.items():
+                yield from records
+                self._positions[partition] = next_offset
+            patient = not fetched
+            if patient and deadline.passed:
+                raise self.late(behind[0], self._positions.get(behind[0], 0), ends[behind[0]], timeout_ms)
+            if topic_id != self._topic_id:
+                ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
+
+    def poll(self) -> list[ConsumedRecord]:
+        """Return the committed records that come next, in order per partition; wait half a second for some at most.
+
+        To be called once `read_to_end` was. Raises as that does, but for TopicReadTimeoutError.
+        """
+        deadline = Deadline.after(_LONG_POLL_MS)
+        fetched = self._run(self._fetch_all, None, {}, deadline, True)
+        for partition, (_, next_offset) in fetched.items():
+            self._positions[partition] = next_offset
+        return [record for records, _ in fetched.values() for record in records]
+
+    def end_offsets(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> dict[int, int]:
+        """Return the end of each partition, behind what open transactions hold. Raises as `read_to_end` does."""
+        ends: dict[int, int] = self._run(self._end_offsets, Deadline.after(timeout_ms))
+        return ends
+
+    def is_missing(self) -> bool:
+        """Whether a broker says that there is no such topic; not while none answers."""
+        try:
+            row = self._run(topic_row, self._client, self.topic, _LONG_POLL_MS)
+        except FencepostError:
+            return False
+        return client_errors.for_code(row.error_code) is client_errors.UnknownTopicOrPartitionError
+
+    def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
+        """Return the error that says why a reader that stands at `position` did not get to `end` in time."""
+        error: TopicReadTimeoutError = self._run(self._late, partition, position, end, timeout_ms)
+        return error
+
+    def close(self) -> None:
+        """Let go of the connections; a read on another thread ends with an IllegalStateError."""
+        self._client.close()
+
+    def _run(self, procedure: Any, *args: Any) -> Any:
+        return self._client.run(procedure, *args, doing=f"reading topic {self.topic}")
+
+    async def _end_offsets(self, deadline: Deadline) -> dict[int, int]:
+        """The read_uncommitted end of each partition; a partition that is new is positioned at its beginning."""
+        while True:
+            try:
+                await self._find_leaders(deadline, max_age_ms=0)
+                ends = await self._list_offsets(self._leaders, _LATEST, deadline)
+                unknown = [
+                    partition
+                    for partition, end in ends.items()
+                    # A position past the end is one in a topic of that name that was deleted.
+                    if self._positions.get(partition, end + 1) > end
+                ]
+                if unknown:
+                    self._positions |= await self._list_offsets(unknown, _EARLIEST, deadline)
+            except TRANSIENT as error:
+                await self._back_off(error, deadline)
+            else:
+                return ends
+
+    async def _find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
+        self._leaders = await self._topic_leaders.find(deadline, max_age_ms)
+        if self._topic_id != self._topic_leaders.topic_id:
+            self._positions.clear()
+            self._topic_id = self._topic_leaders.topic_id
+        for gone in self._positions.keys() - self._leaders.keys():
+            del self._positions[gone]
+
+    async def _list_offsets(self, partitions: Iterable[int], timestamp: int, deadline: Deadline) -> dict[int, int]:
+        responses = await self._ask_leaders(partitions, partial(self._list_request, timestamp), deadline)
+        offsets = {}
+        for response in responses:
+            for row in response.topics[0].partitions:
+                self._raise_for(row.error_code, "DESCRIBE")
+                offsets[row.partition_index] = row.offset
+        return offsets
+
+    def _list_request(self, timestamp: int, partitions: list[int]) -> Any:
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        rows = [
+            topic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
+            for partition in partitions
+        ]
+        return ListOffsetsRequest(
+            replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic(name=self.topic, partitions=rows)]
+        )
+
+    async def _fetch_all(
+        self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, patient: bool
+    ) -> dict[int, tuple[list[ConsumedRecord], int]]:
+        """What the partitions (all if None) hold next, and where to go on in each; without those where nothing came.
+
+        A partition that is not in `ends` is read as far as records are stable.
+        """
+        wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if patient else 0
+        try:
+            await self._find_leaders(deadline, _FOLLOWED_MAX_AGE_MS if behind is None else None)
+            if added := self._leaders.keys() - self._positions.keys():
+                self._positions |= await self._list_offsets(added, _EARLIEST, deadline)
+            asked = self._positions if behind is None else self._positions.keys() & behind
+            responses = await self._ask_leaders(asked, partial(self._fetch_request, wait_ms), deadline)
+            rows = [row for response in responses for topic in response.responses for row in topic.partitions]
+            return await self._take(rows, ends, deadline)
+        except TRANSIENT as error:
+            await self._back_off(error, deadline)
+            return {}
+
+    async def _take(
+        self, rows: list[Any], ends: Mapping[int, int], deadline: Deadline
+    ) -> dict[int, tuple[list[ConsumedRecord], int]]:
+        taken = {}
+        nothing_at_all = not any(row.records for row in rows)
+        for row in rows:
+            partition = row.partition_index
+            if client_errors.for_code(row.error_code) is client_errors.OffsetOutOfRangeError:
+                self._positions |= await self._list_offsets([partition], _EARLIEST, deadline)
+                continue
+            self._raise_for(row.error_code, "READ")
+            position = self._positions[partition]
+            fetched = read_fetched(self.topic, partition, row.records, row.aborted_transactions, from_offset=position)
+            stable = row.last_stable_offset
+            end = ends.get(partition, max(position, stable))
+            next_offset = self._go_on_at(fetched, stable, end, nothing_at_all)
+            if next_offset is not None:
+                taken[partition] = (fetched.records, next_offset)
+        return taken
+
+    @staticmethod
+    def _go_on_at(fetched: FetchedRecords, stable: int, end: int, nothing_at_all: bool) -> int | None:
+        if fetched.next_offset is not None:
+            return fetched.next_offset
+        # Compaction may leave nothing between a position and the end. An empty answer proves that, unless a
+        # transaction is still open, or the answer's bytes went to other partitions.
+        return end if nothing_at_all and stable >= end else None
+
+    def _fetch_request(self, wait_ms: int, partitions: list[int]) -> Any:
+        topic = FetchRequest.FetchTopic
+        rows = [
+            topic.FetchPartition(
+                partition=partition,
+                current_leader_epoch=-1,
+                fetch_offset=self._positions[partition],
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=_PARTITION_MAX_BYTES,
+            )
+            for partition in partitions
+        ]
+        return FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=_FETCH_MAX_BYTES,
+            isolation_level=_READ_COMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic(topic=self.topic, partitions=rows)],
+            forgotten_topics_data=[],
+            rack_id="",
+            max_version=_FETCH_VERSION,
+        )
+
+    async def _ask_leaders(self, partitions: Iterable[int], request: Any, deadline: Deadline) -> list[Any]:
+        by_leader = defaultdict(list)
+        for partition in partitions:
+            by_leader[self._leaders[partition]].append(partition)
+        timeout_ms = remaining_ms(deadline, self._client.config.request_timeout_ms) + _ANSWER_GRACE_MS
+        return await self._client.gather(
+            [
+                partial(self._client.send, request(owned), leader, timeout_ms=timeout_ms)
+                for leader, owned in by_leader.items()
+            ]
+        )
+
+    def _raise_for(self, error_code: int, operation: str) -> None:
+        error = client_errors.for_code(error_code)
+        if error is client_errors.NoError:
+            return
+        if error is client_errors.TopicAuthorizationFailedError:
+            raise AuthorizationError(f"topic {self.topic}", operation)
+        if issubclass(error, TRANSIENT):
+            raise error
+        raise refusal(error(), f"reading topic {self.topic}")
+
+    async def _back_off(self, error: Exception, deadline: Deadline) -> None:
+        """Wait a little and forget the leaders; give up when the deadline has passed."""
+        if deadline.passed:
+            raise BrokerUnavailableError(
+                f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
+            ) from error
+        self._topic_leaders.forget()
+        await self._client.refresh_brokers(remaining_ms(deadline, self._client.config.request_timeout_ms))
+        await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
+
+    async def _late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
+        found = await find_open_transactions(self._client, self.topic, partition, self._leaders[partition], end)
+        if found:
+            cause = (
+                f"{found} is still open. It ends by itself after its producer's transaction.timeout.ms; to end it at "
+                "once, stop its producer and run `fencepost transactions abort` with that id, or if it has none, with "
+                f"--topic {self.topic} --partition {partition} --start-offset and that offset"
+            )
+        else:
+            cause = "the broker hands out nothing more. Check the health of the partition's leader and replicas"
+        return TopicReadTimeoutError(
+            self.topic,
+            partition,
+            f"Topic {self.topic} was not read to its end within {timeout_ms:.0f} ms: {self.topic}-{partition} stands "
+            f"at offset {position} of {end}, and {cause}",
+        )
+
+
+def read_to_end(config: ClientConfig, topic: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> Iterator[ConsumedRecord]:
+    """Yield the committed records of a topic once, in order per partition. Raises as TopicReader.read_to_end does."""
+    with TopicReader(config, topic) as reader:
+        yield from reader.read_to_end(timeout_ms)

@@ -1,0 +1,121 @@
+"""Which transactions ended in a topic, and how: the control records that coordinators write into its partitions.
+
+Markers: https://kafka.apache.org/documentation/#controlbatch. With transaction version 2 every transaction of a
+producer has an epoch of its own, so a producer id and epoch name a transaction.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import kafka.errors as client_errors
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.record.memory_records import MemoryRecords
+
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.transport.control_client import ControlClient, refusal
+from fencepost.kafka.transport.topic_leaders import topic_leaders
+
+_TIMEOUT_MS: Final = 60_000
+_FETCH_BYTES: Final = 16 * 1024 * 1024
+# Version 13 names topics by id; nothing else in it is needed.
+_FETCH_VERSION: Final = 12
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+
+
+class TransactionMarker(NamedTuple):
+    """The end of one transaction in one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+
+    @property
+    def transaction(self) -> tuple[int, int]:
+        """What names the transaction across partitions and topics."""
+        return self.producer_id, self.producer_epoch
+
+
+def read_transaction_markers(config: ClientConfig, topic: str) -> list[TransactionMarker]:
+    """Return the markers of a topic up to its present end, by partition and offset.
+
+    Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
+    """
+    markers: list[TransactionMarker] = []
+    with ControlClient(config) as client:
+        ask = partial(client.run, doing=f"reading the transaction markers of topic {topic}")
+        leaders = ask(topic_leaders, client, topic, Deadline.after(_TIMEOUT_MS))
+        for partition, leader in sorted(leaders.items()):
+            position = ask(_offset, client, topic, partition, leader, _EARLIEST)
+            end = ask(_offset, client, topic, partition, leader, _LATEST)
+            while position < end:
+                data = ask(_fetch, client, topic, partition, leader, position)
+                position = _collect(topic, partition, data, markers) or end
+    return markers
+
+
+def _collect(topic: str, partition: int, data: bytes | None, markers: list[TransactionMarker]) -> int | None:
+    """Add the markers among the fetched batches; return where to go on, None if there was no batch."""
+    next_offset = None
+    for batch in MemoryRecords(data or b""):
+        next_offset = batch.next_offset
+        if batch.is_control_batch and batch.is_transactional:
+            committed = bool(next(iter(batch)).commit)
+            markers.append(
+                TransactionMarker(
+                    topic, partition, batch.base_offset, batch.producer_id, batch.producer_epoch, committed
+                )
+            )
+    return next_offset
+
+
+async def _offset(client: ControlClient, topic: str, partition: int, leader: int, timestamp: int) -> int:
+    row = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+        partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
+    )
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[row])],
+    )
+    answer = (await client.send(request, leader)).topics[0].partitions[0]
+    _raise_for(answer, topic)
+    return int(answer.offset)
+
+
+async def _fetch(client: ControlClient, topic: str, partition: int, leader: int, position: int) -> Any:
+    row = FetchRequest.FetchTopic.FetchPartition(
+        partition=partition,
+        current_leader_epoch=-1,
+        fetch_offset=position,
+        last_fetched_epoch=-1,
+        log_start_offset=-1,
+        partition_max_bytes=_FETCH_BYTES,
+    )
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[row])],
+        forgotten_topics_data=[],
+        rack_id="",
+        max_version=_FETCH_VERSION,
+    )
+    answer = (await client.send(request, leader)).responses[0].partitions[0]
+    _raise_for(answer, topic)
+    return answer.records
+
+
+def _raise_for(answer: Any, topic: str) -> None:
+    if answer.error_code:
+        raise refusal(client_errors.for_code(answer.error_code)(), f"reading the transaction markers of topic {topic}")

@@ -1,0 +1,54 @@
+"""From the thread of a group member, which drives kafka-python's event loop, to the asyncio loop of its listener."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+import kafka.errors as client_errors
+from kafka.future import Future
+from kafka.net.selector import NetworkSelector
+
+from fencepost.kafka.transport.control_connections import ConnectionManager
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ListenerLoop:
+    """The asyncio loop of a listener, as the member's thread sees it. A loop that is closed is told nothing."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, net: NetworkSelector, manager: ConnectionManager) -> None:
+        self._loop = loop
+        self._net = net
+        self._manager = manager
+
+    def call(self, told: Callable[..., None], *arguments: Any) -> None:
+        """Have a function called there, soon."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(told, *arguments)
+
+    async def tell(
+        self, stopping: Coroutine[Any, Any, None], goes_on: Callable[[], bool], *, look_every_ms: int
+    ) -> None:
+        """Run a coroutine that stops work there, and wait for it while `goes_on`, which is looked at in between."""
+        finished = Future()
+        try:
+            running = asyncio.run_coroutine_threadsafe(stopping, self._loop)
+        except RuntimeError:
+            stopping.close()
+            return
+        running.add_done_callback(lambda _: self._on_net(lambda: finished.success(None)))
+        while not running.done() and goes_on():
+            with suppress(client_errors.KafkaTimeoutError):
+                await self._manager.wait_for(finished, look_every_ms)
+        if not running.done():
+            _log.warning("Work was not stopped in time; going on without waiting for it")
+        elif not running.cancelled() and running.exception() is not None:
+            _log.error("Work could not be stopped", exc_info=running.exception())
+
+    def _on_net(self, step: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # closed meanwhile
+            self._net.call_soon_threadsafe(step)

@@ -1,0 +1,205 @@
+"""kafka-python's group coordinator client, as a member of a group of Connect workers.
+
+kafka.coordinator is internal to kafka-python; only this module and group_member know it. What is relied on here is held
+by tests/broker/test_group_member.py. Everything runs on the thread that drives kafka-python's event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from kafka.coordinator.base import BaseCoordinator
+from kafka.coordinator.heartbeat import Heartbeat
+from kafka.errors import KafkaError, MemberIdRequiredError
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
+
+from fencepost.kafka.group.membership import GroupObserver, GroupRequest
+from fencepost.kafka.group.protocol import PROTOCOL_TYPE
+from fencepost.kafka.transport.control_connections import ConnectionManager
+
+# What is moved to another worker takes two generations. Of the second one, a member that gave nothing up in the first
+# learns by a heartbeat alone.
+_FIRST_HEARTBEAT_S: Final = 0.1
+
+
+class Rebalancing(Protocol):
+    """What a member does in the course of a rebalance."""
+
+    def protocols(self) -> Iterable[tuple[str, bytes]]:
+        """Return the protocols to offer, the best first, with this member's metadata in each."""
+
+    async def before_joining(self) -> None:
+        """Stop what must not run while the group is joined. Heartbeats go on meanwhile."""
+
+    async def before_request(self) -> None:
+        """Called before each JoinGroup request, also when one is repeated."""
+
+    def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Return each member's assignment for each member's metadata, as the leader."""
+
+    async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
+        """Take the assignment of a new generation. Heartbeats go on meanwhile."""
+
+    def expelled(self) -> None:
+        """The coordinator does not count this worker as a member."""
+
+    def wake(self) -> None:
+        """Something changed that the member must look at."""
+
+
+class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no type information
+    """Heartbeats that come early after a generation began: the pauses double until they are as long as the interval.
+
+    Also knows when the last one that was answered had been sent: the coordinator counts from then at least.
+    """
+
+    confirmed: float | None = None
+
+    def time_to_next_heartbeat(self) -> float:
+        """Return the seconds until the next heartbeat is to be sent."""
+        last = max(self.last_send, self.last_reset)
+        early: float = last + max(_FIRST_HEARTBEAT_S, last - self.last_reset) - time.monotonic()
+        due: float = super().time_to_next_heartbeat()
+        return min(due, max(0.0, early))
+
+    def received_heartbeat(self) -> None:
+        """Take note that the last heartbeat was answered."""
+        super().received_heartbeat()
+        self.confirmed = self.last_send
+
+
+class _Sensor:
+    """Takes latencies in milliseconds, as kafka-python gives them."""
+
+    def __init__(self, observer: GroupObserver, request: GroupRequest) -> None:
+        self._observer = observer
+        self._request = request
+
+    def record(self, milliseconds: float) -> None:
+        self._observer.request_answered(self._request, milliseconds / 1000)
+
+
+class _Sensors:
+    """Stands for kafka-python's GroupCoordinatorMetrics."""
+
+    def __init__(self, observer: GroupObserver) -> None:
+        self.join_latency = _Sensor(observer, GroupRequest.JOIN)
+        self.sync_latency = _Sensor(observer, GroupRequest.SYNC)
+        self.heartbeat_latency = _Sensor(observer, GroupRequest.HEARTBEAT)
+
+
+class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python ships no type information
+    """One member's side of the group protocol. Times are in seconds of the monotonic clock."""
+
+    def __init__(
+        self, manager: ConnectionManager, rebalancing: Rebalancing, observer: GroupObserver, **settings: Any
+    ) -> None:
+        super().__init__(KafkaNetClient(net=manager._net, manager=manager), **settings)  # noqa: SLF001 - as its base does
+        self.heartbeat = MemberHeartbeat(**self.config)
+        # What kafka-python records to where it was given a registry of metrics.
+        self._sensors = _Sensors(observer)
+        self._rebalancing = rebalancing
+        self._observer = observer
+        self._joined_at: float | None = None
+        self._join_sent_at: float | None = None
+
+    @property
+    def heard_at(self) -> float | None:
+        """When the coordinator last counted this member as alive, as far as it is known here; None before."""
+        known = [moment for moment in (self._joined_at, self.heartbeat.confirmed) if moment is not None]
+        return max(known, default=None)
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the coordinator may have expelled this member, unless it is heard meanwhile; None if it never was.
+
+        While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not run out.
+        """
+        heard_at = self.heard_at
+        ends: list[float] = []
+        if heard_at is not None:
+            ends.append(heard_at + self.config["session_timeout_ms"] / 1000)
+        if self._join_sent_at is not None:
+            ends.append(self._join_sent_at + self.config["max_poll_interval_ms"] / 1000)
+        return max(ends, default=None)
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator gave, '' before."""
+        name: str = self._generation.member_id
+        return name
+
+    def drop(self, reason: str) -> None:
+        """Hang up on a coordinator that does not answer; join again once one is found."""
+        node = self.coordinator_id
+        self.coordinator_dead(reason)
+        if node is not None:
+            self._manager.close(node)
+        # The id is kept: a coordinator that still has it takes the member for the same.
+        self.reset_generation(self.member_id)
+
+    def still_alive(self) -> None:
+        """Say that this member is not stuck: if nobody does for the rebalance time-out, it leaves the group."""
+        self.heartbeat.poll()
+
+    def stop_heartbeats(self) -> None:
+        """End the heartbeats for good."""
+        self._close_heartbeat()
+
+    # -- what BaseCoordinator asks of its subclasses ------------------------------------------------------------
+
+    def protocol_type(self) -> str:
+        """Return the type of the group: one of Connect workers."""
+        return PROTOCOL_TYPE
+
+    def group_protocols(self) -> list[tuple[str, bytes]]:
+        """Return what to send with JoinGroup."""
+        return list(self._rebalancing.protocols())
+
+    async def _on_join_prepare_async(self, *_: Any, **__: Any) -> None:
+        self._observer.rebalance_began()
+        await self._rebalancing.before_joining()
+
+    def _perform_assignment(self, leader_id: str, protocol: str, members: list[Any]) -> dict[str, bytes]:
+        metadata = {member.member_id: bytes(member.metadata) for member in members}
+        return dict(self._rebalancing.assign(leader_id, protocol, metadata))
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
+        self._joined_at = time.monotonic()
+        await self._rebalancing.joined(generation, member_id, protocol, bytes(member_assignment_bytes))
+        self._observer.rebalance_completed()
+
+    # -- where BaseCoordinator is listened to -------------------------------------------------------------------
+
+    async def _do_join_and_sync_async(self) -> bytes:
+        await self._rebalancing.before_request()
+        self._join_sent_at = time.monotonic()
+        try:
+            assignment: bytes = await super()._do_join_and_sync_async()
+        except MemberIdRequiredError:
+            # The first step of each member that is new to the coordinator.
+            raise
+        except KafkaError:
+            self._observer.rebalance_failed()
+            raise
+        finally:
+            self._join_sent_at = None
+        self._joined_at = time.monotonic()
+        return assignment
+
+    def request_rejoin(self) -> None:
+        """Join again as soon as may be: the group rebalances, or this member asks for it."""
+        super().request_rejoin()
+        self._rebalancing.wake()
+
+    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        """Forget the generation, and without a `member_id` the membership."""
+        super().reset_generation(member_id)
+        if member_id == UNKNOWN_MEMBER_ID:
+            self._rebalancing.expelled()
+        self._rebalancing.wake()

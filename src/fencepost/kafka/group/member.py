@@ -1,0 +1,386 @@
+"""A worker's membership in the group of workers that share its `group.id`.
+
+A member has one thread, which drives kafka-python's event loop and everything on it. It tells a listener on an asyncio
+loop what to run; the states are in group_membership.
+
+kafka-python takes a member whose network is cut for a stable one for as long as a request may take. This module
+watches for itself how long ago the coordinator was heard: work stops when it may have been given to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import kafka.errors as client_errors
+from kafka.net.selector import NetworkSelector
+from kafka.net.wakeup_notifier import WakeupNotifier
+
+from fencepost.api.errors import IllegalStateError
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.deadline import Backoff, Deadline
+from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.group.asyncio_bridge import ListenerLoop
+from fencepost.kafka.group.coordinator import ConnectCoordinator
+from fencepost.kafka.group.membership import (
+    TRANSITIONS,
+    GroupListener,
+    GroupObserver,
+    GroupSettings,
+    Membership,
+    MemberState,
+)
+from fencepost.kafka.group.protocol import (
+    Assignment,
+    ConnectProtocol,
+    Election,
+    WorkerMetadata,
+    decode_assignment,
+    decode_metadata,
+    encode_assignment,
+    encode_metadata,
+)
+from fencepost.kafka.transport.control_client import translated
+from fencepost.kafka.transport.control_connections import BAD_CREDENTIALS, ConnectionManager, TlsError
+
+_log: Final = logging.getLogger(__name__)
+
+# How long the member is deaf to rejoin, leave and close while it waits for an answer.
+_TICK_MS: Final = 200
+_LEAVE_TIMEOUT_MS: Final = 3_000
+
+_LASTING: Final = (
+    *BAD_CREDENTIALS,
+    TlsError,
+    client_errors.GroupAuthorizationFailedError,
+    client_errors.InconsistentGroupProtocolError,
+    client_errors.InvalidGroupIdError,
+    client_errors.InvalidSessionTimeoutError,
+    client_errors.KafkaConfigurationError,
+    client_errors.IncompatibleBrokerVersion,
+)
+"""Failures that trying again does not mend; all others may pass."""
+
+
+class GroupMember:
+    """One worker in its group. All methods may be called from any thread.
+
+    `config_offset` (see `WorkerMetadata`) and `assign`, which a leader's rounds are put to, are called on the member's
+    thread and must return quickly. What `assign` raises ends the membership.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        settings: GroupSettings,
+        *,
+        config_offset: Callable[[], int],
+        assign: Callable[[Election], Mapping[str, Assignment]],
+        listener: GroupListener,
+        observer: GroupObserver,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._config_offset = config_offset
+        self._assign = assign
+        self._listener = listener
+        self._observer = observer
+        self._net = NetworkSelector(**config.kafka_python())
+        self._manager = ConnectionManager(self._net, **config.kafka_python())
+        self._wakeup = WakeupNotifier(self._net)
+        self._told = ListenerLoop(loop, self._net, self._manager)
+        self._coordinator: ConnectCoordinator | None = None
+        self._thread = threading.Thread(target=self._run, name=f"fencepost-group-{settings.group_id}", daemon=True)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._state = MemberState.CONNECTING
+        self._protocol = settings.protocol
+        self._held: Assignment | None = None
+        self._expelled = False
+        self._rejoin_at: float | None = None
+        self._unknown_since: float | None = time.monotonic()
+        self._rejoin_asked = False
+        self._leave_asked: str | None = None
+        self._closing = False
+
+    @property
+    def state(self) -> MemberState:
+        """Where this member stands."""
+        return self._state
+
+    @property
+    def coordinator_unknown_for(self) -> float:
+        """For how many seconds no coordinator has been known to be there, 0.0 if one is."""
+        since = self._unknown_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def rebalancing(self) -> bool:
+        """Whether this member is joining, or is about to."""
+        coordinator = self._coordinator
+        return self._rejoin_asked or coordinator is None or bool(coordinator.need_rejoin())
+
+    def start(self) -> None:
+        """Join the group, and keep trying while no broker answers."""
+        self._thread.start()
+
+    def rejoin(self) -> None:
+        """Join again; also comes back after `leave`.
+
+        The group is assigned anew if this worker leads it, or tells something new: its `config_offset`, what it runs.
+        """
+        self._rejoin_asked = True
+        self._wake()
+
+    def leave(self, reason: str) -> None:
+        """Leave the group until `rejoin`. The caller has stopped what ran; the listener is not called."""
+        self._leave_asked = reason
+        self._wake()
+
+    async def close(self) -> None:
+        """Leave the group and free everything. The caller has stopped what ran; nothing is called after this."""
+        self._closing = True
+        self._wake()
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join)
+        else:
+            self._free()
+        self._become(MemberState.CLOSED)
+
+    # -- the member's thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._net.run(self._live)
+        finally:
+            self._free()
+
+    def _free(self) -> None:
+        self._manager.close()
+        self._net.close()
+
+    async def _live(self) -> None:
+        try:
+            while not self._closing:
+                await self._step()
+            await self._depart("the worker stops")
+        except Exception as error:  # noqa: BLE001 - whatever it is, this worker is not to pass for a member
+            await self._fail(error)
+        if self._coordinator is not None:
+            self._coordinator.stop_heartbeats()
+
+    async def _step(self) -> None:
+        """Look at everything once, and rest when there is nothing to do."""
+        if self._leave_asked is not None:
+            await self._leave(self._leave_asked)
+        if self._rejoin_asked or self._rejoin_is_due():
+            self._ask_to_join()
+        if self._state is MemberState.LEFT:
+            await self._wakeup()
+            return
+        active = await self._try_to_be_active()
+        await self._lose_if_silent()
+        self._watch_coordinator()
+        if active:
+            await self._rest()
+
+    async def _try_to_be_active(self) -> bool:
+        try:
+            coordinator = await self._connected()
+            active = bool(await coordinator.ensure_active_group_async(timeout_ms=_TICK_MS))
+            coordinator.poll_heartbeat()
+        except client_errors.KafkaError as error:
+            if isinstance(error, _LASTING):
+                raise
+            pause_s = self._backoff.next_s()
+            _log.debug("Group %s: trying again in %.1f s after %r", self._settings.group_id, pause_s, error)
+            await self._wakeup(pause_s)
+            return False
+        self._backoff.reset()
+        return active
+
+    async def _connected(self) -> ConnectCoordinator:
+        if self._coordinator is None:
+            if not self._manager.bootstrapped:
+                bootstrap = self._manager.bootstrap_async(self._config.request_timeout_ms)
+                await self._manager.wait_for(bootstrap, _TICK_MS)
+            self._coordinator = ConnectCoordinator(
+                self._manager,
+                self,
+                self._observer,
+                group_id=self._settings.group_id,
+                session_timeout_ms=self._settings.session_timeout_ms,
+                heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+                max_poll_interval_ms=self._settings.rebalance_timeout_ms,
+                request_timeout_ms=self._config.request_timeout_ms,
+                retry_backoff_ms=self._config.retry_backoff_ms,
+                api_version=self._manager.broker_version,
+            )
+        return self._coordinator
+
+    async def _rest(self) -> None:
+        pause_s = self._settings.heartbeat_interval_ms / 1000
+        moments = (self._rejoin_at, self._coordinator.expires_at if self._coordinator is not None else None)
+        for moment in moments:
+            if moment is not None:
+                pause_s = min(pause_s, max(0.0, moment - time.monotonic()))
+        await self._wakeup(pause_s)
+
+    def _rejoin_is_due(self) -> bool:
+        return self._rejoin_at is not None and time.monotonic() >= self._rejoin_at
+
+    def _ask_to_join(self) -> None:
+        self._rejoin_asked, self._rejoin_at = False, None
+        if self._state is MemberState.LEFT:
+            self._become(MemberState.CONNECTING)
+        if self._coordinator is not None:
+            self._coordinator.request_rejoin()
+
+    def _watch_coordinator(self) -> None:
+        coordinator = self._coordinator
+        if coordinator is not None and coordinator.coordinator_id is not None:
+            self._unknown_since = None
+        elif self._unknown_since is None:
+            self._unknown_since = time.monotonic()
+
+    # -- the end of a membership --------------------------------------------------------------------------------
+
+    def _is_silent(self) -> bool:
+        """Whether the coordinator may have given this member's work to others."""
+        if self._state is not MemberState.MEMBER or self._coordinator is None:
+            return False
+        expires_at = self._coordinator.expires_at
+        return expires_at is None or time.monotonic() >= expires_at
+
+    async def _lose_if_silent(self) -> None:
+        if self._is_silent() and self._coordinator is not None:
+            self._unknown_since = self._coordinator.heard_at
+            self._coordinator.drop("no answer for the session time-out")
+            await self._lose(
+                f"the coordinator of group {self._settings.group_id} did not answer for "
+                f"{self._settings.session_timeout_ms} ms (session.timeout.ms)"
+            )
+
+    async def _lose(self, reason: str) -> None:
+        self._expelled = False
+        if self._state is not MemberState.MEMBER:
+            return
+        _log.warning("This worker is out of its group and stops its work: %s", reason)
+        self._held, self._rejoin_at = None, None
+        self._become(MemberState.CONNECTING)
+        await self._tell(self._listener.on_lost(reason))
+
+    async def _leave(self, reason: str) -> None:
+        self._leave_asked = None
+        await self._depart(reason)
+        self._become(MemberState.LEFT)
+
+    async def _depart(self, reason: str) -> None:
+        self._held, self._rejoin_at = None, None
+        if self._coordinator is not None and not self._is_silent():
+            await self._coordinator.maybe_leave_group_async(reason, _LEAVE_TIMEOUT_MS)
+        self._expelled = False
+
+    async def _fail(self, error: Exception) -> None:
+        if isinstance(error, client_errors.GroupAuthorizationFailedError):
+            error = AuthorizationError(f"group {self._settings.group_id}", "READ")
+        elif isinstance(error, client_errors.KafkaError):
+            doing = f"joining group {self._settings.group_id}"
+            error = translated(error, doing, address=",".join(self._config.bootstrap_servers))
+        _log.error("This worker cannot be a member of group %s", self._settings.group_id, exc_info=error)
+        await self._lose(str(error))
+        self._become(MemberState.FAILED)
+        self._told.call(self._listener.on_failed, error)
+
+    # -- what a rebalance asks for (group_coordinator.Rebalancing) ----------------------------------------------
+
+    def protocols(self) -> Iterable[tuple[str, bytes]]:
+        """Offer what this worker speaks, with what it runs."""
+        own, offset = self._settings, self._config_offset()
+        metadata = WorkerMetadata(url=own.url, config_offset=offset, assignment=self._held, support=own.support)
+        return [(str(protocol), encode_metadata(metadata, protocol)) for protocol in own.protocol.offered]
+
+    async def before_joining(self) -> None:
+        """Stop everything, where the group rebalances eagerly."""
+        if self._protocol is ConnectProtocol.EAGER:
+            await self._give_up_all()
+
+    async def before_request(self) -> None:
+        """Stop everything if the coordinator does not know this member: it joins as a new one that runs nothing."""
+        if self._expelled:
+            await self._lose(f"the coordinator of group {self._settings.group_id} does not know it as a member")
+
+    def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Lead a round."""
+        spoken = ConnectProtocol(protocol)
+        metadata = {name: decode_metadata(data) for name, data in members.items()}
+        election = Election(leader=leader, protocol=spoken, members=metadata, held=self._held)
+        return {name: encode_assignment(given, spoken) for name, given in self._assign(election).items()}
+
+    async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
+        """Take an assignment: stop what is revoked, then tell what to run."""
+        given = decode_assignment(assignment)
+        self._protocol = ConnectProtocol(protocol)
+        self._become(MemberState.MEMBER)
+        self._watch_coordinator()
+        if self._protocol is ConnectProtocol.EAGER:
+            # Something is held if the group has just come down from cooperative rebalancing.
+            await self._give_up_all()
+        given = given.revoking_of(self._held)
+        if given.revokes:
+            await self._tell(self._listener.on_revoked(given.revoked_connectors, given.revoked_tasks))
+        if self._closing or self._is_silent():
+            return
+        whole = given.added_to(self._held)
+        self._held = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0, supports=())
+        self._rejoin_at = time.monotonic() + given.delay_ms / 1000 if given.delay_ms else None
+        if given.revokes:
+            self._ask_to_join()
+        membership = Membership(generation=generation, member_id=member_id, protocol=self._protocol, assignment=whole)
+        self._told.call(self._listener.on_assigned, membership)
+
+    def expelled(self) -> None:
+        """Remember to stop everything before the next join."""
+        self._expelled = True
+
+    def wake(self) -> None:
+        """Look at everything anew."""
+        self._wake()
+
+    async def _give_up_all(self) -> None:
+        held, self._held = self._held, None
+        if held is not None and (held.connectors or held.tasks):
+            await self._tell(self._listener.on_revoked(held.connectors, held.tasks))
+
+    # -- between the threads ------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # closed
+            self._wakeup.notify()
+
+    async def _tell(self, stopping: Coroutine[Any, Any, None]) -> None:
+        """Have the listener stop work, while heartbeats go on.
+
+        Waits no longer than the group would, and not while the member is closed or cut off.
+        """
+        deadline = Deadline.after(self._settings.rebalance_timeout_ms)
+
+        def goes_on() -> bool:
+            if self._closing or self._is_silent() or deadline.passed:
+                return False
+            if self._coordinator is not None:
+                self._coordinator.still_alive()
+            return True
+
+        await self._told.tell(stopping, goes_on, look_every_ms=_TICK_MS)
+
+    def _become(self, state: MemberState) -> None:
+        if state not in TRANSITIONS[self._state]:
+            raise IllegalStateError(f"A group member is {self._state} and cannot become {state}")
+        self._state = state

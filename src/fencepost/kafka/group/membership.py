@@ -1,0 +1,122 @@
+"""What a membership in a group of workers is described with, and who is told of it.
+
+A member goes through these states, and may be closed in any of them:
+
+                        joined                  joined again
+    CONNECTING ────────────────────> MEMBER ───────────────────> MEMBER      on_revoked, then on_assigned
+        ^                             │ │ │
+        ├── silent for a session, ────┘ │ └── an error that lasts ──> FAILED      on_lost, then on_failed
+        │   or expelled: on_lost        │ leave
+        └──────────── rejoin ───────── LEFT
+
+A member that was told to stop something joins again by itself once that is done, and so it does when the delay of an
+assignment is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import Final, Protocol
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.kafka.group.protocol import Assignment, ConnectProtocol
+
+
+class MemberState(StrEnum):
+    """Where a member stands; see the module's diagram."""
+
+    CONNECTING = "CONNECTING"
+    MEMBER = "MEMBER"
+    LEFT = "LEFT"
+    FAILED = "FAILED"
+    CLOSED = "CLOSED"
+
+
+TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
+    MemberState.CONNECTING: frozenset({MemberState.MEMBER, MemberState.LEFT, MemberState.FAILED, MemberState.CLOSED}),
+    MemberState.MEMBER: frozenset(MemberState),
+    MemberState.LEFT: frozenset(MemberState) - {MemberState.MEMBER},
+    MemberState.FAILED: frozenset({MemberState.CLOSED}),
+    MemberState.CLOSED: frozenset({MemberState.CLOSED}),
+}
+"""The states that may follow each state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """What a member joins with. `url` is where other workers reach this one; times are in milliseconds.
+
+    `support` is its `exactly.once.source.support`, which the leader tells to all.
+    """
+
+    group_id: str
+    url: str
+    support: str = ""
+    protocol: ConnectProtocol = ConnectProtocol.SESSIONED
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 500
+    rebalance_timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A generation that this worker is a member of.
+
+    `assignment` is all that this worker is to run from here on, with what was just revoked beside it. If it `failed`,
+    read the config topic to its end and `rejoin`; what ran goes on meanwhile, except in `default`.
+    """
+
+    generation: int
+    member_id: str
+    protocol: ConnectProtocol
+    assignment: Assignment
+
+    @property
+    def leader(self) -> bool:
+        """Whether this worker leads the group."""
+        return self.assignment.leader == self.member_id
+
+
+class GroupRequest(Enum):
+    """What a member asks the group's coordinator for again and again."""
+
+    JOIN = auto()
+    SYNC = auto()
+    HEARTBEAT = auto()
+
+
+class GroupObserver(Protocol):
+    """Measures a membership. Called on the member's thread; must return at once."""
+
+    def request_answered(self, request: GroupRequest, seconds: float) -> None:
+        """The coordinator took so long to answer."""
+
+    def rebalance_began(self) -> None:
+        """The member is going to join. Until this is completed, it may be told again."""
+
+    def rebalance_failed(self) -> None:
+        """An attempt to join failed; there will be another."""
+
+    def rebalance_completed(self) -> None:
+        """The member has taken its assignment."""
+
+
+class GroupListener(Protocol):
+    """Told what to run, on the asyncio loop.
+
+    `on_revoked` and `on_lost` are waited for before anything else is told, but no longer than the rebalance time-out.
+    """
+
+    async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
+        """Stop these and return once they stand still: others may start them then."""
+
+    def on_assigned(self, membership: Membership) -> None:
+        """Run what the assignment says, as soon as the config topic is read up to its offset."""
+
+    async def on_lost(self, reason: str) -> None:
+        """Stop everything, for others may have it; return once all stands still. This worker does not lead."""
+
+    def on_failed(self, error: Exception) -> None:
+        """The membership is over and does not come back; `close` it. Nothing runs any more."""

@@ -1,0 +1,221 @@
+"""One partition's records on their way to its leader: what may be sent when, and what an answer changes. No I/O.
+
+A batch is QUEUED until it is sent, IN_FLIGHT until it is answered, then ACKED or QUEUED again with the same sequence
+number, which the broker uses to recognize it. Two rules keep a partition's records in order and its transaction whole:
+
+- A transaction's first batch of a partition is sent alone. Under transaction version 2 it adds the partition to the
+  transaction, which may have to be tried more than once. Under both, a broker that knows nothing of a producer takes
+  any sequence number: a batch that overtook a lost first one would be accepted in its place. The writer makes it small.
+- After a failure nothing is sent until everything in flight is answered; then all that is not acknowledged is sent
+  again, in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from fencepost.kafka.deadline import Backoff, Deadline
+from fencepost.kafka.errors import DeliveryTimeoutError
+from fencepost.kafka.producer.transaction import TopicPartition
+from fencepost.kafka.records.columns import Records
+from fencepost.kafka.transport.connection import Buffer
+
+_SEQUENCES: Final = 2**31
+"""Sequence numbers are what an int32 holds without its sign; after the last comes 0 (KIP-98)."""
+
+_FIRST_JOINING_PAUSE_MS: Final = 2
+"""Joining waits for other partitions that join, or for the last transaction's markers: a few milliseconds."""
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """Return the sequence number that comes `count` records after another."""
+    return (sequence + count) % _SEQUENCES
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """A batch that the brokers have. `size` is its encoded bytes.
+
+    `base_offset` is the first record's offset, -1 where the broker did not say; `timestamp` is in milliseconds.
+    """
+
+    topic: str
+    partition: int
+    base_sequence: int
+    count: int
+    base_offset: int
+    size: int
+    timestamp: int
+
+
+class BatchState(Enum):
+    """Where a batch is."""
+
+    QUEUED = auto()
+    IN_FLIGHT = auto()
+    ACKED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """One record batch. `maybe_written` says that it was sent and the answer did not arrive."""
+
+    topic_partition: TopicPartition
+    base_sequence: int
+    records: Records
+    parts: Sequence[Buffer]
+    size: int
+    timestamp: int
+    state: BatchState = BatchState.QUEUED
+    maybe_written: bool = False
+    base_offset: int = -1
+
+    @property
+    def ack(self) -> Ack:
+        """What the writer's user is told."""
+        topic, partition = self.topic_partition
+        return Ack(topic, partition, self.base_sequence, len(self.records), self.base_offset, self.size, self.timestamp)
+
+
+@dataclass(slots=True, eq=False)
+class PartitionQueue:
+    """The batches of one partition that are not acknowledged, and the records that are gathered for the next one.
+
+    `added` says that AddPartitionsToTxn was answered (transaction version 1), `joined` that the leader has a batch of
+    this transaction.
+    """
+
+    topic_partition: TopicPartition
+    next_sequence: int
+    joined: bool
+    backoff: Backoff
+    added: bool = False
+    gathered: list[Records] = field(default_factory=list)
+    gathered_bytes: int = 0
+    batches: deque[Batch] = field(default_factory=deque)
+    last_problem: str = "none"
+    _settling: bool = False
+    _retry_at: float | None = None
+    _deadline: Deadline | None = None
+
+    @classmethod
+    def starting(cls, topic_partition: TopicPartition, sequence: int | None, most_ms: float) -> PartitionQueue:
+        """A queue of a partition that is in the transaction with its next `sequence`, or not yet (None)."""
+        backoff = Backoff(_FIRST_JOINING_PAUSE_MS, most_ms)
+        known = sequence is not None
+        return cls(topic_partition, sequence or 0, joined=known, backoff=backoff, added=known)
+
+    # -- gathering ----------------------------------------------------------------------------------------------
+
+    def gather(self, records: Records, size: int) -> None:
+        """Keep records for the next batch."""
+        self.gathered.append(records)
+        self.gathered_bytes += size
+
+    def take_gathered(self) -> Records:
+        """Return all gathered records, of which there is at least one."""
+        records = Records.concat(self.gathered)
+        self.gathered, self.gathered_bytes = [], 0
+        return records
+
+    def append(self, batch: Batch) -> None:
+        """Queue a batch that has the next sequence number."""
+        self.batches.append(batch)
+        self.next_sequence = sequence_after(self.next_sequence, len(batch.records))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next batch is the transaction's first of this partition."""
+        return not self.joined and not self.batches
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether something waits to be sent."""
+        return any(batch.state is BatchState.QUEUED for batch in self.batches)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether something was sent that is not answered."""
+        return any(batch.maybe_written or batch.state is BatchState.IN_FLIGHT for batch in self.batches)
+
+    def sendable(self, now: float) -> Batch | None:
+        """Return the batch that may be sent at `now` (monotonic seconds), if there is one."""
+        in_flight = any(batch.state is BatchState.IN_FLIGHT for batch in self.batches)
+        if (self._retry_at is not None and now < self._retry_at) or (in_flight and (self._settling or not self.joined)):
+            return None
+        return next((batch for batch in self.batches if batch.state is BatchState.QUEUED), None)
+
+    @property
+    def retry_at(self) -> float | None:
+        """The moment on the monotonic clock before which nothing is sent, None if there was no failure."""
+        return self._retry_at
+
+    def sent(self, batch: Batch, delivery_timeout_ms: int) -> None:
+        """Take note that a batch was sent."""
+        batch.state = BatchState.IN_FLIGHT
+        if self._deadline is None:
+            self._deadline = Deadline.after(delivery_timeout_ms)
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, batch: Batch) -> list[Ack]:
+        """Take note that the brokers have a batch; return what is acknowledged in order by it."""
+        batch.state = BatchState.ACKED
+        self.joined = True
+        acks = []
+        while self.batches and self.batches[0].state is BatchState.ACKED:
+            acks.append(self.batches.popleft().ack)
+        if acks:
+            self._deadline = None
+            self.backoff.reset()
+        self._settle()
+        return acks
+
+    def expects_gap(self, batch: Batch) -> bool:
+        """Whether the broker may rightly miss records before this batch: one before it failed."""
+        return self._settling or batch is not self.batches[0]
+
+    def fail(self, batch: Batch, problem: str, *, maybe_written: bool = False) -> None:
+        """Queue a batch again after a failure that may pass."""
+        batch.state = BatchState.QUEUED
+        batch.maybe_written |= maybe_written
+        self._begin_settling(problem)
+
+    def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
+        """Queue two batches in place of one that the broker found too large."""
+        index = self.batches.index(batch)
+        self.batches.remove(batch)
+        for offset, half in enumerate(halves):
+            self.batches.insert(index + offset, half)
+        self._begin_settling("MESSAGE_TOO_LARGE", pause=False)
+
+    def check_time(self, delivery_timeout_ms: int) -> None:
+        """Raise DeliveryTimeoutError if the oldest batch was not acknowledged within `delivery.timeout.ms`."""
+        if self._deadline is None:
+            self._deadline = Deadline.after(delivery_timeout_ms)
+        if self._deadline.passed:
+            topic, partition = self.topic_partition
+            raise DeliveryTimeoutError(topic, partition, waited_ms=delivery_timeout_ms, last_problem=self.last_problem)
+
+    def delivery_deadline(self, delivery_timeout_ms: int) -> Deadline:
+        """Until when the oldest batch must be acknowledged."""
+        return self._deadline or Deadline.after(delivery_timeout_ms)
+
+    def _begin_settling(self, problem: str, *, pause: bool = True) -> None:
+        if not self._settling:
+            self.last_problem = problem
+            if pause:
+                self._retry_at = time.monotonic() + self.backoff.next_s()
+        self._settling = True
+        self._settle()
+
+    def _settle(self) -> None:
+        if not any(batch.state is BatchState.IN_FLIGHT for batch in self.batches):
+            self._settling = False

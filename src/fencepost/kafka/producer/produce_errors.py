@@ -1,0 +1,72 @@
+"""What a partition's answer to a Produce request means. No I/O."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from fencepost.kafka.errors import (
+    AuthorizationError,
+    InvalidProducerEpochError,
+    KafkaError,
+    TransactionAbortableError,
+)
+from fencepost.kafka.producer.produce_request import PartitionResult
+from fencepost.kafka.producer.transaction import TopicPartition
+from fencepost.kafka.transport.error_codes import EPOCH_IS_DEAD, LEADER_MOVED, PASSING, Code, code_name, refused
+
+
+class Verdict(Enum):
+    """What to do about a batch."""
+
+    WRITTEN = auto()
+    LEADER_MOVED = auto()
+    PASSING = auto()
+    TOO_LARGE = auto()
+    OUT_OF_ORDER = auto()
+    LASTING = auto()
+
+
+_TRANSACTION_IS_OVER = EPOCH_IS_DEAD | {Code.INVALID_TXN_STATE, Code.INVALID_PRODUCER_ID_MAPPING}
+_RECORDS_WENT_MISSING = frozenset(
+    {Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID, Code.TRANSACTION_ABORTABLE}
+)
+
+
+def judge(code: int) -> Verdict:
+    """Return what an error code of a partition's answer asks for.
+
+    DUPLICATE_SEQUENCE_NUMBER says that the broker has had the batch for long.
+    """
+    if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
+        return Verdict.WRITTEN
+    if code in LEADER_MOVED:
+        return Verdict.LEADER_MOVED
+    if code in PASSING:
+        return Verdict.PASSING
+    if code in (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE):
+        return Verdict.TOO_LARGE
+    if code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return Verdict.OUT_OF_ORDER
+    return Verdict.LASTING
+
+
+def lasting_error(transactional_id: str | None, topic_partition: TopicPartition, result: PartitionResult) -> KafkaError:
+    """Return the error for a batch that sending again does not help; `transactional_id` is None outside of transactions."""
+    topic, partition = topic_partition
+    if transactional_id is None and result.code in _TRANSACTION_IS_OVER | _RECORDS_WENT_MISSING:
+        return TransactionAbortableError(
+            f"The leader of {topic}-{partition} does not know the producer's earlier records "
+            f"({code_name(result.code)}): the batch is sent again under another producer id"
+        )
+    if transactional_id is not None and result.code in _TRANSACTION_IS_OVER:
+        return InvalidProducerEpochError(transactional_id, code_name(result.code))
+    if result.code in _RECORDS_WENT_MISSING:
+        return TransactionAbortableError(
+            f"The leader of {topic}-{partition} does not know the transaction's earlier records "
+            f"({code_name(result.code)}): the transaction of {transactional_id} is aborted and its records sent again"
+        )
+    if result.code == Code.TOPIC_AUTHORIZATION_FAILED:
+        return AuthorizationError(f"topic {topic}", "WRITE")
+    if result.code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return AuthorizationError(f"transactional id {transactional_id}", "WRITE")
+    return refused(f"records for {topic}-{partition}", result.code, result.message)

@@ -1,0 +1,422 @@
+"""Writes records into a transaction that somebody else holds, or into none: in the worker, and on Spark's executors.
+
+A writer belongs to one thread. It has one connection to each broker that leads a partition it writes to, with at most
+`max.in.flight.requests.per.connection` requests under way on each. It gathers each partition's records up to
+`batch.size`, encodes them, and keeps every batch until the brokers acknowledge it. How a partition's batches are
+ordered and sent again is in partition_queue.py; this module does the I/O.
+
+Every batch ends acknowledged, or the writer raises: InvalidProducerEpochError when the transaction is over,
+DeliveryTimeoutError after `delivery.timeout.ms`, TransactionAbortableError where records went missing on the broker,
+RecordTooLargeError, AuthorizationError, TopicNotFoundError. After that the transaction must be aborted; without one,
+the next writer must have another producer id.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kafka.protocol.producer import ProduceRequest
+
+from fencepost import failpoint
+from fencepost.api.errors import IllegalStateError
+from fencepost.failpoint import FailPoint
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, RecordTooLargeError, TransactionAbortableError
+from fencepost.kafka.producer import produce_request
+from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue, sequence_after
+from fencepost.kafka.producer.produce_errors import Verdict, judge, lasting_error
+from fencepost.kafka.producer.produce_request import PartitionResult
+from fencepost.kafka.producer.transaction import TopicPartition, Transaction, TransactionVersion
+from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
+from fencepost.kafka.records.columns import Records
+from fencepost.kafka.records.compression import Compression
+from fencepost.kafka.records.record_batch import (
+    OversizeRecordError,
+    encode,
+    estimated_bytes,
+    split_by_bytes,
+    surely_fits,
+)
+from fencepost.kafka.transport.cluster import Cluster
+from fencepost.kafka.transport.connection import Address, Connection
+from fencepost.kafka.transport.error_codes import Code
+from fencepost.kafka.transport.pool import POOL
+
+__all__ = ["Ack", "RecordWriter"]
+
+_FILL: Final = 15 / 16
+"""How much of a batch is filled where records are estimated: some are longer than others."""
+
+_JOINING_BATCH_BYTES: Final = 32_768
+"""The first batch of a partition in a transaction, where many records are to follow it."""
+
+
+class RecordWriter:
+    """Writes into one open transaction. Not for use by two threads at once."""
+
+    def __init__(self, config: ProducerConfig, transaction: Transaction) -> None:
+        self._config = config
+        self._transaction = transaction
+        self._cluster = Cluster.of(config.client)
+        self._coordinator: TransactionCoordinator | None = None
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._acks: list[Ack] = []
+        self._given_up = False
+        self._flushed = True
+        self._closed = False
+        self._adding = False
+        self._gathered_bytes = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is closed, and the brokers have all that it was given."""
+        return self._closed and self._flushed
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the brokers may get something from it that they have not answered."""
+        return not self._closed or self._adding or any(queue.in_doubt for queue in self._queues.values())
+
+    def partitions(self, topic: str) -> int:
+        """Return the number of a topic's partitions. Raises TopicNotFoundError or AuthorizationError."""
+        return self._cluster.partitions(topic, Deadline.after(self._config.max_block_ms))
+
+    def known_partitions(self) -> dict[str, int]:
+        """Return the numbers of partitions that this process knows, by topic."""
+        return self._cluster.known_partitions()
+
+    def write(self, topic: str, partition: int, records: Records) -> None:
+        """Take records for a partition, after those that it was given before. May wait for acknowledgements."""
+        if not len(records):
+            return
+        self._flushed = False
+        queue = self._queue((topic, partition))
+        size = estimated_bytes(records)
+        queue.gather(records, size)
+        self._gathered_bytes += size
+        if queue.gathered_bytes >= self._batch_limit(topic) / 2:
+            self._cut(queue, follows=True)
+        if self._gathered_bytes > self._config.buffer_memory:
+            self._cut(max(self._queues.values(), key=lambda candidate: candidate.gathered_bytes))
+        self._send_all_queued()
+
+    def flush(self) -> list[Ack]:
+        """Send what is gathered and wait until all is acknowledged.
+
+        Return the acknowledgements since the last flush, those of a partition in order.
+        """
+        for queue in self._queues.values():
+            if queue.gathered:
+                self._cut(queue)
+        # Each partition's last batch is still to be sent: those with the same leader go together.
+        while any(queue.batches for queue in self._queues.values()):
+            self._progress()
+        self._flushed = True
+        acks, self._acks = self._acks, []
+        return acks
+
+    def give_up(self) -> None:
+        """Write no more, for another thread than the one that writes: what that one waits for ends.
+
+        Unless it was just about to connect: then it waits for `request.timeout.ms` at most.
+        """
+        self._given_up = True
+        for connection in list(self._connections.values()):
+            connection.interrupt()
+        if self._coordinator is not None:
+            self._coordinator.give_up()
+
+    def close(self) -> None:
+        """Let the connections go: to the next writer of this process, unless something is in flight on them."""
+        self._closed = True
+        for connection in self._connections.values():
+            POOL.give_back(self._config.client, connection)
+        self._connections.clear()
+        if self._coordinator is not None:
+            self._coordinator.close()
+
+    # -- from records to batches --------------------------------------------------------------------------------
+
+    def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            # Also makes the broker create the topic, which adding it to the transaction would not.
+            self.partitions(topic_partition[0])
+            sequence = self._transaction.sequences.get(topic_partition)
+            queue = PartitionQueue.starting(topic_partition, sequence, self._config.client.retry_backoff_max_ms)
+            self._queues[topic_partition] = queue
+        return queue
+
+    def _message_bytes(self, topic: str) -> int | None:
+        return self._cluster.message_bytes(topic, Deadline.after(self._config.max_block_ms))
+
+    def _batch_limit(self, topic: str) -> int:
+        limit = min(self._config.batch_size, self._config.max_request_size)
+        allowed = self._message_bytes(topic)
+        return limit if allowed is None else min(limit, allowed)
+
+    def _cut(self, queue: PartitionQueue, *, follows: bool = False) -> None:
+        """Make batches of what is gathered and send all but the last.
+
+        Where more `follows`, what is left over from full batches waits for it.
+        """
+        size = queue.gathered_bytes
+        self._gathered_bytes -= size
+        records = queue.take_gathered()
+        if follows:
+            records = self._without_rest(queue, records, size)
+            size -= queue.gathered_bytes
+        for piece in self._pieces(queue, records, size):
+            # At most one batch waits, so that a large call takes no more memory than a small one.
+            self._send_queued_of(queue)
+            queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
+
+    def _without_rest(self, queue: PartitionQueue, records: Records, size: int) -> Records:
+        """Gather again what is left over from full batches, if it is less than half of one; return the others."""
+        limit, count = self._batch_limit(queue.topic_partition[0]), len(records)
+        full = int(count * _FILL * limit / size)
+        rest = count % full if count > full > 0 else 0
+        if not 0 < rest * size / count < limit / 2:
+            return records
+        queue.gather(records.slice(count - rest, rest), size * rest // count)
+        self._gathered_bytes += queue.gathered_bytes
+        return records.slice(0, count - rest)
+
+    def _pieces(self, queue: PartitionQueue, records: Records, size: int) -> Iterator[Records]:
+        """Cut records of an estimated `size` into batches of about equal size, but for the first of a transaction."""
+        topic = queue.topic_partition[0]
+        limit = self._batch_limit(topic)
+        start = 0
+        if queue.is_new and size > limit / 2 > _JOINING_BATCH_BYTES:
+            # Nothing else is sent until this one is answered.
+            start = math.ceil(len(records) * _JOINING_BATCH_BYTES / size)
+            yield from self._bounded(topic, records.slice(0, start))
+        rest = len(records) - start
+        batches = math.ceil(size * rest / len(records) / limit)
+        step = math.ceil(rest / max(1, batches))
+        while start < len(records):
+            yield from self._bounded(topic, records.slice(start, min(step, len(records) - start)))
+            start += step
+
+    def _bounded(self, topic: str, records: Records) -> Iterator[Records]:
+        """Cut records where they exceed the limit of a batch; `batch.size` is not a limit for a single record."""
+        if surely_fits(records, self._batch_limit(topic)):
+            yield records
+            return
+        start = 0
+        while start < len(records):
+            try:
+                for piece in split_by_bytes(records.slice(start, len(records) - start), self._batch_limit(topic)):
+                    yield piece
+                    start += len(piece)
+            except OversizeRecordError as error:
+                self._check_single(topic, error.size)
+                yield records.slice(start, 1)
+                start += 1
+
+    def _check_single(self, topic: str, size: int) -> None:
+        limit = self._config.max_request_size
+        if size > limit:
+            raise RecordTooLargeError(topic, size, limit, "producer.override.max.request.size")
+        # What a codec makes of it is known once it is encoded; without a known limit the broker judges.
+        if self._config.compression is Compression.NONE and self._exceeds(topic, size):
+            # It may have been raised since it was asked for.
+            self._cluster.forget_message_bytes(topic)
+            if self._exceeds(topic, size):
+                raise self._too_large(topic, size)
+
+    def _exceeds(self, topic: str, size: int) -> bool:
+        allowed = self._message_bytes(topic)
+        return allowed is not None and size > allowed
+
+    def _too_large(self, topic: str, size: int) -> RecordTooLargeError:
+        return RecordTooLargeError(topic, size, self._message_bytes(topic), f"max.message.bytes of topic {topic}")
+
+    def _encode(self, topic_partition: TopicPartition, records: Records, sequence: int) -> Batch:
+        now_ms = int(time.time() * 1000)
+        parts = encode(
+            records,
+            producer_id=self._transaction.producer_id,
+            producer_epoch=self._transaction.producer_epoch,
+            base_sequence=sequence,
+            transactional=self._transaction.transactional_id is not None,
+            compression=self._config.compression,
+            compression_level=self._config.compression_level,
+            now_ms=now_ms,
+        )
+        return Batch(topic_partition, sequence, records, parts, sum(len(part) for part in parts), now_ms)
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def _send_all_queued(self) -> None:
+        while any(queue.has_queued for queue in self._queues.values()):
+            self._progress()
+
+    def _send_queued_of(self, queue: PartitionQueue) -> None:
+        while queue.has_queued:
+            self._progress()
+
+    def _progress(self) -> None:
+        """Send what may be sent, or else wait until something is answered or may be tried again."""
+        if self._given_up:
+            raise IllegalStateError(f"The writer of {self._transaction.transactional_id} was given up")
+        if self._send_queued():
+            return
+        waiting = [connection for connection in self._connections.values() if connection.in_flight]
+        for connection in self._answered(waiting):
+            self._receive(connection)
+
+    def _send_queued(self) -> bool:
+        now = time.monotonic()
+        by_leader: dict[Address, list[Batch]] = {}
+        self._add_partitions(now)
+        for queue in self._queues.values():
+            batch = queue.sendable(now) if queue.batches else None
+            if batch is None:
+                continue
+            queue.check_time(self._config.delivery_timeout_ms)
+            connection = self._leader_connection(queue, batch)
+            if connection is not None and connection.in_flight < self._config.max_in_flight:
+                by_leader.setdefault(connection.address, []).append(batch)
+        for address, batches in by_leader.items():
+            self._send(self._connections[address], batches)
+        return bool(by_leader)
+
+    def _add_partitions(self, now: float) -> None:
+        """Under transaction version 1, add the partitions that are about to be written to the transaction."""
+        transactional_id = self._transaction.transactional_id
+        if transactional_id is None or self._transaction.version is not TransactionVersion.V1:
+            return
+        adding = [queue for queue in self._queues.values() if not queue.added and queue.sendable(now)]
+        if adding:
+            partitions = [queue.topic_partition for queue in adding]
+            deadline = Deadline.after(self._config.delivery_timeout_ms)
+            if self._coordinator is None:
+                self._coordinator = TransactionCoordinator(self._cluster, transactional_id)
+            self._adding = True
+            self._coordinator.add_partitions(self._transaction.identity, partitions, deadline)
+            self._adding = False
+            for queue in adding:
+                queue.added = True
+
+    def _leader_connection(self, queue: PartitionQueue, batch: Batch) -> Connection | None:
+        topic, partition = queue.topic_partition
+        deadline = queue.delivery_deadline(self._config.delivery_timeout_ms)
+        try:
+            address = self._cluster.leader(topic, partition, deadline)
+            connection = self._connections.get(address)
+            if connection is None or connection.closed:
+                connection = POOL.take(self._config.client, address)
+                self._connections[address] = connection
+        except BrokerUnavailableError as error:
+            self._cluster.forget_topic(topic)
+            queue.fail(batch, str(error))
+            return None
+        return connection
+
+    def _send(self, connection: Connection, batches: Sequence[Batch]) -> None:
+        """Send one request at least; several partitions' batches share one up to `max.request.size`."""
+        room = self._config.max_request_size
+        fitting: list[Batch] = []
+        for batch in batches:
+            if not fitting or batch.size <= room:
+                fitting.append(batch)
+                room -= batch.size
+        version = connection.version(ProduceRequest, at_most=produce_request.HIGHEST_VERSION[self._transaction.version])
+        parts = produce_request.encode_produce(
+            self._transaction.transactional_id,
+            fitting,
+            version=version,
+            timeout_ms=self._config.client.request_timeout_ms,
+        )
+        for batch in fitting:
+            self._queues[batch.topic_partition].sent(batch, self._config.delivery_timeout_ms)
+        flexible = version >= produce_request.FIRST_FLEXIBLE_VERSION
+        try:
+            connection.send_parts(ProduceRequest, version, parts, flexible=flexible, tag=fitting)
+        except BrokerUnavailableError as error:
+            self._lose(connection, error)
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _answered(self, waiting: Sequence[Connection]) -> list[Connection]:
+        """Wait for an answer, an answer's time-out, or a moment at which something is to be tried again."""
+        ready = [connection for connection in waiting if connection.answer_waiting]
+        if ready:
+            return ready
+        now = time.monotonic()
+        moments = [connection.answer_due_at for connection in waiting]
+        retries = [queue.retry_at for queue in self._queues.values() if queue.batches]
+        moments += [moment for moment in retries if moment is not None and moment > now]
+        poll = select.poll()
+        for connection in waiting:
+            poll.register(connection, select.POLLIN)
+        readable = {descriptor for descriptor, _ in poll.poll(max(0.0, min(moments, default=now) - now) * 1000 + 0.5)}
+        now = time.monotonic()
+        return [c for c in waiting if c.fileno() in readable or c.answer_due_at <= now]
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            batches, answer = connection.receive()
+        except BrokerUnavailableError as error:
+            self._lose(connection, error)
+            return
+        sent = {batch.topic_partition: batch for batch in batches}
+        for topic_partition, result in produce_request.produce_results(answer):
+            self._take_result(sent[topic_partition], result)
+
+    def _take_result(self, batch: Batch, result: PartitionResult) -> None:
+        queue = self._queues[batch.topic_partition]
+        match judge(result.code):
+            case Verdict.WRITTEN:
+                batch.base_offset = result.base_offset
+                if result.timestamp >= 0:
+                    batch.timestamp = result.timestamp
+                self._acks += queue.acknowledge(batch)
+                failpoint.reach(FailPoint.MID_SEND)
+            case Verdict.LEADER_MOVED:
+                self._cluster.forget_topic(batch.topic_partition[0])
+                queue.fail(batch, f"{Code(result.code).name} from the leader")
+            case Verdict.PASSING:
+                queue.fail(batch, f"{Code(result.code).name} from the leader")
+            case Verdict.TOO_LARGE:
+                self._halve(queue, batch)
+            case Verdict.OUT_OF_ORDER if queue.expects_gap(batch):
+                queue.fail(batch, "a batch before it failed")
+            case _:
+                raise self._lasting(batch, result)
+
+    def _lasting(self, batch: Batch, result: PartitionResult) -> KafkaError:
+        return lasting_error(self._transaction.transactional_id, batch.topic_partition, result)
+
+    def _halve(self, queue: PartitionQueue, batch: Batch) -> None:
+        topic = batch.topic_partition[0]
+        self._cluster.forget_message_bytes(topic)
+        count = len(batch.records)
+        if count == 1:
+            raise self._too_large(topic, batch.size)
+        if batch.maybe_written:
+            # The broker may have it as it was, and would not recognize its halves.
+            raise TransactionAbortableError(
+                f"A batch for topic {topic} became too large while it was sent again: it is sent in smaller batches in "
+                "a new transaction"
+            )
+        middle = count // 2
+        first = self._encode(batch.topic_partition, batch.records.slice(0, middle), batch.base_sequence)
+        second_sequence = sequence_after(batch.base_sequence, middle)
+        second = self._encode(batch.topic_partition, batch.records.slice(middle, count - middle), second_sequence)
+        queue.replace(batch, [first, second])
+
+    def _lose(self, connection: Connection, error: BrokerUnavailableError) -> None:
+        """Queue again what was in flight on a lost connection; whether the broker has it is not known."""
+        del self._connections[connection.address]
+        for batches in connection.tags_in_flight:
+            for batch in batches:
+                self._cluster.forget_topic(batch.topic_partition[0])
+                self._queues[batch.topic_partition].fail(batch, str(error), maybe_written=True)

@@ -1,0 +1,182 @@
+"""Writes records outside of transactions: in order, and at least once.
+
+For the few records that any worker may write at any time, such as statuses. One request is under way at a time, so
+that nothing is reordered; after a failure that may pass, the same batch is sent again. There is no thread and no
+producer id, hence no more rights are needed than WRITE on the topic.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+import kafka.errors as client_errors
+from kafka.protocol.producer import ProduceRequest
+
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.deadline import Backoff, Deadline
+from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, RecordTooLargeError
+from fencepost.kafka.producer.partitioner import records_by_partition
+from fencepost.kafka.producer.produce_request import HIGHEST_VERSION
+from fencepost.kafka.producer.transaction import NO_PRODUCER_ID, TransactionVersion
+from fencepost.kafka.records.columns import OutgoingRecord, Records, Row
+from fencepost.kafka.records.record_batch import OversizeRecordError, encode, split_by_bytes
+from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.transport.topic_leaders import TopicLeaders
+
+_NO_EPOCH: Final = -1
+_NO_SEQUENCE: Final = -1
+_ALL_REPLICAS: Final = -1
+_TOO_LARGE: Final = (client_errors.MessageSizeTooLargeError, client_errors.RecordListTooLargeError)
+
+
+class PlainProducer:
+    """Writes rows to topics of one cluster. Threads may share it; calls then wait for each other."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._client = ControlClient(config.client)
+        self._leaders: dict[str, TopicLeaders] = {}
+        self._writing = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> dict[int, int]:
+        """Write records, each to the partition that it names or to that of its key's hash.
+
+        Returns the offset behind each partition's last.
+
+        Waits for all replicas that are in sync, for `delivery.timeout.ms` at most; after a failure, some of the
+        records may have been written. Raises BrokerUnavailableError, TopicNotFoundError,
+        AuthorizationError, RecordTooLargeError, BrokerRefusedError, and IllegalStateError once it is closed.
+        """
+        deadline = Deadline.after(self._config.delivery_timeout_ms)
+        with self._writing:
+            records = [OutgoingRecord(*row) for row in rows]
+            return self._client.run(self._write, topic, records, deadline, doing=f"writing to topic {topic}")
+
+    def close(self) -> None:
+        """Let go of the connections; a write on another thread ends with an IllegalStateError."""
+        self._client.close()
+
+    async def _write(self, topic: str, records: list[OutgoingRecord], deadline: Deadline) -> dict[int, int]:
+        known = self._leaders.setdefault(topic, TopicLeaders(self._client, topic))
+        waiting: dict[int, deque[Records]] | None = None
+        ends: dict[int, int] = {}
+        backoff = Backoff(self._config.client.retry_backoff_ms, self._config.client.retry_backoff_max_ms)
+        while waiting is None or waiting:
+            try:
+                leaders = await known.find(deadline)
+                if not ends:
+                    # A topic that was created anew may have other partitions than it had.
+                    waiting = self._batches(topic, records, len(leaders))
+                while waiting:
+                    await self._send_first(topic, waiting, leaders, ends, deadline)
+            except TRANSIENT as error:
+                known.forget()
+                await self._back_off(topic, error, backoff, deadline)
+        return ends
+
+    def _batches(self, topic: str, records: list[OutgoingRecord], partitions: int) -> dict[int, deque[Records]]:
+        limit = self._config.max_request_size
+        try:
+            return {
+                target: deque(split_by_bytes(owned, limit))
+                for target, owned in records_by_partition(records, partitions).items()
+            }
+        except OversizeRecordError as error:
+            raise RecordTooLargeError(topic, error.size, limit, "producer.max.request.size") from error
+
+    async def _send_first(
+        self,
+        topic: str,
+        waiting: dict[int, deque[Records]],
+        leaders: dict[int, int],
+        ends: dict[int, int],
+        deadline: Deadline,
+    ) -> None:
+        """Send each partition's first batch, and take off what is written. Raises one of TRANSIENT if some is not."""
+        by_leader: dict[int, list[int]] = defaultdict(list)
+        for partition in waiting:
+            by_leader[leaders[partition]].append(partition)
+        timeout_ms = remaining_ms(deadline, self._config.client.request_timeout_ms)
+        responses = await self._client.gather(
+            [
+                partial(
+                    self._client.send,
+                    self._request(topic, {partition: waiting[partition][0] for partition in owned}, timeout_ms),
+                    leader,
+                    timeout_ms=timeout_ms,
+                )
+                for leader, owned in by_leader.items()
+            ]
+        )
+        failure: Exception | None = None
+        for row in (row for response in responses for row in response.responses[0].partition_responses):
+            error = client_errors.for_code(row.error_code)
+            if error is not client_errors.NoError:
+                failure = failure or self._failure(topic, error, row.error_message)
+                continue
+            ends[row.index] = row.base_offset + len(waiting[row.index].popleft())
+            if not waiting[row.index]:
+                del waiting[row.index]
+        if failure is not None:
+            raise failure
+
+    def _request(self, topic: str, batches: dict[int, Records], timeout_ms: float) -> Any:
+        data = ProduceRequest.TopicProduceData
+        rows = [
+            data.PartitionProduceData(index=partition, records=self._encoded(records))
+            for partition, records in batches.items()
+        ]
+        return ProduceRequest(
+            transactional_id=None,
+            acks=_ALL_REPLICAS,
+            timeout_ms=int(timeout_ms),
+            topic_data=[data(name=topic, partition_data=rows)],
+            max_version=HIGHEST_VERSION[TransactionVersion.V1],
+        )
+
+    def _encoded(self, records: Records) -> bytes:
+        parts = encode(
+            records,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=_NO_EPOCH,
+            base_sequence=_NO_SEQUENCE,
+            transactional=False,
+            compression=self._config.compression,
+            compression_level=self._config.compression_level,
+            now_ms=int(time.time() * 1000),
+        )
+        return b"".join(parts)
+
+    def _failure(self, topic: str, error: type[client_errors.KafkaError], told: str | None) -> Exception:
+        if issubclass(error, TRANSIENT):
+            transient: Exception = error(told)
+            return transient
+        if error is client_errors.TopicAuthorizationFailedError:
+            return AuthorizationError(f"topic {topic}", "WRITE")
+        doing: Final = f"records for topic {topic}"
+        if issubclass(error, _TOO_LARGE):
+            return refusal(error(f"raise max.message.bytes of topic {topic}"), doing)
+        return refusal(error(told), doing)
+
+    async def _back_off(self, topic: str, error: Exception, backoff: Backoff, deadline: Deadline) -> None:
+        if deadline.passed:
+            raise BrokerUnavailableError(
+                f"Records for topic {topic} were not acknowledged in time: {error}. Check the health of its "
+                "partitions' leaders and replicas"
+            ) from error
+        await self._client.refresh_brokers(remaining_ms(deadline, self._config.client.request_timeout_ms))
+        await self._client.sleep(min(backoff.next_s() * 1000, remaining_ms(deadline, float("inf"))))

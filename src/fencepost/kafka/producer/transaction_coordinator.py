@@ -1,0 +1,340 @@
+"""Requests to the coordinator of one transactional id, which may move at any time.
+
+InitProducerId and EndTxn: https://kafka.apache.org/protocol. AddPartitionsToTxn is for transaction version 1;
+DescribeTransactions is KIP-664.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+
+from fencepost import failpoint
+from fencepost.api.errors import ConfigError
+from fencepost.failpoint import FailPoint
+from fencepost.kafka.deadline import Backoff, Deadline
+from fencepost.kafka.errors import (
+    AuthorizationError,
+    BrokerUnavailableError,
+    InvalidProducerEpochError,
+    KafkaError,
+    TransactionAbortableError,
+    TransactionalIdExpiredError,
+    UnsupportedBrokerError,
+)
+from fencepost.kafka.producer.transaction import (
+    BEING_COMPLETED,
+    CoordinatorView,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionVersion,
+)
+from fencepost.kafka.transport.cluster import Cluster
+from fencepost.kafka.transport.connection import Address, Connection
+from fencepost.kafka.transport.error_codes import COORDINATOR_MOVED, EPOCH_IS_DEAD, PASSING, Code, code_name, refused
+from fencepost.kafka.transport.pool import POOL
+
+# The last versions of transaction version 1; later ones mean transaction version 2, or are for brokers only.
+_ADD_PARTITIONS_V1: Final = 3
+_END_TXN_V1: Final = 4
+_END_TXN_V2: Final = 5
+_PRODUCE_V2: Final = 12
+# Version 6 brings two-phase commit (KIP-939).
+_INIT_PRODUCER_ID: Final = 5
+# Since version 4 several keys are looked up at once.
+_FIND_COORDINATOR_BATCHED: Final = 4
+
+# A transaction that is being completed takes a millisecond or a few (its markers are being written).
+_FIRST_PAUSE_MS: Final = 1
+
+
+class TransactionCoordinator:
+    """Asks the coordinator of one transactional id. Not for use by two threads at once.
+
+    Every method retries what passes by itself until the deadline, then raises BrokerUnavailableError. A dead epoch
+    raises InvalidProducerEpochError, a lacking right AuthorizationError.
+    """
+
+    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
+        self._cluster = cluster
+        self._transactional_id = transactional_id
+        self._address: Address | None = None
+        self._connection: Connection | None = None
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """Let a call that is under way in another thread, and each that follows, try once more at most.
+
+        What waits for an answer waits no longer.
+        """
+        self._given_up = True
+        connection = self._connection
+        if connection is not None:
+            connection.interrupt()
+
+    def init_producer_id(
+        self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline
+    ) -> tuple[ProducerIdentity, TransactionVersion]:
+        """Own the transactional id, fencing former owners and aborting what they left open.
+
+        With a `current` identity its epoch is bumped instead, if nobody else owns the id meanwhile (KIP-360). Returns
+        the identity to use and the transaction version that the coordinator speaks.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=current.producer_id,
+            producer_epoch=current.epoch,
+        )
+        answer = self._call(request, deadline, at_most=_INIT_PRODUCER_ID, code_of=_top_level)
+        if answer.error_code == Code.INVALID_TRANSACTION_TIMEOUT:
+            raise ConfigError(
+                f"transaction.timeout.ms={timeout_ms} is more than the brokers' transaction.max.timeout.ms allows: "
+                "lower the former or raise the latter",
+                name="transaction.timeout.ms",
+            )
+        self._raise_for(answer.error_code, "InitProducerId")
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch), self._version()
+
+    def add_partitions(
+        self, identity: ProducerIdentity, partitions: Iterable[TopicPartition], deadline: Deadline
+    ) -> None:
+        """Make partitions part of the open transaction (transaction version 1).
+
+        Raises TopicNotFoundError, AuthorizationError, and what it means that the coordinator refuses.
+        """
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions:
+            by_topic[topic].append(partition)
+        topic_class = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[topic_class(name=name, partitions=numbers) for name, numbers in by_topic.items()],
+        )
+
+        def code_of(answer: Any) -> int:
+            code = _worst_of_partitions(answer)
+            if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+                # The coordinator may learn of a new topic a little later than others; of one that is gone nobody knows.
+                for topic in by_topic:
+                    self._cluster.forget_topic(topic)
+                    self._cluster.partitions(topic, deadline)
+            return code
+
+        passing = PASSING | {Code.UNKNOWN_TOPIC_OR_PARTITION}
+        answer = self._call(request, deadline, at_most=_ADD_PARTITIONS_V1, code_of=code_of, passing=passing)
+        for topic in answer.results_by_topic_v3_and_below:
+            for result in topic.results_by_partition:
+                if result.partition_error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+                    raise AuthorizationError(f"topic {topic.name}", "WRITE")
+        self._raise_for(_worst_of_partitions(answer), "AddPartitionsToTxn")
+
+    def end_transaction(
+        self, identity: ProducerIdentity, version: TransactionVersion, *, committed: bool, deadline: Deadline
+    ) -> ProducerIdentity:
+        """Commit or abort; return the identity to use from here on, which version 2 bumps.
+
+        Sending it again after a lost answer is safe: a transaction that ended in the same way is answered as if it
+        ended by this request.
+        """
+        request = self._end_request(identity, committed=committed)
+        at_most = _END_TXN_V2 if version is TransactionVersion.V2 else _END_TXN_V1
+        answer = self._call(request, deadline, at_most=at_most, code_of=_top_level, sent=_reach_after_end_txn_sent)
+        self._raise_for(answer.error_code, "EndTxn")
+        if version is TransactionVersion.V1:
+            return identity
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    def check_epoch(self, identity: ProducerIdentity, deadline: Deadline) -> None:
+        """Raise InvalidProducerEpochError if the identity is not the transactional id's any more (version 1).
+
+        It is an abort, which is refused for a dead epoch whatever the state, ends what a stray writer may have left
+        open, and changes nothing else.
+        """
+        request = self._end_request(identity, committed=False)
+        code = _top_level(self._call(request, deadline, at_most=_END_TXN_V1, code_of=_top_level))
+        if code != Code.INVALID_TXN_STATE:
+            self._raise_for(code, "EndTxn")
+
+    def retire(self, identity: ProducerIdentity, *, timeout_ms: int, deadline: Deadline) -> None:
+        """End an identity, with the transaction that is open under it (version 1).
+
+        The markers bear the next epoch, so that leaders refuse whatever is still sent under this one. Raises
+        InvalidProducerEpochError if the identity is not the transactional id's any more: then nothing is done.
+        """
+        # Where a transaction is open, InitProducerId aborts it whoever asks: a zombie must not end its successor's.
+        with suppress(UnsupportedBrokerError):
+            if self.describe(deadline).identity != identity:
+                raise InvalidProducerEpochError(self._transactional_id, Code.PRODUCER_FENCED.name)
+        # Once the transaction is aborted, the epoch that was asked for is a dead one.
+        with suppress(InvalidProducerEpochError):
+            self.init_producer_id(identity, timeout_ms=timeout_ms, deadline=deadline)
+
+    def describe(self, deadline: Deadline) -> CoordinatorView:
+        """Return what the coordinator holds. Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0."""
+        return self._describe(deadline, lambda answer: int(answer.transaction_states[0].error_code))
+
+    def await_completion(self, deadline: Deadline) -> None:
+        """Return once the markers of the transaction that ended last are written, at once if none is being completed.
+
+        Raises TransactionalIdExpiredError.
+        """
+        self._describe(deadline, _concurrent_while_completing)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._connection is not None:
+            POOL.give_back(self._cluster.config, self._connection)
+            self._connection = None
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _describe(self, deadline: Deadline, code_of: Callable[[Any], int]) -> CoordinatorView:
+        request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+        answer = self._call(request, deadline, at_most=None, code_of=code_of)
+        (state,) = answer.transaction_states
+        self._raise_for(state.error_code, "DescribeTransactions")
+        return CoordinatorView(ProducerIdentity(state.producer_id, state.producer_epoch), state.transaction_state)
+
+    def _end_request(self, identity: ProducerIdentity, *, committed: bool) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=committed,
+        )
+
+    def _call(
+        self,
+        request: Any,
+        deadline: Deadline,
+        *,
+        at_most: int | None,
+        code_of: Callable[[Any], int],
+        passing: AbstractSet[int] = PASSING,
+        sent: Callable[[], None] = lambda: None,
+    ) -> Any:
+        backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
+        while True:
+            try:
+                connection = self._connect(deadline)
+                connection.send(request, at_most=at_most)
+                sent()
+                answer = connection.receive(deadline)[1]
+                code = code_of(answer)
+                if code not in passing:
+                    return answer
+                problem = code_name(code)
+                if code in COORDINATOR_MOVED:
+                    self._leave()
+            except BrokerUnavailableError as error:
+                problem = str(error)
+                self._leave()
+            if deadline.passed or self._given_up:
+                raise BrokerUnavailableError(
+                    f"The transaction coordinator of {self._transactional_id} did not answer "
+                    f"{type(request).__name__} in time. The last problem was: {problem}"
+                )
+            backoff.sleep(deadline)
+
+    def _connect(self, deadline: Deadline) -> Connection:
+        if self._connection is None or self._connection.closed:
+            if self._address is None:
+                self._address = self._find(deadline)
+            self._connection = POOL.take(self._cluster.config, self._address)
+        return self._connection
+
+    def _leave(self) -> None:
+        self.close()
+        self._address = None
+
+    def _find(self, deadline: Deadline) -> Address:
+        # On a new cluster this is also what makes the brokers create their transaction log.
+        backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
+        request = FindCoordinatorRequest(
+            key=self._transactional_id,
+            key_type=CoordinatorType.TRANSACTION,
+            coordinator_keys=[self._transactional_id],
+        )
+        while True:
+            answer = self._cluster.call(request, deadline)
+            found = answer.coordinators[0] if answer.API_VERSION >= _FIND_COORDINATOR_BATCHED else answer
+            if found.error_code == Code.NONE:
+                return found.host, found.port
+            if found.error_code not in PASSING:
+                self._raise_for(found.error_code, "FindCoordinator")
+            if deadline.passed:
+                raise BrokerUnavailableError(
+                    f"There is no transaction coordinator for {self._transactional_id} "
+                    f"({code_name(found.error_code)}): check the health of the brokers and of __transaction_state"
+                )
+            backoff.sleep(deadline)
+
+    def _version(self) -> TransactionVersion:
+        connection = self._connection
+        if connection is None:  # pragma: no cover - called after an answer only
+            raise UnsupportedBrokerError("not connected")
+        understood = all(
+            connection.versions.get(request.API_KEY, (0, -1))[1] >= version
+            for request, version in ((ProduceRequest, _PRODUCE_V2), (EndTxnRequest, _END_TXN_V2))
+        )
+        finalized = connection.features.get("transaction.version", 0) >= TransactionVersion.V2
+        return TransactionVersion.V2 if finalized and understood else TransactionVersion.V1
+
+    def _raise_for(self, code: int, request: str) -> None:
+        if code == Code.NONE:
+            return
+        raise self._error(code, request)
+
+    def _error(self, code: int, request: str) -> KafkaError:
+        if code in EPOCH_IS_DEAD or code in (Code.INVALID_TXN_STATE, Code.INVALID_PRODUCER_ID_MAPPING):
+            return InvalidProducerEpochError(self._transactional_id, code_name(code))
+        if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            operation = "DESCRIBE" if request in ("FindCoordinator", "DescribeTransactions") else "WRITE"
+            return AuthorizationError(f"transactional id {self._transactional_id}", operation)
+        if code == Code.TRANSACTIONAL_ID_NOT_FOUND:
+            return TransactionalIdExpiredError(self._transactional_id)
+        if code == Code.TRANSACTION_ABORTABLE:
+            return TransactionAbortableError(
+                f"The coordinator asks to abort the transaction of {self._transactional_id}: the records are sent "
+                "again in a new one"
+            )
+        return refused(f"{request} of {self._transactional_id}", code)
+
+
+def _reach_after_end_txn_sent() -> None:
+    failpoint.reach(FailPoint.AFTER_END_TXN_SENT)
+
+
+def _top_level(answer: Any) -> int:
+    return int(answer.error_code)
+
+
+def _concurrent_while_completing(answer: Any) -> int:
+    (state,) = answer.transaction_states
+    return int(Code.CONCURRENT_TRANSACTIONS if state.transaction_state in BEING_COMPLETED else state.error_code)
+
+
+def _worst_of_partitions(answer: Any) -> int:
+    """The code that decides about the whole request: all partitions are added or none is."""
+    codes = {
+        result.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
+    }
+    decisive = codes - {Code.NONE, Code.OPERATION_NOT_ATTEMPTED}
+    return int(min(decisive, default=Code.NONE))

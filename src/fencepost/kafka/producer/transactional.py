@@ -1,0 +1,362 @@
+"""The owner of a transactional id: begins, commits and aborts the transactions that writers write into.
+
+Its states are in transaction.py. It writes nothing itself and holds no data; it lives in the worker, one for each task.
+
+Why a late writer of an earlier transaction can do no harm: under transaction version 2 every EndTxn bumps the epoch,
+under version 1 `begin_transaction` does so by InitProducerId. Batches with an older epoch are refused
+(INVALID_PRODUCER_EPOCH).
+
+Why a late writer of the same transaction can do no harm: the producer keeps account of everybody who was given the
+transaction. A writer of this process (`writer`) is done when it is closed with everything acknowledged, writers
+elsewhere (`lent`) when the block that they were given it for ends without an exception. With one that is not done there
+is no commit, because a leader takes its batches until the markers are written. And there is no EndTxn(abort) under
+version 1, because a leader that does not verify takes them even after the marker: the abort is an InitProducerId, whose
+markers bear the next epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import (
+    BrokerUnavailableError,
+    InvalidProducerEpochError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionalIdExpiredError,
+    TransactionExpiredError,
+    UnknownOutcomeError,
+)
+from fencepost.kafka.producer.partition_queue import Ack, sequence_after
+from fencepost.kafka.producer.sender import RecordWriter
+from fencepost.kafka.producer.transaction import (
+    TRANSITIONS,
+    ProducerIdentity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+    has_expired,
+)
+from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
+from fencepost.kafka.transport.cluster import Cluster
+from fencepost.kafka.transport.error_codes import Code
+
+_log: Final = logging.getLogger(__name__)
+
+_ASKING_MS: Final = 5_000
+"""How long the coordinator is asked why an epoch is refused, before the transaction's age has to tell."""
+
+_CLOSING_MS: Final = 2_000
+"""How long `close` tries to abort what is open; the brokers do it otherwise, after transaction.timeout.ms."""
+
+
+class TransactionalProducer:
+    """Owns one transactional id. Not for use by two threads at once."""
+
+    def __init__(self, config: ProducerConfig, transactional_id: str) -> None:
+        self.state = TransactionState.UNINITIALIZED
+        self._config = config
+        self._transactional_id = transactional_id
+        self._coordinator = TransactionCoordinator(Cluster.of(config.client), transactional_id)
+        self._identity = ProducerIdentity()
+        self._version = TransactionVersion.V1
+        self._last_completes = False
+        self._sequences: dict[TopicPartition, int] = {}
+        self._began_at: float | None = None
+        self._abandoned = False
+        self._writers: list[RecordWriter] = []
+        self._loans = 0
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that is owned."""
+        return self._transactional_id
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """The producer id and epoch that were last had, -1 before the first. Any thread may ask."""
+        return self._identity
+
+    @property
+    def config(self) -> ProducerConfig:
+        """How it talks to Kafka, which writers on executors need as well."""
+        return self._config
+
+    def init_transactions(self) -> None:
+        """Own the transactional id: former owners are fenced, and what they left open is aborted.
+
+        Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, ConfigError, and
+        IllegalStateError once it was abandoned.
+        """
+        self._require(TransactionState.UNINITIALIZED, TransactionState.READY, TransactionState.FAILED)
+        self._require_wanted()
+        try:
+            self._identity, self._version = self._init_producer_id(ProducerIdentity())
+        except FencepostError:
+            self._coordinator.close()
+            self._move_to(TransactionState.FAILED)
+            raise
+        self._last_completes = False
+        self._forget_writes()
+        self._began_at = None
+        self._move_to(TransactionState.READY)
+
+    def begin_transaction(self) -> Transaction:
+        """Begin a transaction and return what writers need, once the last transaction's markers are written.
+
+        Under transaction version 1 this bumps the epoch. Raises ProducerFencedError, TransactionalIdExpiredError, or
+        BrokerUnavailableError after `max.block.ms`.
+        """
+        self._require(TransactionState.READY)
+        if self._last_completes:
+            self._await_last_transaction()
+        self._forget_writes()
+        self._began_at = time.monotonic()
+        self._move_to(TransactionState.IN_TRANSACTION)
+        return self.transaction
+
+    @property
+    def transaction(self) -> Transaction:
+        """The open transaction, with the sequences that `acknowledge` was told of. Writers elsewhere get it by `lent`."""
+        self._require(TransactionState.IN_TRANSACTION)
+        return Transaction(
+            transactional_id=self._transactional_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            version=self._version,
+            sequences=dict(self._sequences),
+        )
+
+    def writer(self) -> RecordWriter:
+        """Return a writer into the open transaction, for this process. Close it before the commit."""
+        writer = RecordWriter(self._config, self.transaction)
+        # A transaction may be written by any number of writers, one after the other.
+        self._writers = [earlier for earlier in self._writers if not earlier.finished]
+        self._writers.append(writer)
+        return writer
+
+    @contextmanager
+    def lent(self) -> Iterator[Transaction]:
+        """Give the open transaction to writers elsewhere.
+
+        End the block without an exception once each of them has answered and sends nothing any more. After an
+        exception they may be alive: the transaction can only be aborted.
+        """
+        transaction = self.transaction
+        self._loans += 1
+        yield transaction
+        # Not in a `finally`: what is not returned stays lent until the transaction ends.
+        self._loans -= 1
+
+    def acknowledge(self, acks: Iterable[Ack]) -> None:
+        """Take note of what writers wrote, so that later writers of this transaction go on from there."""
+        self._require(TransactionState.IN_TRANSACTION)
+        for ack in acks:
+            self._sequences[ack.topic, ack.partition] = sequence_after(ack.base_sequence, ack.count)
+
+    def commit_transaction(self) -> None:
+        """Commit what was acknowledged.
+
+        Raises ProducerFencedError, TransactionExpiredError (all of it is aborted), TransactionAbortableError (as where
+        not every writer is done), or UnknownOutcomeError when no coordinator answers within `max.block.ms`;
+        IllegalStateError once it was abandoned.
+        """
+        self._require(TransactionState.IN_TRANSACTION)
+        self._require_wanted()
+        self._require_finished_writers()
+        self._move_to(TransactionState.COMMITTING)
+        if self._sequences:
+            self._end(committed=True)
+        # A transaction without records does not exist for the coordinator: there is nothing to end.
+        self._move_to(TransactionState.READY)
+
+    def abort_transaction(self) -> None:
+        """Abort whatever was written; writers that are still at it are refused from here on.
+
+        Under transaction version 1 with a writer that may still be sending, the producer is FAILED after that: it must
+        be initialized again. Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after
+        `max.block.ms`. The records are not visible in any of these cases either.
+        """
+        if self.state in (TransactionState.FENCED, TransactionState.FAILED):
+            # What was open is aborted already, or will be when the transactional id is initialized again.
+            return
+        self._require(TransactionState.IN_TRANSACTION)
+        self._move_to(TransactionState.ABORTING)
+        if self._needs_retirement:
+            self._retire()
+            self._move_to(TransactionState.FAILED)
+            return
+        self._end(committed=False)
+        self._move_to(TransactionState.READY)
+
+    def resolve(self, error: FencepostError) -> FencepostError:
+        """Return the reason behind an error of a writer: why the brokers refuse the epoch. Other errors as they are.
+
+        A producer that turns out to be fenced goes to FENCED, any other whose epoch is refused to FAILED.
+        """
+        if not isinstance(error, InvalidProducerEpochError):
+            return error
+        reason = self._why_refused()
+        self._move_to(TransactionState.FENCED if isinstance(reason, ProducerFencedError) else TransactionState.FAILED)
+        reason.__cause__ = error
+        return reason
+
+    def abandon(self) -> None:
+        """Abort what is open, from any thread, because the one that uses this producer hangs.
+
+        What that one still sends is refused. A newer owner of the transactional id is left alone. Never raises, and
+        gives up if no coordinator answers quickly. What the one that hangs waits for from brokers ends with it.
+        """
+        # Before the abort: whoever adds a partition after it finds the mark when it comes to commit.
+        self._abandoned = True
+        self._coordinator.give_up()
+        for writer in list(self._writers):
+            writer.give_up()
+        identity = self._identity
+        if identity == ProducerIdentity():
+            return
+        coordinator = TransactionCoordinator(Cluster.of(self._config.client), self._transactional_id)
+        self._abort_quickly(coordinator, identity, retire=self._version is TransactionVersion.V1)
+        coordinator.close()
+
+    def close(self) -> None:
+        """Abort what is open, quickly, and let go of the connection. Never raises."""
+        if self.state is TransactionState.CLOSED:
+            return
+        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING):
+            self._abort_quickly(self._coordinator, self._identity, retire=self._needs_retirement)
+        self._coordinator.close()
+        self._move_to(TransactionState.CLOSED)
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _init_producer_id(self, current: ProducerIdentity) -> tuple[ProducerIdentity, TransactionVersion]:
+        return self._coordinator.init_producer_id(
+            current,
+            timeout_ms=self._config.transaction_timeout_ms,
+            deadline=Deadline.after(self._config.max_block_ms),
+        )
+
+    def _forget_writes(self) -> None:
+        self._sequences = {}
+        self._writers, self._loans = [], 0
+
+    @property
+    def _needs_retirement(self) -> bool:
+        """Whether the epoch must end with the abort, because brokers may get something that they have not answered."""
+        in_doubt = self._loans > 0 or any(writer.in_doubt for writer in self._writers)
+        return in_doubt and self._version is TransactionVersion.V1
+
+    def _retire(self) -> None:
+        try:
+            self._coordinator.retire(
+                self._identity,
+                timeout_ms=self._config.transaction_timeout_ms,
+                deadline=Deadline.after(self._config.max_block_ms),
+            )
+        except InvalidProducerEpochError as error:
+            raise self.resolve(error) from error
+        except KafkaError:
+            self._move_to(TransactionState.FAILED)
+            raise
+
+    def _abort_quickly(self, coordinator: TransactionCoordinator, identity: ProducerIdentity, *, retire: bool) -> None:
+        deadline = Deadline.after(_CLOSING_MS)
+        with suppress(FencepostError):
+            if retire:
+                coordinator.retire(identity, timeout_ms=self._config.transaction_timeout_ms, deadline=deadline)
+            else:
+                coordinator.end_transaction(identity, self._version, committed=False, deadline=deadline)
+
+    def _await_last_transaction(self) -> None:
+        if self._version is TransactionVersion.V1:
+            self._bump_epoch()
+        else:
+            # The broker that gets a batch before the markers are written tries again after
+            # add.partitions.to.txn.retry.backoff.ms (20), many times what the markers take.
+            try:
+                self._coordinator.await_completion(Deadline.after(self._config.max_block_ms))
+            except TransactionalIdExpiredError:
+                self._move_to(TransactionState.FAILED)
+                raise
+        self._last_completes = False
+
+    def _bump_epoch(self) -> None:
+        # InitProducerId looks at the epoch only where no transaction is open: a zombie's would abort the transaction
+        # of its successor. So the epoch is checked first.
+        try:
+            self._coordinator.check_epoch(self._identity, Deadline.after(self._config.max_block_ms))
+            self._identity, self._version = self._init_producer_id(self._identity)
+        except InvalidProducerEpochError as error:
+            # No transaction is open that could have expired.
+            self._began_at = None
+            raise self.resolve(error) from error
+
+    def _end(self, *, committed: bool) -> None:
+        deadline = Deadline.after(self._config.max_block_ms)
+        try:
+            self._identity = self._coordinator.end_transaction(
+                self._identity, self._version, committed=committed, deadline=deadline
+            )
+        except InvalidProducerEpochError as error:
+            if committed or error.code_name != Code.INVALID_TXN_STATE.name:
+                raise self.resolve(error) from error
+            # There is nothing to abort: no partition was added to the transaction. Only version 1 says so.
+        except TransactionAbortableError:
+            self._move_to(TransactionState.IN_TRANSACTION if committed else TransactionState.FAILED)
+            raise
+        except KafkaError as error:
+            self._move_to(TransactionState.FAILED)
+            if committed and isinstance(error, BrokerUnavailableError):
+                raise UnknownOutcomeError(self._transactional_id, str(error)) from error
+            raise
+        self._last_completes = True
+
+    def _why_refused(self) -> ProducerFencedError | TransactionExpiredError | TransactionalIdExpiredError:
+        open_ms = 0 if self._began_at is None else int((time.monotonic() - self._began_at) * 1000)
+        timeout_ms = self._config.transaction_timeout_ms
+        view = None
+        try:
+            view = self._coordinator.describe(Deadline.after(_ASKING_MS))
+        except TransactionalIdExpiredError as error:
+            return error
+        except KafkaError as error:
+            _log.debug("Why the epoch of %s is refused cannot be asked: %s", self._transactional_id, error)
+        if has_expired(self._identity, view, open_ms=open_ms, timeout_ms=timeout_ms):
+            return TransactionExpiredError(self._transactional_id, open_ms=open_ms, timeout_ms=timeout_ms)
+        return ProducerFencedError(self._transactional_id)
+
+    def _require_wanted(self) -> None:
+        if self._abandoned:
+            raise IllegalStateError(f"The producer of {self._transactional_id} was given up: it may only be closed")
+
+    def _require_finished_writers(self) -> None:
+        if self._loans or not all(writer.finished for writer in self._writers):
+            raise TransactionAbortableError(
+                f"Not every writer that was given the transaction of {self._transactional_id} has answered, and one of "
+                "them may still be sending: the transaction is aborted and its records are sent again"
+            )
+
+    def _require(self, *states: TransactionState) -> None:
+        if self.state is TransactionState.FENCED:
+            raise ProducerFencedError(self._transactional_id)
+        if self.state not in states:
+            raise IllegalStateError(
+                f"The producer of {self._transactional_id} is {self.state.name}, which does not allow this"
+            )
+
+    def _move_to(self, state: TransactionState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalStateError(
+                f"The producer of {self._transactional_id} cannot go from {self.state.name} to {state.name}"
+            )
+        self.state = state

@@ -1,0 +1,230 @@
+"""What is known of a cluster: its brokers, its topics' partitions and their leaders, and topics' size limits.
+
+One Cluster per client configuration and process: writers come and go with every Spark job, what is known stays for
+`metadata.max.age.ms`, or until a broker's answer shows that it is old.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.deadline import Backoff, Deadline
+from fencepost.kafka.errors import (
+    AuthorizationError,
+    BrokerUnavailableError,
+    TopicNotFoundError,
+    UnsupportedBrokerError,
+)
+from fencepost.kafka.transport.connection import Address
+from fencepost.kafka.transport.created_topics import unknown_until
+from fencepost.kafka.transport.error_codes import Code, refused
+from fencepost.kafka.transport.pool import POOL
+from fencepost.kafka.transport.unreachable_warning import warn_while_unreachable
+
+_METADATA_VERSION: Final = 9
+"""Metadata 10 and later know topics by id as well, which is not needed here."""
+
+_TOPIC_GRACE_MS: Final = 5_000
+"""How long a topic may be unknown: brokers learn of a new one, or create one that is asked for, with some delay."""
+
+_TOPIC_RESOURCE: Final = 2
+_MESSAGE_BYTES: Final = "max.message.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    leaders: tuple[int, ...]
+    learnt_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageBytes:
+    limit: int | None
+    learnt_at: float
+
+
+class Cluster:
+    """What is known of one cluster. Safe to use from several threads."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self._lock = threading.Lock()
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._message_bytes: dict[str, _MessageBytes] = {}
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> Cluster:
+        """Return this process's view of the cluster."""
+        with _CLUSTERS_LOCK:
+            return _CLUSTERS.setdefault(config, cls(config))
+
+    def partitions(self, topic: str, deadline: Deadline) -> int:
+        """Return the number of a topic's partitions. Asking for a topic makes the broker create it, if it does so.
+
+        Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
+        """
+        return len(self._topic(topic, deadline).leaders)
+
+    def known_partitions(self) -> dict[str, int]:
+        """Return the numbers of partitions that need not be asked for now, by topic."""
+        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
+        with self._lock:
+            return {name: len(topic.leaders) for name, topic in self._topics.items() if topic.learnt_at >= oldest}
+
+    def leader(self, topic: str, partition: int, deadline: Deadline) -> Address:
+        """Return where the leader of a partition listens, waiting for an election if there is none.
+
+        A partition that is not known is asked for: others may know of a growth of the topic earlier.
+
+        Raises TopicNotFoundError, AuthorizationError, BrokerUnavailableError.
+        """
+        backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
+        grace = Deadline.after(_TOPIC_GRACE_MS)
+        while True:
+            leaders = self._topic(topic, deadline).leaders
+            with self._lock:
+                address = self._brokers.get(leaders[partition]) if partition < len(leaders) else None
+            if address is not None:
+                return address
+            if partition >= len(leaders) and (grace.passed or deadline.passed):
+                raise refused(f"a record for {topic}-{partition}", Code.UNKNOWN_TOPIC_OR_PARTITION)
+            if deadline.passed:
+                raise BrokerUnavailableError(f"{topic}-{partition} has no leader: check the health of the brokers")
+            self.forget_topic(topic)
+            backoff.sleep(deadline)
+
+    def forget_topic(self, topic: str) -> None:
+        """Ask for the topic's leaders anew when they are needed next."""
+        with self._lock:
+            self._topics.pop(topic, None)
+
+    def forget_message_bytes(self, topic: str) -> None:
+        """Ask for the topic's `max.message.bytes` anew when it is needed next."""
+        with self._lock:
+            self._message_bytes.pop(topic, None)
+
+    def message_bytes(self, topic: str, deadline: Deadline) -> int | None:
+        """Return a topic's `max.message.bytes`, None where the principal may not describe its settings."""
+        with self._lock:
+            known = self._message_bytes.get(topic)
+        if known is None or self._is_old(known.learnt_at):
+            known = _MessageBytes(self._ask_message_bytes(topic, deadline), time.monotonic())
+            with self._lock:
+                self._message_bytes[topic] = known
+        return known.limit
+
+    def call(self, request: Any, deadline: Deadline, *, at_most: int | None = None) -> Any:
+        """Ask any broker, one after the other until one answers.
+
+        Raises BrokerUnavailableError that names bootstrap.servers once `deadline` has passed, and at once
+        AuthenticationError and UnsupportedBrokerError.
+        """
+        backoff = Backoff(self.config.retry_backoff_ms / 2, self.config.retry_backoff_max_ms)
+        since = time.monotonic()
+        while True:
+            for address in self._addresses():
+                try:
+                    connection = POOL.take(self.config, address)
+                    answer = connection.call(request, at_most=at_most)
+                except BrokerUnavailableError as error:
+                    last = error
+                    continue
+                POOL.give_back(self.config, connection)
+                return answer
+            if deadline.passed:
+                servers = ",".join(self.config.bootstrap_servers)
+                raise BrokerUnavailableError(
+                    f"No Kafka broker answers at bootstrap.servers={servers}: check that the brokers run and that the "
+                    f"address and security.protocol fit their listener. The last problem was: {last}",
+                    address=servers,
+                ) from last
+            warn_while_unreachable(self.config.bootstrap_servers, since)
+            backoff.sleep(deadline)
+
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _addresses(self) -> list[Address]:
+        with self._lock:
+            known = list(self._brokers.values())
+        random.shuffle(known)
+        given = [(host.strip("[]"), int(port)) for host, _, port in _split(self.config.bootstrap_servers)]
+        return known + [address for address in given if address not in known]
+
+    def _is_old(self, learnt_at: float) -> bool:
+        return time.monotonic() - learnt_at > self.config.metadata_max_age_ms / 1000
+
+    def _topic(self, name: str, deadline: Deadline) -> _Topic:
+        with self._lock:
+            topic = self._topics.get(name)
+        return self._ask_topic(name, deadline) if topic is None or self._is_old(topic.learnt_at) else topic
+
+    def _ask_topic(self, name: str, deadline: Deadline) -> _Topic:
+        backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
+        grace = unknown_until(self.config.bootstrap_servers, name, _TOPIC_GRACE_MS)
+        while True:
+            row = self._ask_metadata(name, deadline)
+            leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
+            if row.error_code == Code.NONE and leaders:
+                topic = _Topic(tuple(leaders.get(index, -1) for index in range(max(leaders) + 1)), time.monotonic())
+                with self._lock:
+                    self._topics[name] = topic
+                return topic
+            if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+                raise AuthorizationError(f"topic {name}", "DESCRIBE")
+            if row.error_code not in (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
+                advice = (
+                    "take 1 to 249 letters, digits, '.', '_' and '-'" if row.error_code == Code.INVALID_TOPIC else None
+                )
+                raise refused(f"the topic name {name!r}", row.error_code, advice)
+            if grace.passed or deadline.passed:
+                raise TopicNotFoundError(name)
+            backoff.sleep(deadline)
+
+    def _ask_metadata(self, name: str, deadline: Deadline) -> Any:
+        topic = MetadataRequest.MetadataRequestTopic(name=name)
+        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=True)
+        answer = self.call(request, deadline, at_most=_METADATA_VERSION)
+        with self._lock:
+            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        return answer.topics[0]
+
+    def _ask_message_bytes(self, topic: str, deadline: Deadline) -> int | None:
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_MESSAGE_BYTES]
+        )
+        try:
+            answer = self.call(DescribeConfigsRequest(resources=[resource]), deadline)
+        except UnsupportedBrokerError:
+            return None
+        (result,) = answer.results
+        if result.error_code != Code.NONE:
+            return None
+        return next((int(entry.value) for entry in result.configs), None)
+
+
+def _split(servers: Iterable[str]) -> Iterable[tuple[str, str, str]]:
+    return (server.rpartition(":") for server in servers)
+
+
+_CLUSTERS: dict[ClientConfig, Cluster] = {}
+_CLUSTERS_LOCK = threading.Lock()
+
+
+def _forget_after_fork() -> None:
+    global _CLUSTERS_LOCK  # noqa: PLW0603 - a lock that another thread held at the fork would stay locked here
+    _CLUSTERS_LOCK = threading.Lock()
+    _CLUSTERS.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

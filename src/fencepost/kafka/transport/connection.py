@@ -1,0 +1,319 @@
+"""One synchronous connection to one broker: TLS, SASL, requests by kafka-python's protocol classes.
+
+Requests are answered in the order in which they were sent (https://kafka.apache.org/protocol#protocol_network), so
+several may be under way. A connection on which anything went wrong is closed and never used again: what was in flight
+has an unknown outcome, which is for the caller to settle.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from fencepost import __version__
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError, UnsupportedBrokerError
+from fencepost.kafka.transport.error_codes import decode, response_class
+
+Buffer = bytes | bytearray | memoryview
+"""What `socket.sendmsg` takes."""
+
+Address = tuple[str, int]
+"""A broker's host and port."""
+
+_UNSUPPORTED_VERSION: Final = 35
+_UNSUPPORTED_SASL_MECHANISM: Final = 33
+_SENDMSG_PARTS: Final = 512
+"""Linux takes 1,024 parts at most (IOV_MAX)."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    correlation_id: int
+    response: Any
+    version: int
+    sent_at: float
+    tag: Any
+
+
+class Connection:
+    """A connection that is ready for requests. Not for use by two threads at once."""
+
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        """Connect, learn the broker's versions and authenticate.
+
+        Raises BrokerUnavailableError, AuthenticationError, or ConfigError for unusable certificates.
+        """
+        self.address = address
+        self.closed = False
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        self.features: Mapping[str, int] = {}
+        self._config = config
+        self._correlation_ids = count(1)
+        self._pending: deque[_Pending] = deque()
+        self._muted_until: float | None = None
+        self._session_ends: float | None = None
+        self._used_at = time.monotonic()
+        self._received = bytearray()
+        self._socket = self._open()
+        try:
+            self._handshake()
+        except BaseException:
+            self.close()
+            raise
+        self._socket.settimeout(config.request_timeout_ms / 1000)
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """The number of requests that are not answered yet."""
+        return len(self._pending)
+
+    @property
+    def fit_for_reuse(self) -> bool:
+        """Whether another user can take it over: nothing in flight, not idle or authenticated for too long."""
+        now = time.monotonic()
+        idle_s = self._config.connections_max_idle_ms / 1000
+        expired = self._session_ends is not None and now >= self._session_ends
+        return not self.closed and not self._pending and not expired and now < self._used_at + idle_s
+
+    @property
+    def tags_in_flight(self) -> list[Any]:
+        """The tags of the requests that are not answered yet, oldest first."""
+        return [pending.tag for pending in self._pending]
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for waiting."""
+        return self._socket.fileno()
+
+    @property
+    def answer_waiting(self) -> bool:
+        """Whether received bytes wait in memory, where no poll of the socket sees them."""
+        return bool(self._received) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
+
+    @property
+    def answer_due_at(self) -> float:
+        """The moment on the monotonic clock at which the oldest request has waited for `request.timeout.ms`."""
+        return self._pending[0].sent_at + self._config.request_timeout_ms / 1000
+
+    def broken_while_idle(self) -> bool:
+        """Whether the broker closed it meanwhile: an idle connection has nothing to read but its end."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        """Close the socket. What is in flight is never answered."""
+        self.closed = True
+        self._socket.close()
+
+    def interrupt(self) -> None:
+        """Lose the connection, from any thread: whoever waits for an answer on it waits no longer."""
+        # Neither closed, for its number may be another socket's by the time that it is waited for again, nor ended in
+        # the way of TLS, which would be a second thread's use of that.
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def version(self, request: Any, *, at_most: int | None = None) -> int:
+        """Return the highest version of a request class that both sides know. Raises UnsupportedBrokerError."""
+        lowest, highest = self.versions.get(request.API_KEY, (0, -1))
+        version = min(highest, request.max_version if at_most is None else at_most)
+        if version < lowest:
+            raise UnsupportedBrokerError(
+                f"The broker {self.address[0]}:{self.address[1]} does not know {request.__name__} in a version that "
+                "fencepost knows: use Kafka 2.5 or later"
+            )
+        return version
+
+    def call(self, request: Any, *, at_most: int | None = None) -> Any:
+        """Send a request and return its answer. Raises BrokerUnavailableError when the connection is lost."""
+        self.send(request, at_most=at_most)
+        return self.receive()[1]
+
+    def send(self, request: Any, *, at_most: int | None = None, tag: Any = None) -> None:
+        """Send a request without waiting for its answer."""
+        version = self.version(type(request), at_most=at_most)
+        correlation_id = next(self._correlation_ids)
+        request.API_VERSION = version
+        request.with_header(correlation_id=correlation_id, client_id=self._config.client_id)
+        frame = request.encode(header=True, framed=True)
+        self._send([frame], _Pending(correlation_id, response_class(request), version, 0.0, tag))
+
+    def send_parts(self, request: Any, version: int, parts: Sequence[Buffer], *, flexible: bool, tag: Any) -> None:
+        """Send a request whose encoded body is `parts`, without copying them."""
+        correlation_id = next(self._correlation_ids)
+        client_id = self._config.client_id.encode()
+        header = struct.pack(">hhih", request.API_KEY, version, correlation_id, len(client_id)) + client_id
+        if flexible:
+            header += b"\0"
+        size = len(header) + sum(len(part) for part in parts)
+        pending = _Pending(correlation_id, response_class(request), version, 0.0, tag)
+        self._send([struct.pack(">i", size) + header, *parts], pending)
+
+    def receive(self, deadline: Deadline | None = None) -> tuple[Any, Any]:
+        """Wait for the oldest request's answer; return the request's tag and the answer.
+
+        Raises BrokerUnavailableError when the connection is lost or the answer does not come within
+        `request.timeout.ms` of sending, or before the deadline.
+        """
+        pending = self._pending[0]
+        due_at = self.answer_due_at if deadline is None else min(self.answer_due_at, deadline.at)
+        try:
+            frame = self._receive_frame(due_at)
+        except TimeoutError:
+            waited_ms = int((time.monotonic() - pending.sent_at) * 1000)
+            raise self._lost(f"no answer within {waited_ms} ms") from None
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        if struct.unpack_from(">i", frame)[0] != pending.correlation_id:
+            raise self._lost("the answers came out of order")
+        self._pending.popleft()
+        self._used_at = time.monotonic()
+        answer = decode(pending.response, frame, pending.version)
+        throttled_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttled_ms:
+            # The broker reads nothing from this connection for as long (KIP-219): do not fill its buffers.
+            self._muted_until = self._used_at + throttled_ms / 1000
+        return pending.tag, answer
+
+    def _send(self, parts: list[Buffer], pending: _Pending) -> None:
+        if self._muted_until is not None:
+            time.sleep(max(0.0, self._muted_until - time.monotonic()))
+            self._muted_until = None
+        pending.sent_at = time.monotonic()
+        self._pending.append(pending)
+        try:
+            self._socket.settimeout(self._config.request_timeout_ms / 1000)
+            if isinstance(self._socket, ssl.SSLSocket):
+                for part in parts:
+                    self._socket.sendall(part)
+            else:
+                self._send_gathered(parts)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def _send_gathered(self, parts: list[Buffer]) -> None:
+        first = 0
+        while first < len(parts):
+            sent = self._socket.sendmsg(parts[first : first + _SENDMSG_PARTS])
+            while first < len(parts) and sent >= len(parts[first]):
+                sent -= len(parts[first])
+                first += 1
+            if sent:
+                parts[first] = memoryview(parts[first])[sent:]
+
+    def _receive_frame(self, due_at: float) -> bytes:
+        while True:
+            if len(self._received) >= 4:
+                size = struct.unpack_from(">i", self._received)[0]
+                if len(self._received) >= 4 + size:
+                    frame = bytes(self._received[4 : 4 + size])
+                    del self._received[: 4 + size]
+                    return frame
+            self._socket.settimeout(max(0.001, due_at - time.monotonic()))
+            chunk = self._socket.recv(65_536)
+            if not chunk:
+                raise ConnectionResetError("the broker closed the connection")
+            self._received += chunk
+
+    def _lost(self, reason: str) -> BrokerUnavailableError:
+        self.close()
+        host, port = self.address
+        return BrokerUnavailableError(
+            f"The connection to broker {host}:{port} was lost: {reason}", address=f"{host}:{port}"
+        )
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def _open(self) -> socket.socket:
+        host, port = self.address
+        timeout_s = self._config.socket_connection_setup_timeout_ms / 1000
+        try:
+            plain = socket.create_connection(self.address, timeout=timeout_s)
+        except OSError as error:
+            raise BrokerUnavailableError(
+                f"The broker {host}:{port} cannot be reached: {error}", address=f"{host}:{port}"
+            ) from error
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._config.tls is None:
+            return plain
+        try:
+            return self._config.tls.context().wrap_socket(plain, server_hostname=host)
+        except ssl.SSLError as error:
+            plain.close()
+            raise AuthenticationError(
+                f"TLS with the broker {host}:{port} failed ({error.reason or error}): check that security.protocol fits the "
+                "listener, that ssl.truststore holds the authority of the broker's certificate, and that the "
+                "certificate names this host"
+            ) from error
+        except OSError as error:
+            plain.close()
+            raise BrokerUnavailableError(
+                f"The broker {host}:{port} closed the connection during the TLS handshake ({error}): check that "
+                "security.protocol fits the listener",
+                address=f"{host}:{port}",
+            ) from error
+
+    def _handshake(self) -> None:
+        # Version 0 is understood by every broker, version 3 tells which features are finalized.
+        self.versions = {ApiVersionsRequest.API_KEY: (0, 3)}
+        request = ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
+        answer = self.call(request)
+        if answer.error_code == _UNSUPPORTED_VERSION:
+            answer = self.call(ApiVersionsRequest(), at_most=0)
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        finalized = getattr(answer, "finalized_features", None) or ()
+        self.features = {feature.name: feature.max_version_level for feature in finalized}
+        if self._config.sasl is not None:
+            self._authenticate(self._config.sasl.mechanism)
+
+    def _authenticate(self, mechanism_name: str) -> None:
+        answer = self.call(SaslHandshakeRequest(mechanism=mechanism_name), at_most=1)
+        if answer.error_code:
+            offered = ", ".join(answer.mechanisms)
+            remedy = f"set it to one of {offered}" if offered else "that port has no SASL, see security.protocol"
+            raise AuthenticationError(
+                f"The broker {self.address[0]}:{self.address[1]} does not offer sasl.mechanism={mechanism_name}: {remedy}"
+            )
+        settings = self._config.sasl_settings() | {"security_protocol": self._config.security_protocol}
+        mechanism = get_sasl_mechanism(mechanism_name)(host=self.address[0], **settings)
+        lifetime_ms = 0
+        while not mechanism.is_done():
+            answer = self.call(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()), at_most=2)
+            if answer.error_code:
+                raise self._refused(mechanism_name, answer.error_message)
+            lifetime_ms = getattr(answer, "session_lifetime_ms", 0) or 0
+            try:
+                mechanism.receive(answer.auth_bytes)
+            except ValueError as error:
+                raise self._refused(mechanism_name, str(error)) from error
+        if not mechanism.is_authenticated():
+            raise self._refused(mechanism_name, None)
+        if lifetime_ms:
+            # Brokers close connections whose session is over (KIP-368).
+            self._session_ends = Deadline.after(lifetime_ms * 0.85).at
+
+    def _refused(self, mechanism: str, detail: str | None) -> AuthenticationError:
+        told = f" ({detail})" if detail else ""
+        return AuthenticationError(
+            f"The broker {self.address[0]}:{self.address[1]} refused the credentials for {mechanism}{told}: check the "
+            "user name and password (or client id and secret) in sasl.jaas.config"
+        )

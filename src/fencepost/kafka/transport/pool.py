@@ -1,0 +1,90 @@
+"""Idle connections of this process, kept so that the next job or transaction need not open its own.
+
+A connection belongs to one user at a time. Only those with nothing in flight come back; after a fork the child starts
+with none, because it would share its parent's sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Final
+
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.transport.connection import Address, Connection
+
+_MOST_IDLE: Final = 8
+"""Idle connections that are kept for one broker and configuration; several tasks may write at once."""
+
+_SWEEP_S: Final = 30.0
+"""How often connections are looked for that nobody came back for, such as those of a task that is gone."""
+
+
+class ConnectionPool:
+    """Idle connections by client configuration and broker. Safe to use from several threads."""
+
+    def __init__(self, sweep_s: float = _SWEEP_S) -> None:
+        self._sweep_s = sweep_s
+        self._swept_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._idle: dict[tuple[ClientConfig, Address], list[Connection]] = {}
+
+    def take(self, config: ClientConfig, address: Address) -> Connection:
+        """Return an idle connection, or open one. Raises as `Connection` does."""
+        while True:
+            with self._lock:
+                idle = self._idle.get((config, address))
+                connection = idle.pop() if idle else None
+            if connection is None:
+                return Connection(address, config)
+            if connection.fit_for_reuse and not connection.broken_while_idle():
+                return connection
+            connection.close()
+
+    def give_back(self, config: ClientConfig, connection: Connection) -> None:
+        """Keep a connection for its next user, or close it if it is not fit for that."""
+        closing = [connection]
+        with self._lock:
+            if connection.fit_for_reuse:
+                idle = self._idle.setdefault((config, connection.address), [])
+                if len(idle) < _MOST_IDLE:
+                    idle.append(connection)
+                    closing = []
+            closing += self._sweep()
+        for useless in closing:
+            useless.close()
+
+    def _sweep(self) -> list[Connection]:
+        """Take out the connections that were idle for too long, now and then."""
+        now = time.monotonic()
+        if now < self._swept_at + self._sweep_s:
+            return []
+        self._swept_at = now
+        useless: list[Connection] = []
+        for key, idle in list(self._idle.items()):
+            fit: list[Connection] = []
+            for connection in idle:
+                (fit if connection.fit_for_reuse else useless).append(connection)
+            if fit:
+                self._idle[key] = fit
+            else:
+                del self._idle[key]
+        return useless
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        with self._lock:
+            connections = [connection for idle in self._idle.values() for connection in idle]
+            self._idle.clear()
+        for connection in connections:
+            connection.close()
+
+    def forget_after_fork(self) -> None:
+        """Drop what was inherited: the lock may be held by a thread that does not exist here."""
+        self._lock = threading.Lock()
+        self.close()
+
+
+POOL: Final = ConnectionPool()
+os.register_at_fork(after_in_child=POOL.forget_after_fork)

@@ -1,0 +1,172 @@
+"""The life of a source connector: the object that says what its tasks should do. See task_state for the states."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.context import OffsetReader
+from fencepost.api.errors import ConfigError, PluginError, describe_error
+from fencepost.api.plugin_calls import as_failure, kind_of
+from fencepost.api.source import describe
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.log_context import log_context
+from fencepost.runtime.state import State, check_transition
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ConnectorListener(Protocol):
+    """Hears of a connector, on whatever thread it happens."""
+
+    def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
+        """Take note of a state; `error` says why a connector is FAILED. Must not raise."""
+
+    def on_task_reconfiguration(self, connector: str) -> None:
+        """Ask the connector for its task configurations again, soon and on another thread. Must not raise."""
+
+
+class WorkerConnector:
+    """Runs one source connector. One thread at a time starts, pauses and stops it; the rest is safe for any thread."""
+
+    def __init__(
+        self,
+        config: ConnectorConfig,
+        connector: ConnectorInstance,
+        offset_reader: OffsetReader,
+        listener: ConnectorListener,
+        allowed_paths: AllowedPaths,
+    ) -> None:
+        self.config = config
+        self.allowed_paths = allowed_paths
+        self._connector = connector
+        self._offset_reader = offset_reader
+        self._listener = listener
+        self._lock = threading.RLock()
+        # Whether there is something to stop. What the connector reports while it stops does not count.
+        self._started = False
+        self._state = State.UNASSIGNED
+        self._error: Exception | None = None
+
+    @property
+    def state(self) -> State:
+        """Where the connector stands."""
+        return self._state
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the connector is FAILED."""
+        return self._error
+
+    @property
+    def version(self) -> str:
+        """The connector's own version."""
+        return self._connector.version()
+
+    def start(self) -> None:
+        """Start, or go on after a pause. What the connector raises makes it FAILED."""
+        with self._lock, log_context(self.config.name):
+            try:
+                self._connector.start(dict(self.config.properties), self)
+            except Exception as error:  # noqa: BLE001 - a connector may raise anything; it ends in the status
+                self._fail(error)
+            else:
+                self._started = True
+                self._set_state(State.RUNNING)
+
+    def pause(self) -> None:
+        """Stop watching the source, until `start` is called again."""
+        with log_context(self.config.name):
+            with self._lock:
+                if self._state is not State.RUNNING:
+                    return
+                self._started = False
+            self._stop_connector()
+            self._set_state(State.PAUSED)
+
+    def stop(self) -> None:
+        """End. Does nothing for a connector that has ended."""
+        with log_context(self.config.name):
+            with self._lock:
+                started, self._started = self._started, False
+                ended = self._state in (State.STOPPED, State.FAILED)
+            if started:
+                self._stop_connector()
+            if not ended:
+                self._set_state(State.STOPPED)
+
+    def task_configs(self) -> list[dict[str, str]]:
+        """Return a configuration for each task, with its `task.class`, and placeholders as the connector's has them.
+
+        A connector may give `task.class` itself, for workers in Java that know the task by another name. Raises
+        ConfigError if there are more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and what the
+        connector raises.
+        """
+        most = self.config.tasks_max
+        with log_context(self.config.name):
+            configs = self._connector.task_configs(most)
+        if len(configs) > most:
+            self._too_many(
+                f"The connector {self.config.name} has generated {len(configs)} tasks, which is greater than {most}, "
+                "its tasks.max"
+            )
+        task_class = describe(self._connector.task_class())
+        # Task configurations are stored: what config providers know stays with them.
+        return [{"task.class": task_class, **self.config.transformed.restored(config)} for config in configs]
+
+    def _too_many(self, what: str) -> None:
+        if self.config.tasks_max_enforce:
+            raise ConfigError(
+                f"{what}: raise tasks.max, mend the connector's task_configs, or set tasks.max.enforce=false",
+                name="tasks.max",
+            )
+        _log.warning("%s. They run all the same, since its tasks.max.enforce is false", what)
+
+    # What the connector itself calls, as its context.
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Reads this connector's committed offsets."""
+        return self._offset_reader
+
+    def configs(self) -> Mapping[str, str]:
+        """Return the connector's configuration."""
+        return MappingProxyType(dict(self.config.properties))
+
+    def request_task_reconfiguration(self) -> None:
+        """Have `task_configs` called again."""
+        self._listener.on_task_reconfiguration(self.config.name)
+
+    def raise_error(self, error: Exception) -> None:
+        """Fail, for a reason that the connector found on a thread of its own."""
+        what = f"raise_error() of the context of connector {self.config.name}"
+        if isinstance(error, BaseException):
+            failure = as_failure(what, error)
+        else:
+            failure = PluginError(f"{what} was given {kind_of(error)}: give it an exception that says what is wrong")
+        with self._lock, log_context(self.config.name):
+            if self._started and self._state is State.RUNNING:
+                self._fail(failure)
+
+    def _fail(self, error: Exception) -> None:
+        _log.error("Connector %s failed: %s", self.config.name, describe_error(error), exc_info=error)
+        self._set_state(State.FAILED, error)
+
+    def _stop_connector(self) -> None:
+        # Not under the lock: the connector may wait for a thread of its own that is reporting a failure.
+        try:
+            self._connector.stop()
+        except Exception:  # noqa: BLE001 - a connector may raise anything; it is stopped as far as the worker goes
+            _log.exception("stop() of connector %s failed", self.config.name)
+
+    def _set_state(self, state: State, error: Exception | None = None) -> None:
+        check_transition(f"Connector {self.config.name}", self._state, state)
+        self._state, self._error = state, error
+        if error is None:
+            _log.info("Connector %s is %s", self.config.name, state)
+        self._listener.on_connector_state(self.config.name, state, error)

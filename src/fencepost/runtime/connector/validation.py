@@ -1,0 +1,364 @@
+"""Validates a connector's configuration: every property that it has or could have, with what is wrong.
+
+Besides the properties that every connector has and the connector's own, a configuration can set those of its
+converters, transforms and predicates, under prefixes; each has its definitions here. Nothing is started or asked of a
+broker; plugins are imported, and the connector's code runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
+from fencepost.api.errors import ConfigError, RetriableError, describe_error
+from fencepost.api.plugin_calls import call_plugin
+from fencepost.api.source import SourceConnector
+from fencepost.config.client_overrides import ClientKind
+from fencepost.config.config_transformer import TransformedConfig
+from fencepost.config.connector_config import ConnectorConfig, connector_config_def, plugin_aliases
+from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.log_context import log_context
+from fencepost.config.plugin_instances import plugin_definitions
+from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
+from fencepost.config.preflight import merge, preflight
+from fencepost.config.restart_config import define_restarts
+from fencepost.config.secrets import HIDDEN, hide, is_secret_name, secret_values
+from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
+from fencepost.config.topic_creation import topic_creation_properties
+from fencepost.config.unknown_properties import unknown_properties
+from fencepost.config.validators import not_blank
+from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.config.client_definitions import client_definition
+from fencepost.runtime.connector.client_properties import override_errors
+from fencepost.runtime.connector.password_properties import passwords
+from fencepost.runtime.connector.pipeline_builder import pipeline_errors
+
+_log: Final = logging.getLogger(__name__)
+
+_T = ConfigDef.Type
+_I = ConfigDef.Importance
+_W = ConfigDef.Width
+_CONNECTOR_CLASS: Final = "connector.class"
+_VERSION: Final = "plugin.version"
+_TOPIC: Final = "topic"
+_ROLES: Final = {
+    "key.converter": PluginKind.CONVERTER,
+    "value.converter": PluginKind.CONVERTER,
+    "header.converter": PluginKind.HEADER_CONVERTER,
+}
+_OF_WORKER: Final = tuple(define_restarts(ConfigDef(), whose="").keys())
+_CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
+_OVERRIDES: Final = {f"{kind}.override.": kind for kind in ClientKind}
+
+
+@dataclass(slots=True)
+class _Section:
+    """Some definitions, and what was found of their properties beyond what the definitions say themselves."""
+
+    keys: Mapping[str, ConfigKey]
+    found: list[ConfigValue] = field(default_factory=list)
+    undefined: str | None = None
+    """Below which prefix there may be properties that nobody defined: the plugin's own, if it defines none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What validating a configuration found, by property; values have placeholders where the configuration has them."""
+
+    keys: Mapping[str, ConfigKey]
+    values: Mapping[str, ConfigValue] = field(repr=False)
+    unknown: Mapping[str, str | None] = field(default_factory=dict)
+    """Properties that nobody defined, each with the one that may be meant, if any is like it."""
+
+    def warn_of_unknown(self) -> None:
+        """Log a warning for each property that nobody defined."""
+        connector = str(self.values["name"].value)
+        with log_context(connector):
+            for name, nearest in self.unknown.items():
+                hint = "" if nearest is None else f": did you mean {nearest}?"
+                _log.warning("Connector %s has a property that nobody knows, %s%s", connector, name, hint)
+
+
+def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[SourceConnector]:
+    """Return the connector that a configuration names. Raises ConfigError if there is none for this worker."""
+    name = config.get(_CONNECTOR_CLASS, "")
+    if not name.strip():
+        raise ConfigError(
+            f"The property {_CONNECTOR_CLASS} is required: add '{_CONNECTOR_CLASS}=...' to the configuration",
+            name=_CONNECTOR_CLASS,
+        )
+    return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS, sources=worker.plugin_sources)
+
+
+def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: bool = False) -> Validation:
+    """Check a connector's configuration as a worker of this configuration would run it.
+
+    What was `accepted` before is not put to the connector's own check again (see `preflight`). Raises ConfigError if
+    there is no connector that could check it, or if code of a plugin fails; a RetriableError of what was accepted is
+    raised as it is.
+    """
+    # Tools know a connector by this property, and nobody else resolves it.
+    named = {
+        _CONNECTOR_CLASS: transformed.given.get(_CONNECTOR_CLASS, transformed.properties.get(_CONNECTOR_CLASS, ""))
+    }
+    plugin = connector_class(worker, named)
+    try:
+        return _validated(worker, transformed, ConnectorInstance.of(plugin), accepted=accepted)
+    except Exception as error:
+        if accepted and isinstance(error, RetriableError):
+            raise
+        secrets = passwords(worker, {**transformed.properties, **named})
+        said = (
+            f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
+            f"{_without(transformed.hidden(describe_error(error)), secrets)}"
+        )
+        # A traceback ends with the error's own words, which may have what config providers know, or a password.
+        shown = None if transformed.values or secrets else error
+        _log.warning("%s", said, exc_info=shown)
+        raise ConfigError(said, name=_CONNECTOR_CLASS) from shown
+
+
+def _validated(
+    worker: WorkerConfig, transformed: TransformedConfig, connector: ConnectorInstance, *, accepted: bool
+) -> Validation:
+    config = transformed.properties
+    sections = [
+        _common(worker, config, connector),
+        _Section(connector.config().keys()),
+        *(_converter(worker, role, config) for role in _ROLES if role in config),
+        *(_chained(worker, what, alias, config) for what in _CHAINS for alias in _aliases(what, config)),
+        _Section(dict(_overrides(config))),
+    ]
+    keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
+    values = _findings(worker, transformed, connector, sections, accepted=accepted)
+    keys |= {name: _other(name) for name in (*values, *topic_creation_properties(config)) if name not in keys}
+    unknown = _unknown(config, sections, keys)
+    ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
+    keys = {name: keys[name] for name in ordered}
+    secrets = [
+        secret
+        for name, key in keys.items()
+        if key.type is _T.PASSWORD and name in config
+        for secret in secret_values(name, config[name])
+    ]
+    shown = {name: _shown(key, values.get(name), transformed, secrets) for name, key in keys.items()}
+    return Validation(keys, shown, unknown)
+
+
+def _unknown(
+    config: Mapping[str, str], sections: Sequence[_Section], keys: Mapping[str, ConfigKey]
+) -> dict[str, str | None]:
+    prefixes = [section.undefined for section in sections if section.undefined]
+    # A connector that defines none of its properties may have any.
+    defines_none = not sections[1].keys
+    known = keys if defines_none else {**keys, _TOPIC: None}
+    return unknown_properties(config, known, open_prefixes=prefixes, only_alike=defines_none)
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
+    return hide(text, dict.fromkeys(secrets, HIDDEN))
+
+
+def _shown(
+    key: ConfigKey, value: ConfigValue | None, transformed: TransformedConfig, secrets: Sequence[str]
+) -> ConfigValue:
+    """What may be shown of a property: no value that a config provider gave, and no class that cannot be found."""
+    value = ConfigValue(key.name, transformed.properties.get(key.name)) if value is None else value
+    value.errors = [_without(transformed.hidden(error), secrets) for error in value.errors]
+    if key.type is _T.CLASS and value.errors:
+        value.value = None
+    elif key.name in transformed.given:
+        value.value = transformed.given[key.name]
+    return value
+
+
+def _findings(
+    worker: WorkerConfig,
+    transformed: TransformedConfig,
+    connector: ConnectorInstance,
+    sections: Iterable[_Section],
+    *,
+    accepted: bool,
+) -> dict[str, ConfigValue]:
+    config, unresolved = transformed.properties, {value.name for value in transformed.errors}
+    checked = preflight(
+        config,
+        connector,
+        support=worker.exactly_once_source_support,
+        override_policy=worker.override_policy,
+        accepted=accepted,
+    )
+    values = merge([*(value for section in sections for value in section.found), *checked])
+    for value in values:
+        if value.name in unresolved:
+            # That a placeholder is no number, for example, is beside the point.
+            value.errors.clear()
+    values = merge([*values, *transformed.errors])
+    if not any(value.errors for value in values):
+        checked_config = ConnectorConfig.from_properties(config)
+        more = *pipeline_errors(worker, checked_config), *override_errors(worker, checked_config)
+        values = merge([*values, *more])
+    return {value.name: value for value in values}
+
+
+def _common(worker: WorkerConfig, config: Mapping[str, str], connector: ConnectorInstance) -> _Section:
+    """The properties that every connector has, with this worker's defaults."""
+    defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
+    defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
+    found = _version_errors(f"connector.{_VERSION}", config, connector.version())
+    for role, kind in _ROLES.items():
+        defaults[role] = worker.properties[role]
+        name = f"{role}.{_VERSION}"
+        try:
+            plugin = find_plugin(
+                kind, config.get(role, worker.properties[role]), property_name=role, sources=worker.plugin_sources
+            )
+            installed = plugin_version(plugin)
+        except ConfigError as error:
+            found.append(ConfigValue(role, errors=[str(error)]))
+            found.append(ConfigValue(name, config.get(name), visible=False))
+        else:
+            defaults[name] = installed
+            found += _version_errors(name, config, installed)
+    definitions = _copied(connector_config_def(), defaults=defaults)
+    return _Section(definitions.keys(), [*found, *definitions.validate(config)])
+
+
+def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _Section:
+    """A converter's own properties, empty if there is no such converter."""
+    try:
+        plugin = find_plugin(_ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
+    except ConfigError:
+        # Said of the property that names it.
+        return _Section({})
+    definitions = _copied(plugin_definitions(_ROLES[role], plugin), prefix=f"{role}.")
+    undefined = None if definitions.keys() else f"{role}."
+    return _Section(definitions.keys(), _checked(definitions, config, plugin), undefined)
+
+
+def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, str]) -> _Section:
+    """The properties of a transform or predicate."""
+    prefix, group = f"{what}.{alias}.", f"{what.capitalize()}: {alias}"
+    definitions = ConfigDef().define(
+        f"{prefix}type", _T.CLASS, ConfigDef.NO_DEFAULT, _I.HIGH, "The class or alias of the plugin.",
+        validator=not_blank, group=group, order_in_group=0, width=_W.LONG,
+    )  # fmt: skip
+    found: list[ConfigValue] = []
+    plugin, installed = None, None
+    if config.get(f"{prefix}type", "").strip():
+        try:
+            plugin = find_plugin(
+                _CHAINS[what],
+                config[f"{prefix}type"],
+                property_name=f"{prefix}type",
+                sources=worker.plugin_sources,
+            )
+        except ConfigError as error:
+            found.append(ConfigValue(f"{prefix}type", errors=[str(error)]))
+        else:
+            installed = plugin_version(plugin)
+            found += _version_errors(prefix + _VERSION, config, installed)
+    definitions.define(
+        prefix + _VERSION, _T.STRING, installed, _I.HIGH,
+        "The version of the plugin; it must be the one that is installed. Unset: whichever is.",
+        group=group, order_in_group=1, width=_W.LONG,
+    )  # fmt: skip
+    defined = plugin is not None and _define_own(definitions, plugin, what, prefix, group)
+    found += _checked(definitions, config, plugin)
+    return _Section(definitions.keys(), found, None if defined else prefix)
+
+
+def _checked(definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any] | None) -> list[ConfigValue]:
+    """What a plugin's definitions find. Their validators are the plugin's code."""
+    name = "" if plugin is None else f" of {plugin.__name__}"
+    return call_plugin(f"A validator in the config(){name}", definitions.validate, config)
+
+
+def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> bool:
+    """Add the properties that a plugin itself defines, and those that any transform has. False if it defines none."""
+    own = _copied(plugin_definitions(_CHAINS[what], plugin), prefix=prefix).keys()
+    for key in own.values():
+        _define(definitions, key, group=group, order=len(definitions.keys()))
+    if what == "transforms":
+        definitions.define(
+            f"{prefix}negate", _T.BOOLEAN, False, _I.MEDIUM,
+            "Whether the transform applies to the records for which the predicate does not hold.",
+            group=group, order_in_group=len(definitions.keys()),
+        ).define(
+            f"{prefix}predicate", _T.STRING, None, _I.MEDIUM,
+            "The alias of the predicate that says which records the transform applies to. Unset: to all.",
+            group=group, order_in_group=len(definitions.keys()),
+        )  # fmt: skip
+    return bool(own)
+
+
+def _version_errors(name: str, config: Mapping[str, str], installed: str) -> list[ConfigValue]:
+    asked = config.get(name)
+    if asked is None or asked.strip() == installed:
+        return []
+    return [
+        ConfigValue(
+            name,
+            asked,
+            errors=[f"The property {name} asks for version {asked}, but {installed} is installed: remove the property"],
+        )
+    ]
+
+
+def _copied(definitions: ConfigDef, *, prefix: str = "", defaults: Mapping[str, str | None] | None = None) -> ConfigDef:
+    """Return the definitions under a prefix, some with other defaults."""
+    copy = ConfigDef()
+    for key in definitions.keys().values():
+        _define(copy, key, name=prefix + key.name, default=(defaults or {}).get(key.name, key.default))
+    return copy
+
+
+def _define(
+    definitions: ConfigDef,
+    key: ConfigKey,
+    *,
+    name: str | None = None,
+    default: Any = None,
+    group: str | None = None,
+    order: int | None = None,
+) -> None:
+    definitions.define(
+        name or key.name,
+        key.type,
+        key.default if default is None else default,
+        key.importance,
+        key.documentation,
+        validator=key.validator,
+        group=group or key.group,
+        order_in_group=key.order_in_group if order is None else order,
+        width=key.width,
+        display_name=key.display_name,
+        dependents=key.dependents,
+    )
+
+
+def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
+    try:
+        return plugin_aliases(what, config)
+    except ConfigError:
+        # The preflight check says it of the list.
+        return []
+
+
+def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
+    for name in config:
+        for prefix, kind in _OVERRIDES.items():
+            if name.startswith(prefix):
+                defined = client_definition(kind, name.removeprefix(prefix))
+                yield name, _other(name) if defined is None else replace(defined, name=name)
+
+
+def _other(name: str) -> ConfigKey:
+    """The definition of a property that is known by its prefix only."""
+    secret = is_secret_name(name)
+    group = "Topic Creation" if name.startswith(TOPIC_CREATION) else None
+    kind = _T.PASSWORD if secret else _T.STRING
+    return ConfigKey(name, kind, None, _I.LOW, group=group, display_name=name)

@@ -1,0 +1,227 @@
+"""How metrics are named: what their definitions hold, and the tables of those that a worker's tasks and connectors have.
+
+The names are those that Strimzi's rules give to Connect's MBeans, so that existing dashboards show them; what Connect
+does not measure is under `fencepost_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from fencepost.runtime.metrics.histogram import Buckets
+
+Samples = Iterable[tuple[Sequence[str], float]]
+"""Values with the values of their labels."""
+
+
+class MetricType(StrEnum):
+    """The types of Prometheus. Connect's totals whose names do not end in `_total` cannot be its counters."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """A metric: `name` is that of its samples, for a histogram without their `_bucket`, `_sum` and `_count`."""
+
+    name: str
+    type: MetricType
+    documentation: str
+    labels: tuple[str, ...] = ()
+
+    def metric(self, samples: Samples) -> Metric:
+        """Return a gauge or counter of Prometheus with these values."""
+        kind = CounterMetricFamily if self.type is MetricType.COUNTER else GaugeMetricFamily
+        family = kind(self.name, self.documentation, labels=self.labels)
+        for labels, value in samples:
+            family.add_metric(labels, value)
+        return family
+
+    def histogram(self, samples: Iterable[tuple[Sequence[str], tuple[Buckets, float]]]) -> Metric:
+        """Return a histogram of Prometheus with these buckets and sums."""
+        family = HistogramMetricFamily(self.name, self.documentation, labels=self.labels)
+        for labels, (buckets, total) in samples:
+            family.add_metric(labels, buckets, total)
+        return family
+
+
+def define(
+    prefix: str,
+    documentation: Mapping[str, str],
+    labels: Iterable[str] = (),
+    metric_type: MetricType | None = None,
+) -> dict[str, MetricDefinition]:
+    """Return definitions by name. Without a type, those that end in `_total` are counters and the others gauges."""
+    names = {f"{prefix}{name}": text for name, text in documentation.items()}
+    counter, gauge = MetricType.COUNTER, MetricType.GAUGE
+    return {
+        name: MetricDefinition(
+            name, metric_type or (counter if name.endswith("_total") else gauge), text, tuple(labels)
+        )
+        for name, text in names.items()
+    }
+
+
+_TASK_LABELS: Final = ("connector", "task")
+_CONNECTOR_LABELS: Final = ("connector",)
+
+TASK_PREFIX: Final = "kafka_connect_connector_task_"
+SOURCE_PREFIX: Final = "kafka_connect_source_task_"
+ERROR_PREFIX: Final = "kafka_connect_task_error_"
+OWN_PREFIX: Final = "fencepost_task_"
+CONNECTOR_PREFIX: Final = "kafka_connect_connector_"
+WORKER_PREFIX: Final = "kafka_connect_worker_"
+
+TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
+    **define(
+        TASK_PREFIX,
+        {
+            "running_ratio": "The part of its time that the task was RUNNING",
+            "pause_ratio": "The part of its time that the task was PAUSED",
+            "batch_size_avg": "Average number of records in the batches of the last minute",
+            "batch_size_max": "Greatest number of records in a batch of the last minute",
+            "offset_commit_avg_time_ms": "Average time of the last minute's commits, in milliseconds",
+            "offset_commit_max_time_ms": "Longest time of the last minute's commits, in milliseconds",
+            "offset_commit_success_percentage": "The part of the last minute's commits that succeeded, 0 to 1",
+            "offset_commit_failure_percentage": "The part of the last minute's commits that failed, 0 to 1",
+        },
+        _TASK_LABELS,
+    ),
+    **define(
+        SOURCE_PREFIX,
+        {
+            "source_record_poll_rate": "Records per second that the source returned in the last minute",
+            "source_record_poll_total": "Records that the source returned, before transforms",
+            "source_record_write_rate": "Records per second that were written to Kafka in the last minute",
+            "source_record_write_total": "Records that were written to Kafka, after transforms",
+            "poll_batch_avg_time_ms": "Average time of the last minute's polls, in milliseconds",
+            "poll_batch_max_time_ms": "Longest time of the last minute's polls, in milliseconds",
+            "source_record_active_count": "Records that were polled and are not yet committed",
+            "source_record_active_count_avg": "Average of the active count in the last minute",
+            "source_record_active_count_max": "Greatest active count in the last minute",
+            "transaction_size_min": "Least number of records in a transaction committed in the last minute",
+            "transaction_size_max": "Greatest number of records in a transaction committed in the last minute",
+            "transaction_size_avg": "Average number of records in the transactions committed in the last minute",
+        },
+        _TASK_LABELS,
+    ),
+    **define(
+        ERROR_PREFIX,
+        {
+            "total_record_failures": "How often a record could not be converted or transformed, each retry counted",
+            "total_record_errors": "Records that could not be converted or transformed, and failed the task",
+            "total_records_skipped": "Records that were left out because of errors.tolerance",
+            "total_retries": "How often a conversion or transform was tried again",
+            "total_errors_logged": "Errors with records that were logged because of errors.log.enable",
+            "last_error_timestamp": "When a record last caused an error, in milliseconds since the epoch; 0 for never",
+        },
+        _TASK_LABELS,
+    ),
+    **define(
+        OWN_PREFIX,
+        {
+            "open_transaction_age_seconds": "How long the task's transaction has been open, 0 if none is",
+            "open_transaction_records": "Records in the task's open transaction, 0 if none is",
+            "restarts_total": "How often the task started again by itself after a failure that may pass",
+            "source_lag": "What the source has and poll has not returned, in the source's unit; NaN if it cannot tell",
+        },
+        _TASK_LABELS,
+    ),
+}
+"""Metrics of a task that are one number."""
+
+TASK_HISTOGRAMS: Final = define(
+    OWN_PREFIX,
+    {
+        "commit_latency_seconds": "Time of the task's commits",
+        "batch_latency_seconds": "Time from poll's return to the commit, of the first 1,000 batches of a transaction",
+    },
+    _TASK_LABELS,
+    MetricType.HISTOGRAM,
+)
+
+TASK_STATUS: Final = MetricDefinition(
+    f"{TASK_PREFIX}status", MetricType.GAUGE, "1 for the state that the task is in", (*_TASK_LABELS, "status")
+)
+
+TASK_BYTES: Final = MetricDefinition(
+    "kafka_producer_outgoing_byte_total",
+    MetricType.COUNTER,
+    "Bytes of the record batches that the task sent, its source offsets aside; clientid is connector-producer-<task>",
+    ("clientid",),
+)
+"""For the panel of outgoing bytes: Strimzi's rules give it this name, from the metrics of Kafka's own producer."""
+
+CONNECTOR_TEXTS: Final[Mapping[str, MetricDefinition]] = {
+    label: MetricDefinition(
+        f"{CONNECTOR_PREFIX}{label}", MetricType.GAUGE, f"1 for {text}", (*_CONNECTOR_LABELS, label)
+    )
+    for label, text in {
+        "status": "the state that the connector is in",
+        "connector_type": "what the connector is",
+        "connector_class": "the connector's class, as it is configured",
+        "connector_version": "the version of the connector",
+    }.items()
+}
+"""Metrics of a connector that are a text, by the label that holds it."""
+
+_STARTUPS: Final = {
+    f"{what}_startup_{which}": text
+    for what in ("connector", "task")
+    for which, text in {
+        "attempts_total": f"How many {what}s this worker tried to start",
+        "success_total": f"How many {what}s this worker started",
+        "failure_total": f"How many {what}s this worker could not start",
+        "success_percentage": f"The part of this worker's {what} starts that succeeded, 0 to 1",
+        "failure_percentage": f"The part of this worker's {what} starts that failed, 0 to 1",
+    }.items()
+}
+
+WORKER_VALUES: Final = define(
+    WORKER_PREFIX,
+    {
+        "connector_count": "Connectors that this worker runs",
+        "task_count": "Tasks that this worker runs",
+        **_STARTUPS,
+    },
+)
+"""Metrics of the worker itself."""
+
+PENDING_COPIES: Final = MetricDefinition(
+    "fencepost_offset_copies_pending",
+    MetricType.GAUGE,
+    "Source partitions whose offset was committed to a connector's own offsets topic and is still to be copied to the "
+    "worker's",
+)
+
+TASK_COUNTS: Final = define(
+    WORKER_PREFIX,
+    {
+        "connector_total_task_count": "Tasks of the connector on this worker",
+        **{
+            f"connector_{state}_task_count": f"Tasks of the connector on this worker that are {state}"
+            for state in ("running", "paused", "failed", "unassigned", "destroyed", "restarting")
+        },
+    },
+    _CONNECTOR_LABELS,
+)
+"""How many tasks of a connector the worker has, by their states. Destroyed are those that have ended."""
+
+DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
+    *CONNECTOR_TEXTS.values(),
+    TASK_STATUS,
+    *TASK_VALUES.values(),
+    *TASK_HISTOGRAMS.values(),
+    TASK_BYTES,
+    *WORKER_VALUES.values(),
+    PENDING_COPIES,
+    *TASK_COUNTS.values(),
+)
+"""All of them."""

@@ -1,0 +1,208 @@
+"""What one task measures of itself."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.engine.error_counts import ErrorCounts
+from fencepost.runtime.metrics.definitions import TASK_HISTOGRAMS, TASK_VALUES
+from fencepost.runtime.metrics.histogram import Buckets
+from fencepost.runtime.metrics.transaction_metrics import CommittedOffsets, TransactionMetrics
+from fencepost.runtime.metrics.windowed import Windowed
+from fencepost.runtime.state import State
+
+_MS: Final = 1000.0
+_STARTED: Final = frozenset({State.RUNNING, State.PAUSED})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSnapshot:
+    """A task's state, its metrics by their names, and how many bytes it sent."""
+
+    state: State
+    values: Mapping[str, float]
+    histograms: Mapping[str, tuple[Buckets, float]]
+    sent: int
+
+
+class TaskMetrics:
+    """What one task measures of itself. Safe for several threads.
+
+    `clock` gives seconds; `on_start` is told once whether the task came to run.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, on_start: Callable[[bool], None] = lambda _: None
+    ) -> None:
+        self._clock = clock
+        self._on_start: Callable[[bool], None] | None = on_start
+        self._lock = threading.Lock()
+        self._state = State.UNASSIGNED
+        self._since = self._created = clock()
+        self._time_in: dict[State, float] = {}
+        self._polled = self._written = self._active = self._sent = self._restarts = 0
+        self._lag = math.nan
+        self._poll_records, self._poll_time, self._writes = Windowed(), Windowed(), Windowed()
+        self._batch_size, self._active_count, self._transaction_size = Windowed(), Windowed(), Windowed()
+        self._commit_time, self._commits = Windowed(), Windowed()
+        self._errors = ErrorCounts()
+        self._last_error_ms = 0
+        self.transactions = TransactionMetrics(clock)
+
+    def state(self, state: State) -> None:
+        """Take note of the task's state."""
+        with self._lock:
+            now = self._clock()
+            self._time_in[self._state] = self._time_in.get(self._state, 0.0) + now - self._since
+            self._state, self._since = state, now
+            self._restarts += state is State.RESTARTING
+        if self._on_start is not None and (state in _STARTED or state is State.FAILED):
+            tell, self._on_start = self._on_start, None
+            tell(state in _STARTED)
+
+    def polled(self, seconds: float) -> None:
+        """Take note of a poll that returned something."""
+        with self._lock:
+            self._poll_time.record(seconds * _MS, self._clock())
+            self.transactions.polled()
+
+    def lag(self, lag: float | None) -> None:
+        """Take note of what the source says that is left to poll; None if it cannot tell."""
+        self._lag = math.nan if lag is None else lag
+
+    def began(self) -> None:
+        """Take note that a transaction is open."""
+        with self._lock:
+            self.transactions.began()
+
+    def wrote(self, polled: int, written: int, size: int = 0, errors: ErrorCounts | None = None) -> None:
+        """Take note of a batch: its records before and after the transforms, its bytes as sent, what went wrong."""
+        with self._lock:
+            now = self._clock()
+            self._polled += polled
+            self._written += written
+            self._sent += size
+            self._active += written
+            self._poll_records.record(polled, now)
+            self._batch_size.record(polled, now)
+            self._writes.record(written, now)
+            self._active_count.record(self._active, now)
+            self.transactions.wrote(written, size)
+        if errors is not None:
+            self.failed_records(errors)
+
+    def failed_records(self, errors: ErrorCounts) -> None:
+        """Take note of what went wrong with records."""
+        with self._lock:
+            past = self._errors
+            self._errors = ErrorCounts(
+                *(getattr(past, name) + getattr(errors, name) for name in ErrorCounts.__dataclass_fields__)
+            )
+            if errors.failures or errors.errors:
+                self._last_error_ms = time.time_ns() // 1_000_000
+
+    def committed(self, size: int, seconds: float, offsets: CommittedOffsets = ()) -> None:
+        """Take note of a committed transaction that held `size` records, and led up to the offsets."""
+        with self._lock:
+            now = self._clock()
+            self._transaction_size.record(size, now)
+            self._commit_time.record(seconds * _MS, now)
+            self._commits.record(1, now)
+            self._done(size, now)
+            self.transactions.committed(size, seconds, offsets)
+
+    def acknowledged(self, size: int) -> None:
+        """Take note of a batch of `size` records outside of transactions, which is there for good."""
+        with self._lock:
+            self._done(size, self._clock())
+            self.transactions.settled()
+
+    def flushed(self, size: int, seconds: float, offsets: CommittedOffsets) -> None:
+        """Take note of offsets that were committed outside of transactions, `size` records after the last ones."""
+        with self._lock:
+            now = self._clock()
+            self._commit_time.record(seconds * _MS, now)
+            self._commits.record(1, now)
+            self.transactions.flushed(size, seconds, offsets)
+
+    def commit_failed(self) -> None:
+        """Take note of a commit that failed."""
+        with self._lock:
+            self._commits.record(0, self._clock())
+
+    def aborted(self, size: int) -> None:
+        """Take note of an aborted transaction that held `size` records."""
+        with self._lock:
+            self._done(size, self._clock())
+            self.transactions.aborted()
+
+    def _done(self, size: int, now: float) -> None:
+        self._active -= size
+        self._active_count.record(self._active, now)
+
+    def snapshot(self) -> TaskSnapshot:
+        """Return the state, and the value of each metric."""
+        with self._lock:
+            now = self._clock()
+            values = (*self._task_values(now), *self._source_values(now), *self._error_values(), *self._own_values())
+            histograms = (self.transactions.commit_latency, self.transactions.batch_latency)
+            return TaskSnapshot(
+                self._state,
+                dict(zip(TASK_VALUES, values, strict=True)),
+                dict(zip(TASK_HISTOGRAMS, (histogram.snapshot() for histogram in histograms), strict=True)),
+                self._sent,
+            )
+
+    def _task_values(self, now: float) -> Iterable[float]:
+        success = self._commits.average(now)
+        return (
+            self._ratio(State.RUNNING, now),
+            self._ratio(State.PAUSED, now),
+            self._batch_size.average(now),
+            self._batch_size.maximum(now),
+            self._commit_time.average(now),
+            self._commit_time.maximum(now),
+            0.0 if math.isnan(success) else success,
+            0.0 if math.isnan(success) else 1.0 - success,
+        )
+
+    def _source_values(self, now: float) -> Iterable[float]:
+        return (
+            self._poll_records.rate(now),
+            self._polled,
+            self._writes.rate(now),
+            self._written,
+            self._poll_time.average(now),
+            self._poll_time.maximum(now),
+            self._active,
+            self._active_count.average(now),
+            self._active_count.maximum(now),
+            self._transaction_size.minimum(now),
+            self._transaction_size.maximum(now),
+            self._transaction_size.average(now),
+        )
+
+    def _error_values(self) -> Iterable[float]:
+        errors = self._errors
+        return (
+            errors.failures,
+            errors.errors,
+            errors.skipped,
+            errors.retries,
+            errors.errors_logged,
+            self._last_error_ms,
+        )
+
+    def _own_values(self) -> Iterable[float]:
+        transaction = self.transactions.open
+        return self.transactions.age, 0 if transaction is None else transaction.records, self._restarts, self._lag
+
+    def _ratio(self, state: State, now: float) -> float:
+        total = now - self._created
+        current = now - self._since if self._state is state else 0.0
+        return (self._time_in.get(state, 0.0) + current) / total if total else 0.0

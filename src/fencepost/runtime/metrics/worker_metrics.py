@@ -1,0 +1,168 @@
+"""The metrics of a worker, its connectors and its tasks, for Prometheus."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.connector.source_connector import WorkerConnector
+from fencepost.runtime.metrics.definitions import (
+    CONNECTOR_TEXTS,
+    PENDING_COPIES,
+    TASK_BYTES,
+    TASK_COUNTS,
+    TASK_HISTOGRAMS,
+    TASK_STATUS,
+    TASK_VALUES,
+    WORKER_VALUES,
+)
+from fencepost.runtime.metrics.task_metrics import TaskMetrics, TaskSnapshot
+from fencepost.runtime.state import State
+
+# In the order of their definitions; None counts all.
+_COUNTED: Final = (
+    None, State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.STOPPED, State.RESTARTING,
+)  # fmt: skip
+
+_CLASS: Final = "connector.class"
+
+_Tasks = list[tuple[ConnectorTaskId, TaskSnapshot]]
+
+
+class Startups:
+    """Counts how starts of connectors, or of tasks, went. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[bool] = Counter()
+        self._lock = threading.Lock()
+
+    def record(self, success: bool) -> None:
+        """Take note of a start."""
+        with self._lock:
+            self._counts[success] += 1
+
+    def values(self) -> tuple[float, float, float, float, float]:
+        """Return attempts, successes, failures, and the parts of both in the attempts."""
+        with self._lock:
+            good, bad = self._counts[True], self._counts[False]
+        attempts = good + bad
+        return attempts, good, bad, good / attempts if attempts else 0.0, bad / attempts if attempts else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Connector:
+    """What is shown of a connector; `state` may be called on any thread."""
+
+    connector_class: str
+    version: str
+    state: Callable[[], State]
+
+
+class WorkerMetrics(Collector):
+    """The metrics of a worker, in a registry of their own. Safe for several threads."""
+
+    def __init__(self, pending_copies: Callable[[], float] = lambda: 0.0) -> None:
+        """`pending_copies` says how many offsets are still to be copied to the worker's offsets topic."""
+        self._pending_copies = pending_copies
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.connector_startups, self._task_startups = Startups(), Startups()
+        self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
+        self._connectors: dict[str, _Connector] = {}
+        self._lock = threading.Lock()
+        self.registry.register(self)
+
+    def add(self, task: ConnectorTaskId) -> TaskMetrics:
+        """Return the metrics of a task that starts; those of an earlier start of it are forgotten."""
+        metrics = TaskMetrics(on_start=self._task_startups.record)
+        with self._lock:
+            self._tasks[task] = metrics
+        return metrics
+
+    def remove(self, task: ConnectorTaskId) -> None:
+        """Forget a task."""
+        with self._lock:
+            self._tasks.pop(task, None)
+
+    def add_connector(self, connector: WorkerConnector) -> None:
+        """Take in a connector."""
+        properties = connector.config.properties
+        view = _Connector(properties.get(_CLASS, ""), connector.version, lambda: connector.state)
+        with self._lock:
+            self._connectors[connector.config.name] = view
+
+    def add_failed_connector(self, name: str, properties: Mapping[str, str | None]) -> None:
+        """Take in a connector that could not even be made."""
+        with self._lock:
+            self._connectors[name] = _Connector(properties.get(_CLASS) or "", "", lambda: State.FAILED)
+
+    def connector_restarts(self, name: str) -> None:
+        """Show a connector that failed as one that is to be started again."""
+        with self._lock:
+            if name in self._connectors:
+                self._connectors[name] = replace(self._connectors[name], state=lambda: State.RESTARTING)
+
+    def remove_connector(self, name: str) -> None:
+        """Forget a connector."""
+        with self._lock:
+            self._connectors.pop(name, None)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the registry need not collect in order to register."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric with its values."""
+        with self._lock:
+            tasks = sorted(self._tasks.items())
+            connectors = sorted(self._connectors.items(), key=lambda item: item[0])
+        snapshots = [(task, metrics.snapshot()) for task, metrics in tasks]
+        yield from _of_connectors(connectors)
+        yield from _of_tasks(snapshots)
+        yield from _of_task_counts(snapshots)
+        values = (len(connectors), len(tasks), *self.connector_startups.values(), *self._task_startups.values())
+        for definition, value in zip(WORKER_VALUES.values(), values, strict=True):
+            yield definition.metric([((), value)])
+        yield PENDING_COPIES.metric([((), self._pending_copies())])
+
+
+def _of_connectors(connectors: Sequence[tuple[str, _Connector]]) -> Iterator[Metric]:
+    texts = [
+        (
+            name,
+            {
+                "status": connector.state().lower(),
+                "connector_type": "source",
+                "connector_class": connector.connector_class,
+                "connector_version": connector.version,
+            },
+        )
+        for name, connector in connectors
+    ]
+    for label, definition in CONNECTOR_TEXTS.items():
+        yield definition.metric(((name, of[label]), 1.0) for name, of in texts)
+
+
+def _of_tasks(tasks: _Tasks) -> Iterator[Metric]:
+    labelled = [((task.connector, str(task.task)), snapshot) for task, snapshot in tasks]
+    for name, definition in TASK_VALUES.items():
+        yield definition.metric((labels, of.values[name]) for labels, of in labelled)
+    for name, definition in TASK_HISTOGRAMS.items():
+        yield definition.histogram((labels, of.histograms[name]) for labels, of in labelled)
+    yield TASK_BYTES.metric(((f"connector-producer-{task}",), of.sent) for task, of in tasks)
+    yield TASK_STATUS.metric(((*labels, of.state.lower()), 1.0) for labels, of in labelled)
+
+
+def _of_task_counts(tasks: _Tasks) -> Iterator[Metric]:
+    counts: defaultdict[str, Counter[State | None]] = defaultdict(Counter)
+    for task, snapshot in tasks:
+        counts[task.connector].update((None, snapshot.state))
+    for state, definition in zip(_COUNTED, TASK_COUNTS.values(), strict=True):
+        yield definition.metric(((name,), of[state]) for name, of in counts.items())

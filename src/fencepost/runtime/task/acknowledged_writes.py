@@ -1,0 +1,98 @@
+"""A task's writes at least once: records are in Kafka when they are acknowledged, their source offsets follow.
+
+Nothing is lost: only what the brokers have acknowledged is flushed as source offset. After a failure the records since
+the last flush may be written again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from fencepost.api.errors import FencepostError
+from fencepost.kafka.producer.idempotent import IdempotentProducer
+from fencepost.runtime.task.boundaries import Batch
+from fencepost.runtime.task.writes import Delivery, Settled, TaskWrites, WritesContext
+from fencepost.storage.errors import OffsetsTopicMissingError
+
+_log: Final = logging.getLogger(__name__)
+
+
+class AtLeastOnce(Delivery):
+    """Writes records and source offsets with producers of their own, outside of transactions."""
+
+    def __init__(self, records: IdempotentProducer, offsets: IdempotentProducer) -> None:
+        """A flush takes as long as the producer of the `offsets` tries to deliver."""
+        self._records = records
+        self._offsets = offsets
+
+    def writes(self, context: WritesContext) -> AcknowledgedWrites:
+        """Return the run's writes."""
+        return AcknowledgedWrites(context, self._records, self._offsets)
+
+    def abandon(self) -> None:
+        """Begin no more writes; one that is under way may go on."""
+        self._records.abandon()
+        self._offsets.abandon()
+
+
+class AcknowledgedWrites(TaskWrites):
+    """What a task has written, and the source offsets of it that are not flushed yet."""
+
+    is_open = False
+
+    def __init__(self, context: WritesContext, records: IdempotentProducer, offsets: IdempotentProducer) -> None:
+        super().__init__(context)
+        self._records_producer = records
+        self._offsets_producer = offsets
+        self._size = 0
+
+    def write(self, batch: Batch) -> Settled:
+        """Write a batch. Its records are settled; after a failure some of them are written, others not."""
+        try:
+            result = self._write(batch, self._records_producer)
+        except FencepostError:
+            self._records_producer.renew()
+            raise
+        settled = self._take(batch, result)
+        self._size += result.written
+        self._metrics.acknowledged(result.written)
+        self._path.wrote_to(result.topics)
+        return settled
+
+    def commit(self) -> Settled | None:
+        """Flush the source offsets of what was written.
+
+        None if that fails: they are kept for the next flush, which is soon enough for records that are in Kafka.
+        Raises OffsetsTopicMissingError.
+        """
+        started = time.monotonic()
+        offsets = self._offsets.latest()
+        if offsets:
+            try:
+                self._write_offsets(self._offsets_producer)
+            except OffsetsTopicMissingError:
+                # Only another start of the task creates it.
+                raise
+            except FencepostError as error:
+                self._offsets_producer.renew()
+                self._metrics.commit_failed()
+                _log.warning(
+                    "The source offsets of task %s were not flushed, which is tried again at the next flush: until "
+                    "then a restart would write its last records again. %s", self._task, error,
+                )  # fmt: skip
+                return None
+            self._offsets.committed()
+            self._context.on_commit()
+            self._metrics.flushed(self._size, time.monotonic() - started, offsets)
+            self._size = 0
+        return []
+
+    def abort(self) -> None:
+        """Do nothing: what is written stays."""
+
+    def discard(self) -> None:
+        """Flush the source offsets of what was written, unless another instance of the task may have gone further."""
+        if not self._context.cancelled.is_set():
+            self.commit()

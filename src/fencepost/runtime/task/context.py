@@ -1,0 +1,53 @@
+"""What a source task is handed as `self.context`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pyspark.sql import SparkSession
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.context import OffsetReader
+from fencepost.runtime.task.transaction_context import WorkerTransactionContext
+
+
+class WorkerSourceTaskContext:
+    """Implements `fencepost.SourceTaskContext`."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        offset_reader: OffsetReader,
+        transaction_context: WorkerTransactionContext | None,
+        spark_session: Callable[[], SparkSession],
+        allowed_paths: AllowedPaths,
+    ) -> None:
+        self._config = MappingProxyType(dict(config))
+        self._offset_reader = offset_reader
+        self._transaction_context = transaction_context
+        self._spark_session = spark_session
+        self._allowed_paths = allowed_paths
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        """Reads this connector's committed offsets."""
+        return self._offset_reader
+
+    @property
+    def transaction_context(self) -> WorkerTransactionContext | None:
+        """Defines transactions; None unless `transaction.boundary=connector`."""
+        return self._transaction_context
+
+    @property
+    def allowed_paths(self) -> AllowedPaths:
+        """Where files may be read."""
+        return self._allowed_paths
+
+    def configs(self) -> Mapping[str, str]:
+        """Return the task's configuration."""
+        return self._config
+
+    def spark_session(self) -> SparkSession:
+        """Return the worker's Spark session, which the first call starts. Raises SparkStartError."""
+        return self._spark_session()

@@ -1,0 +1,44 @@
+"""Which delivery the tasks of a connector get: exactly once or at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
+from fencepost.kafka.producer.idempotent import IdempotentProducer
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.runtime.connector.client_properties import boundary_interval_ms, offset_producer_config, producer_config
+from fencepost.runtime.task.acknowledged_writes import AtLeastOnce
+from fencepost.runtime.task.boundaries import FlushInterval, TransactionBoundaryManager, boundary_manager
+from fencepost.runtime.task.transaction import ExactlyOnce
+from fencepost.runtime.task.writes import Delivery
+
+NewDelivery = Callable[[], Delivery]
+NewBoundaries = Callable[[float], TransactionBoundaryManager]
+
+
+def delivers_exactly_once(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
+    """Say whether a connector's tasks write in transactions on a worker."""
+    enabled = worker.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED
+    return enabled and not connector.at_least_once
+
+
+def delivery(
+    worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId
+) -> tuple[NewDelivery, NewBoundaries]:
+    """Return what makes the delivery of a task's runs, and what says when they commit. Raises ConfigError."""
+    records = producer_config(worker, connector, task)
+    if delivers_exactly_once(worker, connector):
+        transactional_id = task.transactional_id(worker.group_id)
+        interval_s = boundary_interval_ms(worker, connector) / 1000
+        return (
+            lambda: ExactlyOnce(TransactionalProducer(records, transactional_id)),
+            lambda now: boundary_manager(connector.transaction_boundary, interval_s, now),
+        )
+    offsets = offset_producer_config(worker, connector, task)
+    return (
+        lambda: AtLeastOnce(IdempotentProducer(records), IdempotentProducer(offsets)),
+        lambda now: FlushInterval(worker.offset_flush_interval_ms / 1000, now),
+    )

@@ -1,0 +1,119 @@
+"""A connector's task object, called through the edge, with what it returns checked."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from fencepost.api.context import SourceTaskContext
+from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
+from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
+from fencepost.api.source import SourceTask
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.task.boundaries import Batch
+
+_log: Final = logging.getLogger(__name__)
+
+_POLLED: Final = "None, a SourceBatch, or an iterable of SourceRecord, such as a list"
+
+
+class TaskInstance:
+    """Calls one SourceTask. `stop` is safe from any thread and calls the task once; the rest is for its own thread.
+
+    Where a method raises what the task raises, that is an Exception in any case, and a PluginError for an answer of
+    another type (see `plugin_calls`).
+    """
+
+    def __init__(self, task_id: ConnectorTaskId, new_task: Callable[[], SourceTask]) -> None:
+        """Make the task. Raises what its constructor raises."""
+        self.id = task_id
+        self._task = call_plugin(f"The constructor of task {task_id}", new_task)
+        self._stopping = threading.Lock()
+        self._stopped = False
+        self._lag_failed = False
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether the task wants to hear of each record that is committed."""
+        return type(self._task).commit_record is not SourceTask.commit_record
+
+    def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
+        """Start the task. Raises what it raises."""
+        call_plugin(f"The context of task {self.id}", setattr, self._task, "context", context)
+        call_plugin(self._what("start"), self._task.start, config)
+
+    def poll(self) -> Batch | None:
+        """Return what is new: None, a SourceBatch or a list of records. Raises what the task raises.
+
+        A generator runs to its end.
+        """
+        what = self._what("poll")
+        answer: Any = call_plugin(what, self._task.poll)
+        if answer is None or isinstance(answer, SourceBatch):
+            return answer
+        if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
+            found = f"a single {kind_of(answer)[2:]}" if isinstance(answer, SourceRecord) else kind_of(answer)
+            refuse_answer(what, self._task.poll, found, _POLLED)
+        records = call_plugin(what, list, answer)
+        if not {SourceRecord}.issuperset(map(type, records)):
+            self._check_types(answer, records)
+        return records
+
+    def _check_types(self, answer: object, records: list[Any]) -> None:
+        for position, record in enumerate(records):
+            if not isinstance(record, SourceRecord):
+                found = f"{kind_of(answer)} whose item {position} is {kind_of(record)}"
+                refuse_answer(self._what("poll"), self._task.poll, found, _POLLED)
+
+    def at_end(self) -> bool:
+        """Say whether the source has ended. Raises what the task raises."""
+        what = self._what("at_end")
+        answer = call_plugin(what, self._task.at_end)
+        if not isinstance(answer, bool):
+            refuse_answer(what, self._task.at_end, kind_of(answer), "True or False")
+        return answer
+
+    def lag(self) -> float | None:
+        """Return how much is left to poll, None if the task cannot tell. Its errors are logged, the first time."""
+        if self._lag_failed:
+            return None
+        what = self._what("lag")
+        try:
+            lag = call_plugin(what, self._task.lag)
+            return None if lag is None else call_plugin(what, float, lag)
+        except Exception:  # noqa: BLE001 - a connector may raise anything; a metric is no reason to fail
+            _log.exception("lag() of task %s failed, and is not called again", self.id)
+            self._lag_failed = True
+            return None
+
+    def settled(self, records: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
+        """Tell the task of each record that is in Kafka for good, in order. Its errors are logged."""
+        what = self._what("commit_record")
+        for record, metadata in records:
+            try:
+                call_plugin(what, self._task.commit_record, record, metadata)
+            except Exception:  # noqa: BLE001 - a connector may raise anything
+                _log.exception("commit_record() of task %s failed; the record is committed all the same", self.id)
+
+    def committed(self) -> None:
+        """Tell the task of a commit, after the records that it settled. Its errors are logged."""
+        try:
+            call_plugin(self._what("commit"), self._task.commit)
+        except Exception:  # noqa: BLE001 - likewise
+            _log.exception("commit() of task %s failed; what it was told of is committed all the same", self.id)
+
+    def stop(self) -> None:
+        """Stop the task unless that was done; return when it is done. Its errors are logged."""
+        with self._stopping:
+            if self._stopped:
+                return
+            self._stopped = True
+            try:
+                call_plugin(self._what("stop"), self._task.stop)
+            except Exception:  # noqa: BLE001 - a connector may raise anything
+                _log.exception("stop() of task %s failed", self.id)
+
+    def _what(self, method: str) -> str:
+        return f"{method}() of task {self.id}"

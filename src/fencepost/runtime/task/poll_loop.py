@@ -1,0 +1,148 @@
+"""A running task's loop: poll, write, and end the transaction where the boundaries say so."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from fencepost.api.errors import RetriableError
+from fencepost.runtime.metrics.task_metrics import TaskMetrics
+from fencepost.runtime.state import OnState, State
+from fencepost.runtime.task.boundaries import Batch, BoundaryDecision, TransactionBoundaryManager
+from fencepost.runtime.task.control import TaskControl
+from fencepost.runtime.task.instance import TaskInstance
+from fencepost.runtime.task.writes import TaskWrites
+
+_log: Final = logging.getLogger(__name__)
+
+POLL_RETRY_S: Final = 0.5
+"""How long a task waits after `poll` raised RetriableError."""
+
+# So many failures of poll in a row are reported first, and after that each time that they are twice as many: a source
+# that fails in between, or for ever, costs few records of the status topic.
+_FIRST_REPORT: Final = 3
+
+
+class PollLoop:
+    """Polls a task that has started, until it should stop. For the task's own thread."""
+
+    def __init__(
+        self,
+        control: TaskControl,
+        instance: TaskInstance,
+        writes: TaskWrites,
+        boundaries: TransactionBoundaryManager,
+        metrics: TaskMetrics,
+        *,
+        on_state: OnState,
+    ) -> None:
+        self._control = control
+        self._instance = instance
+        self._writes = writes
+        self._boundaries = boundaries
+        self._metrics = metrics
+        self._on_state = on_state
+        self._poll_failures = 0
+        self._poll_failure: str | None = None
+        self._next_report = _FIRST_REPORT
+
+    def run(self, *, stop_at_end: bool) -> bool:
+        """Poll until the task should stop, or (if asked to look) its source ends.
+
+        Return True if the task has to be started again, from its committed offsets: a pause came while the task had
+        not said yet that its open transaction may end. Left open it would hold up the readers of its topics, and
+        expire. Raises whatever fails, with the transaction aborted.
+        """
+        try:
+            while not self._control.stopping:
+                if self._control.paused:
+                    if not self._commit_all():
+                        return True
+                    self._wait_while_paused()
+                elif not self._step() and stop_at_end and self._instance.at_end():
+                    break
+            self._commit_all()
+        except Exception:
+            self._abort_quietly()
+            raise
+        return False
+
+    def _step(self) -> bool:
+        """Poll once and write what it returns; say whether that was anything."""
+        batch = self._poll()
+        returned = bool(batch)
+        if batch:
+            for piece, decision in self._boundaries.pieces(batch):
+                self._instance.settled(self._writes.write(piece))
+                self._follow(decision)
+        self._follow(
+            self._boundaries.after_poll(time.monotonic(), returned=returned, transaction_open=self._writes.is_open)
+        )
+        return returned
+
+    def _poll(self) -> Batch | None:
+        started = time.monotonic()
+        try:
+            batch = self._instance.poll()
+        except RetriableError as error:
+            self._poll_failed(error)
+            self._control.wait(POLL_RETRY_S)
+            return None
+        if self._poll_failures:
+            self._poll_works_again()
+        if batch:
+            self._metrics.polled(time.monotonic() - started)
+        self._metrics.lag(self._instance.lag())
+        return batch
+
+    def _poll_failed(self, error: RetriableError) -> None:
+        self._poll_failures += 1
+        if str(error) != self._poll_failure:
+            _log.warning("poll() of task %s failed and is called again: %s", self._instance.id, error)
+        self._poll_failure = str(error)
+        if self._poll_failures == self._next_report:
+            self._next_report *= 2
+            failing = RetriableError(
+                f"poll() of task {self._instance.id} raised RetriableError {self._poll_failures} times in a row, and is "
+                f"called again: {error}"
+            )
+            failing.__cause__ = error
+            self._on_state(State.RUNNING, failing)
+
+    def _poll_works_again(self) -> None:
+        _log.info("poll() of task %s works again", self._instance.id)
+        if self._next_report != _FIRST_REPORT:
+            self._on_state(State.RUNNING)
+        self._poll_failures, self._poll_failure, self._next_report = 0, None, _FIRST_REPORT
+
+    def _follow(self, decision: BoundaryDecision) -> None:
+        if decision is BoundaryDecision.CONTINUE or self._control.cancelled.is_set():
+            return
+        if decision is BoundaryDecision.ABORT:
+            self._writes.abort()
+        settled = self._writes.commit()
+        if settled is not None:
+            self._instance.settled(settled)
+            self._instance.committed()
+
+    def _commit_all(self) -> bool:
+        """Commit at a stop or a pause. False if the boundaries did not let it, and the transaction was aborted."""
+        self._follow(self._boundaries.at_end())
+        if not self._writes.is_open:
+            return True
+        self._writes.discard()
+        return False
+
+    def _wait_while_paused(self) -> None:
+        self._on_state(State.PAUSED)
+        self._control.wait_until_resumed()
+        if not self._control.stopping:
+            self._on_state(State.RUNNING)
+
+    def _abort_quietly(self) -> None:
+        """Abort what is open, because of a failure that matters more than how the abort goes."""
+        try:
+            self._writes.discard()
+        except Exception as error:  # noqa: BLE001 - the failure that led here is the one to report
+            _log.info("The transaction of task %s could not be aborted: %s", self._instance.id, error)

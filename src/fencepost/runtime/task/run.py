@@ -1,0 +1,163 @@
+"""One run of a source task: from its start, the first or a later one, to its stop.
+
+The steps of a start stand in this order:
+
+    wait while paused -> make the transforms and converters -> check before -> own the transactional id -> check after
+    -> read the offsets -> start() -> poll
+
+The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
+one is not an older generation itself. Once the transactional id is owned, every earlier owner is fenced and what it
+had left open is aborted, so the offsets that are read then are the truth. A task that delivers at least once owns
+nothing, and fences nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.source import SourceTask
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.restart_config import RestartConfig
+from fencepost.engine.engine import SparkEngine
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.runtime.metrics.task_metrics import TaskMetrics
+from fencepost.runtime.state import OnState, State
+from fencepost.runtime.task.boundaries import TransactionBoundaryManager
+from fencepost.runtime.task.context import WorkerSourceTaskContext
+from fencepost.runtime.task.control import TaskControl
+from fencepost.runtime.task.instance import TaskInstance
+from fencepost.runtime.task.poll_loop import PollLoop
+from fencepost.runtime.task.writes import Delivery, WritePath, WritesContext
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+
+
+class StartChecks(Protocol):
+    """What a group of workers checks around a task's start. Either may raise, which fails the task."""
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Run before the task owns its transactional id: have the older generations fenced."""
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Run when the task owns it: raise if there are newer task configurations, or the task is revoked."""
+
+
+class NoChecks:
+    """The checks of a worker that is alone: owning the transactional id is enough."""
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Do nothing."""
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What a task is made of. The factories are called at each start; `new_boundaries` takes the time in seconds."""
+
+    config: Mapping[str, str]
+    new_task: Callable[[], SourceTask]
+    new_delivery: Callable[[], Delivery]
+    open_offsets: Callable[[], ConnectorOffsetStore]
+    new_boundaries: Callable[[float], TransactionBoundaryManager]
+    engine: SparkEngine
+    allowed_paths: AllowedPaths
+    new_write_path: Callable[[], WritePath]
+    restarts: RestartConfig = field(default_factory=RestartConfig)
+    checks: StartChecks = field(default_factory=NoChecks)
+
+
+class TaskRun:
+    """Runs a task once. `stop_task` and `abandon` are for other threads."""
+
+    def __init__(
+        self,
+        task_id: ConnectorTaskId,
+        parts: TaskParts,
+        control: TaskControl,
+        metrics: TaskMetrics,
+        *,
+        on_state: OnState,
+        on_commit: Callable[[], None],
+        stop_at_end: bool,
+    ) -> None:
+        self._id = task_id
+        self._parts = parts
+        self._control = control
+        self._metrics = metrics
+        self._on_state = on_state
+        self._on_commit = on_commit
+        self._stop_at_end = stop_at_end
+        self._started: TaskInstance | None = None
+        self._delivery: Delivery | None = None
+
+    @property
+    def producer(self) -> TransactionalProducer | None:
+        """The owner of the transactional id, None before there is one, or without. Any thread may look at it."""
+        return None if self._delivery is None else self._delivery.producer
+
+    def stop_task(self) -> None:
+        """Call the task's stop(), so that a waiting poll returns. Does nothing before its start() returned."""
+        if self._started is not None:
+            self._started.stop()
+
+    def abandon(self) -> None:
+        """Abort what the task has open, and have refused what it still sends, as far as its delivery can."""
+        if self._delivery is not None:
+            self._delivery.abandon()
+
+    def run(self) -> bool:
+        """Start the task and poll it until it should stop. Return True if it is to run again. Raises what fails."""
+        if self._control.paused:
+            self._on_state(State.PAUSED)
+            self._control.wait_until_resumed()
+        if self._control.stopping:
+            return False
+        # Before anybody is fenced: its plugins may be of no use, or of none for the moment.
+        path = self._parts.new_write_path()
+        self._parts.checks.before_ownership(self._id)
+        if self._control.stopping:
+            return False
+        self._delivery = delivery = self._parts.new_delivery()
+        try:
+            delivery.own()
+            self._parts.checks.after_ownership(self._id)
+            return not self._control.stopping and self._run_task(delivery, path)
+        finally:
+            delivery.close()
+
+    def _run_task(self, delivery: Delivery, path: WritePath) -> bool:
+        offsets = self._parts.open_offsets()
+        offsets.refresh()
+        boundaries = self._parts.new_boundaries(time.monotonic())
+        context = WorkerSourceTaskContext(
+            self._parts.config,
+            offsets.task_reader(),
+            boundaries.context,
+            self._parts.engine.session,
+            self._parts.allowed_paths,
+        )
+        instance = TaskInstance(self._id, self._parts.new_task)
+        try:
+            instance.start(self._parts.config, context)
+            self._started = instance
+            self._on_state(State.RUNNING)
+            written = WritesContext(
+                self._id,
+                path,
+                offsets.records(),
+                self._metrics,
+                self._control.cancelled,
+                keeps_records=instance.keeps_records,
+                on_commit=self._on_commit,
+            )
+            writes = delivery.writes(written)
+            loop = PollLoop(self._control, instance, writes, boundaries, self._metrics, on_state=self._on_state)
+            return loop.run(stop_at_end=self._stop_at_end)
+        finally:
+            offsets.flush()
+            instance.stop()

@@ -1,0 +1,158 @@
+"""How the leader of a group of workers writes to the config topic.
+
+With exactly-once support preparing or enabled each write is a transaction under the id of the group's leader, which a
+new leader takes over: an old one that does not know yet can change nothing. Otherwise writes are plain.
+
+    without privilege ──claim──> privileged ──a write fails──> without privilege
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from fencepost.api.errors import FencepostError, IllegalStateError
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.errors import ProducerFencedError, RecordTooLargeError
+from fencepost.kafka.producer.simple import PlainProducer
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.records.columns import OutgoingRecord, Records, Row
+from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
+
+_LOG: Final = logging.getLogger(__name__)
+
+CONFIG_PARTITION: Final = 0
+
+
+class LeaderWriter(Protocol):
+    """Writes that only the leader may do. For one thread at a time."""
+
+    def claim(self) -> None:
+        """Get the right to write, and take it from whoever had it."""
+
+    def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
+        """Write rows together and return the offset behind the last, nothing where it is not known.
+
+        Raises ConfigTooLargeError or ConfigWriteError; `what` is for their messages.
+        """
+
+    def close(self) -> None:
+        """Let go of the connections."""
+
+
+class PlainLeaderWriter:
+    """Writes of a leader without exactly-once support. Nothing keeps an old leader from writing."""
+
+    def __init__(self, producer: PlainProducer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+
+    def claim(self) -> None:
+        """Do nothing: any worker may write."""
+
+    def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
+        """Write rows, in order but not atomically. Raises ConfigWriteError."""
+        return write_plainly(self._producer, self._topic, what, rows)
+
+    def close(self) -> None:
+        """Do nothing: the producer is its owner's."""
+
+
+class TransactionalLeaderWriter:
+    """Writes of a leader under a transactional id."""
+
+    def __init__(self, config: ProducerConfig, transactional_id: str, topic: str) -> None:
+        self._config = config
+        self._transactional_id = transactional_id
+        self._topic = topic
+        self._producer: TransactionalProducer | None = None
+
+    def claim(self) -> None:
+        """Own the transactional id: a former leader is fenced. Raises what initializing it raises."""
+        self._drop()
+        producer = TransactionalProducer(self._config, self._transactional_id)
+        try:
+            producer.init_transactions()
+        except FencepostError:
+            producer.close()
+            raise
+        self._producer = producer
+
+    def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
+        """Write rows in one transaction, and return as LeaderWriter does.
+
+        Raises IllegalStateError without the privilege, ConfigTooLargeError, and ConfigWriteError if it fails, which
+        drops the privilege.
+        """
+        producer = self._producer
+        if producer is None:
+            raise IllegalStateError(
+                f"{what} cannot be written to the config topic {self._topic}: this worker has not got the right to "
+                "write as the leader. Claim it first"
+            )
+        try:
+            return write_in_transaction(producer, self._topic, rows)
+        except RecordTooLargeError as error:
+            self._abort(producer, what)
+            raise ConfigTooLargeError(what, self._topic, size=error.size, limit=error.limit) from error
+        except FencepostError as error:
+            raise self._lost(what, error) from error
+
+    def close(self) -> None:
+        """Give the privilege up."""
+        self._drop()
+
+    def _abort(self, producer: TransactionalProducer, what: str) -> None:
+        try:
+            producer.abort_transaction()
+        except FencepostError as error:
+            raise self._lost(what, error) from error
+
+    def _lost(self, what: str, error: FencepostError) -> ConfigWriteError:
+        # What a producer says of being fenced is about tasks.
+        fenced = isinstance(error, ProducerFencedError)
+        reason = "another worker has taken over the right to write as the leader" if fenced else str(error).rstrip(".")
+        _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, reason)
+        self._drop()
+        return ConfigWriteError(what, self._topic, reason, privilege_lost=True)
+
+    def _drop(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+
+def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
+    """Write rows outside of transactions and return the offset behind the last.
+
+    Raises ConfigTooLargeError or ConfigWriteError.
+    """
+    try:
+        return producer.write(topic, [OutgoingRecord(key, value, partition=CONFIG_PARTITION) for key, value in rows])
+    except RecordTooLargeError as error:
+        raise ConfigTooLargeError(what, topic, size=error.size, limit=error.limit) from error
+    except FencepostError as error:
+        raise ConfigWriteError(what, topic, str(error).rstrip("."), privilege_lost=False) from error
+
+
+def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequence[Row]) -> Mapping[int, int]:
+    """Write rows in a transaction of their own and return the offset behind the last, nothing where it is not known.
+
+    `producer` is initialized under the id of the group's leader, which keeps all others from writing. Raises
+    ProducerFencedError if another one took that over, and what writing and committing raise.
+    """
+    producer.begin_transaction()
+    writer = producer.writer()
+    try:
+        writer.write(topic, CONFIG_PARTITION, Records.of_rows(rows))
+        acks = writer.flush()
+        producer.acknowledge(acks)
+    except FencepostError as error:
+        raise producer.resolve(error) from error
+    finally:
+        writer.close()
+    producer.commit_transaction()
+    last = acks[-1]
+    # A broker that had the batch already does not say where.
+    return {} if last.base_offset < 0 else {CONFIG_PARTITION: last.base_offset + last.count}

@@ -1,0 +1,366 @@
+"""What the config topic says, as a value: a record leads from one state to the next.
+
+`apply` is a pure function, so that all workers that have read the same records agree. Rows of a connector's life:
+
+    connector record ──> known ──task records──> known, tasks waiting ──commit──> tasks in force, fencing pending
+                           ^                                                          │ task count record
+                           └──────────────── connector tombstone ─────────────────────┤
+                                                                                      v
+                                                                                tasks in force, fenced
+
+Task records alone change nothing. A commit takes all that its count asks for; if compaction took some of them away,
+the connector is inconsistent, and has no tasks until the next complete commit. Records that a later commit shrank
+away stay in the topic, so there may be more waiting than a commit counts.
+
+A commit without a connector is one of a connector that was deleted, or of one whose configuration was written again:
+compaction moves the only record of that behind the commit. Which of the two it is says the connector record, which
+names the commit that it `continues`. No other connector may have what such a commit left: it may be a new one.
+
+All tasks of a commit are of a new generation, unless it `continues` the commit before it: a task of the same number and
+configuration stays of the generation that it was of, if the connector's configuration is the same but for `tasks.max`.
+Tasks that were not changed since the last task count record need not be fenced. That must never be believed of others,
+and compaction may have taken any record away that has a later one of its key: so a commit says which one it continues,
+and what it and that one consist of. Whoever has read anything else takes all tasks for new.
+
+Source: KIP-415, KIP-618, KIP-875 and the records that workers write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.storage.configs.codec import (
+    CommitRecord,
+    Config,
+    ConfigRecord,
+    ConnectorRecord,
+    LoggerLevel,
+    RestartRequest,
+    SessionKey,
+    TargetState,
+    TargetStateRecord,
+    TaskCountRecord,
+    TaskRecord,
+)
+
+_NOTHING: Final[Mapping[int, Config]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorState:
+    """What is known under a connector's name. What outlives the connector is in it, too.
+
+    `target_state` is None where no record says otherwise. `tasks_generation` counts the commits that brought task
+    configurations, from 0, as far as this process has read them; `generations` has that of each task. `committed` is the
+    offset of the last commit, and `commit` the same, if what it committed was read as it says. `task_count` is the last
+    one that was fenced for, and `fenced_generation` the one that was the latest by then.
+    """
+
+    config: Config | None = field(default=None, repr=False)
+    applied_config: Config | None = field(default=None, repr=False)
+    """The configuration that was there when the tasks were committed: tasks of an older one are to be made anew."""
+    target_state: TargetState | None = None
+    tasks: tuple[Config, ...] = field(default=(), repr=False)
+    tasks_generation: int | None = None
+    generations: tuple[int, ...] = ()
+    committed: int | None = None
+    commit: int | None = None
+    inconsistent: bool = False
+    pending_fencing: bool = False
+    task_count: int | None = None
+    fenced_generation: int | None = None
+    waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
+    orphan: ConnectorState | None = None
+    """What a commit without a connector made of it, for a connector that continues that commit."""
+
+    @property
+    def half_stopped(self) -> bool:
+        """Whether it is stopped and has tasks, or is started and has none: perhaps half of a stop is missing."""
+        match self.target_state:
+            case _ if self.config is None:
+                return False
+            case TargetState.STOPPED:
+                return bool(self.tasks)
+            case TargetState.PAUSED:
+                return False
+            case _:
+                return not self.tasks
+
+
+_UNKNOWN: Final = ConnectorState()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfigState:
+    """What the config topic says up to `offset`, the offset of the last record that was read, plus 1; -1 before any.
+
+    Transaction markers do not count in it, other than in a consumer's position: workers compare it, and must agree, also
+    with those of Kafka Connect, and also about a topic without records.
+    """
+
+    offset: int = -1
+    session_key: SessionKey | None = None
+    entries: Mapping[str, ConnectorState] = field(default_factory=lambda: MappingProxyType({}))
+
+    def entry(self, connector: str) -> ConnectorState:
+        """All that is known under a name, which may be that of a connector that was deleted."""
+        return self.entries.get(connector, _UNKNOWN)
+
+    def contains(self, connector: str) -> bool:
+        """Whether there is such a connector."""
+        return self.entry(connector).config is not None
+
+    def connectors(self) -> list[str]:
+        """The names of all connectors, sorted."""
+        return sorted(name for name, entry in self.entries.items() if entry.config is not None)
+
+    def connector_config(self, connector: str) -> Config | None:
+        """A connector's configuration, None if there is no such connector."""
+        return self.entry(connector).config
+
+    def applied_config(self, connector: str) -> Config | None:
+        """The configuration that a connector had when its tasks' configurations were made; the latest before that."""
+        entry = self.entry(connector)
+        return entry.config if entry.config is None or entry.applied_config is None else entry.applied_config
+
+    def target_state(self, connector: str) -> TargetState | None:
+        """What a connector is meant to do, None if there is no such connector and no word about it."""
+        entry = self.entry(connector)
+        return entry.target_state or (TargetState.STARTED if entry.config is not None else None)
+
+    def tasks(self, connector: str) -> list[ConnectorTaskId]:
+        """A connector's tasks. None while it is inconsistent."""
+        return [ConnectorTaskId(connector, number) for number in range(len(self.entry(connector).tasks))]
+
+    def task_config(self, task: ConnectorTaskId) -> Config | None:
+        """A task's configuration, None if there is no such task."""
+        tasks = self.entry(task.connector).tasks
+        return tasks[task.task] if 0 <= task.task < len(tasks) else None
+
+    def task_configs(self, connector: str) -> list[Config]:
+        """The configurations of a connector's tasks."""
+        return list(self.entry(connector).tasks)
+
+    def inconsistent_connectors(self) -> list[str]:
+        """The connectors whose last commit lacks task configurations, sorted."""
+        return sorted(name for name, entry in self.entries.items() if entry.inconsistent)
+
+    def pending_fencing(self, connector: str) -> bool:
+        """Whether the tasks may not start before the former ones are fenced."""
+        return self.entry(connector).pending_fencing
+
+    def task_count_record(self, connector: str) -> int | None:
+        """With how many tasks the connector was last fenced for; None if it never was."""
+        return self.entry(connector).task_count
+
+    def task_config_generation(self, connector: str) -> int | None:
+        """Counts the commits that brought task configurations, from 0; None before the first one."""
+        return self.entry(connector).tasks_generation
+
+    def task_generation(self, task: ConnectorTaskId) -> int | None:
+        """The generation in which a task got its configuration, None if there is no such task."""
+        generations = self.entry(task.connector).generations
+        return generations[task.task] if 0 <= task.task < len(generations) else None
+
+    def unchanged_tasks(self, connector: str) -> frozenset[int]:
+        """The numbers of the tasks that are as they were when the connector was last fenced for."""
+        entry = self.entry(connector)
+        fenced = entry.fenced_generation
+        if fenced is None:
+            return frozenset()
+        return frozenset(number for number, generation in enumerate(entry.generations) if generation <= fenced)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfigUpdate:
+    """A connector was created, or got a configuration, perhaps the same one."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfigRemoval:
+    """A connector was deleted."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigUpdate:
+    """A connector's task configurations were committed; `tasks` are all that it has, perhaps none."""
+
+    connector: str
+    tasks: tuple[ConnectorTaskId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStateChange:
+    """A connector is meant to do something else than before."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyUpdate:
+    """Requests between workers are signed with another key."""
+
+    key: SessionKey = field(repr=False)
+
+
+ConfigEvent = (
+    ConnectorConfigUpdate
+    | ConnectorConfigRemoval
+    | TaskConfigUpdate
+    | TargetStateChange
+    | SessionKeyUpdate
+    | RestartRequest
+    | LoggerLevel
+)
+"""What a record changed or asks for."""
+
+
+def apply(
+    state: ClusterConfigState, offset: int, record: ConfigRecord | None
+) -> tuple[ClusterConfigState, ConfigEvent | None]:
+    """Return the state after a record (None: one that says nothing), and what it changed or asks for.
+
+    A restart request and a logger's level change no state: they are for workers that are up when they are written.
+    """
+    state = replace(state, offset=offset + 1)
+    match record:
+        case SessionKey():
+            return replace(state, session_key=record), SessionKeyUpdate(record)
+        case RestartRequest() | LoggerLevel():
+            return state, record
+        case None:
+            return state, None
+        case TaskRecord():
+            name = record.id.connector
+        case _:
+            name = record.connector
+    entry, event = _apply_to_entry(name, state.entry(name), record, offset)
+    return replace(state, entries=_with(state.entries, name, entry)), event
+
+
+def _with(entries: Mapping[str, ConnectorState], name: str, entry: ConnectorState) -> Mapping[str, ConnectorState]:
+    changed = dict(entries)
+    if entry == _UNKNOWN:
+        changed.pop(name, None)
+    else:
+        changed[name] = entry
+    return MappingProxyType(changed)
+
+
+def _apply_to_entry(
+    name: str,
+    entry: ConnectorState,
+    record: ConnectorRecord | TaskRecord | CommitRecord | TaskCountRecord | TargetStateRecord,
+    offset: int,
+) -> tuple[ConnectorState, ConfigEvent | None]:
+    event: ConfigEvent | None = None
+    match record:
+        case ConnectorRecord(config=None):
+            return _removed(entry), ConnectorConfigRemoval(name)
+        case ConnectorRecord():
+            return _configured(entry, record), ConnectorConfigUpdate(name)
+        case TaskRecord(id=task, config=config):
+            entry = replace(entry, waiting_tasks=MappingProxyType({**entry.waiting_tasks, task.task: config}))
+        case CommitRecord():
+            committed = _committed(entry, record, offset)
+            if entry.config is None:
+                return replace(_removed(entry), orphan=committed), None
+            entry = committed
+            event = TaskConfigUpdate(name, tuple(ConnectorTaskId(name, number) for number in range(len(entry.tasks))))
+        case TaskCountRecord(tasks=tasks):
+            entry = _fenced(entry, tasks)
+        case TargetStateRecord(state=target):
+            changes = target is not None and target is not (entry.target_state or TargetState.STARTED)
+            event = TargetStateChange(name) if changes else None
+            entry = replace(entry, target_state=target)
+    return entry, event
+
+
+def _configured(entry: ConnectorState, record: ConnectorRecord) -> ConnectorState:
+    orphan, config = entry.orphan, record.config
+    if orphan is None or orphan.committed != record.continues:
+        return replace(entry, config=config)
+    return replace(
+        orphan,
+        config=config,
+        applied_config=config,
+        target_state=entry.target_state,
+        waiting_tasks=entry.waiting_tasks,
+    )
+
+
+def _fenced(entry: ConnectorState, tasks: int | None) -> ConnectorState:
+    orphan = None if entry.orphan is None else _fenced(entry.orphan, tasks)
+    return replace(
+        entry, task_count=tasks, pending_fencing=False, fenced_generation=entry.tasks_generation, orphan=orphan
+    )
+
+
+def _removed(entry: ConnectorState) -> ConnectorState:
+    # The target state has a tombstone of its own. The task count tells whether another connector of that name must be
+    # fenced first, and generations must not repeat.
+    return ConnectorState(
+        target_state=entry.target_state, task_count=entry.task_count, tasks_generation=entry.tasks_generation
+    )
+
+
+def _committed(entry: ConnectorState, record: CommitRecord, offset: int) -> ConnectorState:
+    waiting = entry.waiting_tasks
+    complete = all(number in waiting for number in range(record.tasks))
+    generation = entry.tasks_generation
+    if complete and waiting:
+        generation = 0 if generation is None else generation + 1
+    tasks = tuple(waiting[number] for number in range(record.tasks)) if complete else ()
+    config = entry.config
+    known = config is not None and record.digest is not None and record.digest == tasks_digest(config, tasks)
+    return replace(
+        entry,
+        applied_config=config,
+        tasks=tasks,
+        tasks_generation=generation,
+        generations=_generations(entry, record, tasks, generation, known=known),
+        committed=offset,
+        commit=offset if known else None,
+        inconsistent=not complete,
+        pending_fencing=True,
+        # Those of an incomplete commit are out of date: the next one must bring all.
+        waiting_tasks=_NOTHING,
+        orphan=None,
+    )
+
+
+def _generations(
+    before: ConnectorState, record: CommitRecord, tasks: tuple[Config, ...], generation: int | None, *, known: bool
+) -> tuple[int, ...]:
+    if generation is None:
+        return ()
+    unchanged: set[int] = set()
+    if known and record.continues is not None and record.continues == before.commit and _same_for_tasks(before):
+        both = enumerate(zip(before.tasks, tasks, strict=False))
+        unchanged = {number for number, (former, config) in both if former == config}
+    return tuple(before.generations[number] if number in unchanged else generation for number in range(len(tasks)))
+
+
+def _same_for_tasks(entry: ConnectorState) -> bool:
+    """Whether the connector's configuration is the one that its tasks run with, as far as they are concerned."""
+    return _for_tasks(entry.applied_config or {}) == _for_tasks(entry.config or {})
+
+
+def _for_tasks(config: Config) -> dict[str, str | None]:
+    return {name: text for name, text in config.items() if name != "tasks.max"}
+
+
+def tasks_digest(config: Config, tasks: Sequence[Config]) -> str:
+    """Return a digest of what a commit puts in force: a connector's configuration and those of its tasks."""
+    text = json.dumps([_for_tasks(config), *map(dict, tasks)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,332 @@
+"""The config topic: what all workers of a group agree on, read by each and written for the most part by their leader.
+
+The topic has one partition, so that its records have one order. Reading goes on in a thread of its own; writes run on
+threads of their own as well, and are done once they are read back. What records change is told to the owner's event
+loop in the order of the records, and before the write that caused it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.topic_follower import TopicLog
+from fencepost.kafka.producer.simple import PlainProducer
+from fencepost.storage.configs.codec import (
+    CommitRecord,
+    Config,
+    ConfigRecord,
+    ConnectorRecord,
+    LoggerLevel,
+    RestartRequest,
+    SessionKey,
+    TargetState,
+    TargetStateRecord,
+    TaskCountRecord,
+    TaskRecord,
+    decode,
+    encode,
+)
+from fencepost.storage.configs.leader_writer import (
+    CONFIG_PARTITION,
+    LeaderWriter,
+    PlainLeaderWriter,
+    TransactionalLeaderWriter,
+    write_plainly,
+)
+from fencepost.storage.configs.state import ClusterConfigState, ConfigEvent, apply, tasks_digest
+from fencepost.storage.configs.task_count import leader_transactional_id
+from fencepost.storage.errors import ConfigWriteError, TopicReplacedError
+
+_LOG: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Post = Callable[[Callable[[], None]], object]
+"""Runs a function on the owner's thread, soon: an event loop's `call_soon_threadsafe`."""
+
+ConfigListener = Callable[[ConfigEvent, ClusterConfigState], None]
+"""Told of what a record changed or asks for, with the state after it."""
+
+_READ_TIMEOUT_MS: Final = 90_000
+_READ_BACK_TIMEOUT_MS: Final = 30_000
+_CLOSING_SECONDS: Final = 5.0
+
+
+class ConfigBackingStore:
+    """The config topic of a group of workers. Its methods return at once; their futures end on other threads.
+
+    `transactional` is whether exactly-once support is preparing or enabled. Privileged writes need
+    `claim_write_privilege` then, and one that fails takes the privilege away. Those of one store run one after the
+    other, in the order in which they are asked for; others do not wait for them. All raise IllegalStateError once the
+    store is closed.
+    """
+
+    def __init__(
+        self,
+        topic: InternalTopic,
+        group_id: str,
+        *,
+        transactional: bool,
+        consumer: ClientConfig,
+        producer: ProducerConfig,
+        listener: ConfigListener,
+        post: Post,
+    ) -> None:
+        self._topic = topic
+        self._listener = listener
+        self._post = post
+        self._state = ClusterConfigState()
+        self._started = False
+        self._closed = False
+        self._replaced: TopicReplacedError | None = None
+        self._log = TopicLog(consumer, topic.name, self._take, self._on_another_topic)
+        self._plain = PlainProducer(producer)
+        self._leader: LeaderWriter = (
+            TransactionalLeaderWriter(producer, leader_transactional_id(group_id), topic.name)
+            if transactional
+            else PlainLeaderWriter(self._plain, topic.name)
+        )
+        self._reading = _thread("config-reading")
+        self._leading = _thread("config-leading")
+        self._writing = _thread("config-writing")
+
+    @property
+    def state(self) -> ClusterConfigState:
+        """What is read so far; complete up to the start once `start` is done."""
+        return self._state
+
+    @property
+    def lasting_failure(self) -> FencepostError | None:
+        """Why what is read does not hold any more, where that does not pass by itself: the topic was deleted, say."""
+        return self._replaced or self._log.lasting_failure
+
+    def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
+        """Create the topic if it is missing, read it to its end, and follow it from then on.
+
+        The future holds ConfigError for a topic that has several partitions or is not compacted, and what creating
+        and reading a topic raises. What is read before it is done is not told to the listener.
+        """
+        return self._run(self._reading, self._start, admin)
+
+    def read_to_end(self, timeout_ms: float = _READ_TIMEOUT_MS) -> Future[ClusterConfigState]:
+        """Read what anybody committed before this call, and what is in transactions that are open now.
+
+        The future holds TopicReadTimeoutError, BrokerUnavailableError, or AuthorizationError.
+        """
+        return self._run(self._reading, self._read_to_end, timeout_ms)
+
+    def claim_write_privilege(self) -> Future[None]:
+        """Become the only one that may do privileged writes; the former leader is fenced.
+
+        The future holds BrokerUnavailableError, AuthenticationError or AuthorizationError; then nothing is claimed.
+        """
+        return self._run(self._leading, self._leader.claim)
+
+    # -- privileged writes: futures hold ConfigWriteError, or those of LeaderWriter.write ------------
+
+    def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
+        """Write a connector's configuration, and at once with it the target state.
+
+        A new connector is STARTED if none is given, whatever is left of a former one of its name.
+        """
+        return self._run(self._leading, self._put_connector, connector, config, target_state)
+
+    def put_task_configs(
+        self, connector: str, configs: Sequence[Config], *, continues: Callable[[Config], bool] = lambda _: False
+    ) -> Future[None]:
+        """Write the configurations of all tasks of a connector, perhaps none, then that they are complete.
+
+        `continues` is asked, on a thread of the store, whether tasks go on whose configuration is the same, by the
+        connector's configuration.
+        """
+        return self._run(self._leading, self._put_task_configs, connector, tuple(configs), continues)
+
+    def stop_connector(self, connector: str) -> Future[None]:
+        """Write that a connector has no tasks and is STOPPED, at once: nobody finds one without the other."""
+        stopped = TargetStateRecord(connector, TargetState.STOPPED)
+        return self._lead(f"The stop of connector {connector}", CommitRecord(connector, 0), stopped)
+
+    def remove_connector(self, connector: str) -> Future[None]:
+        """Delete a connector and its target state, at once."""
+        records = (ConnectorRecord(connector, None), TargetStateRecord(connector, None))
+        return self._lead(f"The deletion of connector {connector}", *records)
+
+    def put_task_count(self, connector: str, tasks: int) -> Future[None]:
+        """Write that a connector's former tasks are fenced, and so many may start."""
+        return self._lead(f"The task count of connector {connector}", TaskCountRecord(connector, tasks))
+
+    def put_session_key(self, key: SessionKey) -> Future[None]:
+        """Write another key for requests between workers."""
+        return self._lead("The session key", key)
+
+    def put_restart_request(self, request: RestartRequest) -> Future[None]:
+        """Ask all workers to restart what they run of a connector."""
+        return self._lead(f"The restart request for connector {request.connector}", request)
+
+    # -- writes of any worker: futures hold ConfigWriteError -----------------------------------------------------
+
+    def put_target_state(self, connector: str, state: TargetState) -> Future[None]:
+        """Write what a connector is meant to do."""
+        return self._run(self._writing, self._write, *_target_state(connector, state))
+
+    def put_logger_level(self, logger: str, level: str) -> Future[None]:
+        """Give a logger of all workers a level."""
+        return self._run(self._writing, self._write, f"The level of logger {logger}", LoggerLevel(logger, level))
+
+    def close(self) -> None:
+        """Stop, and let go of all connections. Blocks for some seconds at most; futures that are left fail."""
+        if self._closed:
+            return
+        self._closed = True
+        self._log.close()
+        self._plain.close()
+        # A topic that is being created is not waited for.
+        self._reading.shutdown(wait=False, cancel_futures=True)
+        self._writing.shutdown(wait=True, cancel_futures=True)
+        closing = self._leading.submit(self._leader.close)
+        with suppress(TimeoutError):
+            closing.result(_CLOSING_SECONDS)
+        self._leading.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, thread: ThreadPoolExecutor, procedure: Callable[..., T], *args: Any) -> Future[T]:
+        if self._closed:
+            raise IllegalStateError(f"The store of config topic {self._topic.name} is closed")
+        return thread.submit(procedure, *args)
+
+    # -- on the threads of the store -----------------------------------------------------------------------------
+
+    def _start(self, admin: ClientConfig) -> ClusterConfigState:
+        topic = self._topic
+        with Admin(admin) as client:
+            client.ensure_compacted_topic(
+                topic.name, partitions=1, replication_factor=topic.replication_factor, configs=topic.settings
+            )
+        self._check_partitions(self._log.partitions())
+        self._log.start(_READ_TIMEOUT_MS)
+        self._started = True
+        return self._state
+
+    def _check_partitions(self, partitions: int) -> None:
+        if partitions != 1:
+            name = self._topic.name
+            raise ConfigError(
+                f"The config topic {name} has {partitions} partitions and must have exactly 1: records of several "
+                "partitions have no common order, and workers would come to different conclusions. Name another topic "
+                f"in config.storage.topic (it is created as it should be), or delete {name} and create it with 1 "
+                "partition and cleanup.policy=compact",
+                name="config.storage.topic",
+            )
+
+    def _read_to_end(self, timeout_ms: float) -> ClusterConfigState:
+        self._log.read_to_end(timeout_ms)
+        return self._state
+
+    def _take(self, record: ConsumedRecord) -> None:
+        if record.partition != CONFIG_PARTITION:
+            _LOG.error(
+                "Record %d of %s-%d is left alone: the config topic must have exactly 1 partition, and got more. No "
+                "worker starts with it. Name another topic in config.storage.topic of all workers, and configure the "
+                "connectors again", record.offset, record.topic, record.partition,
+            )  # fmt: skip
+            return
+        state, event = apply(self._state, record.offset, decode(record.key, record.value))
+        self._state = state
+        if event is not None and self._started:
+            self._post(lambda: self._listener(event, state))
+
+    def _on_another_topic(self) -> None:
+        self._replaced = TopicReplacedError(self._topic.name)
+
+    def _lead(self, what: str, *records: ConfigRecord) -> Future[None]:
+        return self._run(self._leading, self._write_as_leader, what, *records)
+
+    def _put_connector(self, connector: str, config: Config, target_state: TargetState | None) -> None:
+        if target_state is None and not self._state.contains(connector) and self._state.entry(connector).target_state:
+            target_state = TargetState.STARTED
+        what = f"The configuration of connector {connector}"
+        records: list[ConfigRecord] = [ConnectorRecord(connector, config, self._continued(what, connector, config))]
+        if target_state is not None:
+            records.insert(0, TargetStateRecord(connector, target_state))
+        self._write_as_leader(what, *records)
+
+    def _continued(self, what: str, connector: str, config: Config) -> int | None:
+        if self._state.entry(connector).applied_config != config:
+            return None
+        self._catch_up(what)
+        entry = self._state.entry(connector)
+        return entry.committed if entry.config is not None and entry.applied_config == config else None
+
+    def _put_task_configs(self, connector: str, configs: Sequence[Config], continues: Callable[[Config], bool]) -> None:
+        what = f"The task configurations of connector {connector}"
+        commit = self._commit(what, connector, configs, continues)
+        tasks = [TaskRecord(ConnectorTaskId(connector, number), config) for number, config in enumerate(configs)]
+        if tasks:
+            # They are read back with the commit behind them.
+            self._leader.write(what, [encode(record) for record in tasks])
+        self._write_as_leader(what, commit)
+
+    def _commit(
+        self, what: str, connector: str, configs: Sequence[Config], continues: Callable[[Config], bool]
+    ) -> CommitRecord:
+        commit, config = CommitRecord(connector, len(configs)), self._state.connector_config(connector)
+        if config is None or not continues(config):
+            return commit
+        self._catch_up(what)
+        entry = self._state.entry(connector)
+        if entry.config != config:
+            return commit
+        return replace(commit, digest=tasks_digest(config, configs), continues=entry.commit)
+
+    def _catch_up(self, what: str) -> None:
+        # A write before this one may stand although it could not be read back.
+        with _Failing(what, self._topic.name):
+            self._log.read_to_end(_READ_BACK_TIMEOUT_MS)
+
+    def _write_as_leader(self, what: str, *records: ConfigRecord) -> None:
+        self._read_back(what, self._leader.write(what, [encode(record) for record in records]))
+
+    def _write(self, what: str, *records: ConfigRecord) -> None:
+        rows = [encode(record) for record in records]
+        self._read_back(what, write_plainly(self._plain, self._topic.name, what, rows))
+
+    def _read_back(self, what: str, ends: Mapping[int, int]) -> None:
+        with _Failing(what, self._topic.name):
+            if ends:
+                self._log.wait_for(ends, _READ_BACK_TIMEOUT_MS)
+            else:
+                self._log.read_to_end(_READ_BACK_TIMEOUT_MS)
+
+
+class _Failing:
+    """Makes of a failed read one of the write that it belongs to."""
+
+    def __init__(self, what: str, topic: str) -> None:
+        self._what = what
+        self._topic = topic
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, FencepostError):
+            reason = f"the topic could not be read: {error}".rstrip(".")
+            raise ConfigWriteError(self._what, self._topic, reason, privilege_lost=False) from error
+
+
+def _target_state(connector: str, state: TargetState) -> tuple[str, ConfigRecord]:
+    return f"The target state of connector {connector}", TargetStateRecord(connector, state)
+
+
+def _thread(name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)

@@ -1,0 +1,187 @@
+"""The offsets of one connector: in its topic, and where that is its own, copied to the worker's topic.
+
+    reads    own topic ─┐
+             worker's  ─┼─> the newest commit of each source partition
+             former    ─┘
+    commits  own topic, with the task's transaction ──> copies in the worker's topic, which name the own topic
+
+The copies say where the connector's commits stand. So whoever reads the worker's topic finds the former own topics of
+the connector, and reads them as well: no offset is missed that was not copied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.api.record import SourcePartition
+from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS
+from fencepost.kafka.errors import TopicNotFoundError
+from fencepost.storage.offsets.copies import Copy, OffsetCopies
+from fencepost.storage.offsets.marks import Origin
+from fencepost.storage.offsets.overlay import CommittedOffset, OffsetView
+from fencepost.storage.offsets.topic import OffsetStore
+from fencepost.storage.offsets.uncommitted import OffsetRecords
+
+_LOG: Final = logging.getLogger(__name__)
+
+_COPYING_SECONDS: Final = 30.0
+_FLUSHING_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOffsets:
+    """The worker's offsets topic, as a connector with a topic of its own uses it."""
+
+    store: OffsetStore
+    copies: OffsetCopies
+
+
+class ConnectorOffsetStore:
+    """The offsets of one connector in `own`, and in `shared`, the worker's topic, unless `own` is that topic.
+
+    `origin` names the own topic in copies. `open_former` opens a topic that copies name; it returns None where the
+    connector cannot reach its cluster. Threads may share it. It holds nothing that needs to be closed.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        own: OffsetStore,
+        shared: SharedOffsets | None = None,
+        *,
+        origin: Origin | None = None,
+        open_former: Callable[[Origin], OffsetStore | None] = lambda _: None,
+    ) -> None:
+        self.connector = connector
+        self._own = own
+        self._shared = shared
+        self._origin = origin or Origin(own.topic)
+        self._open_former = open_former
+        self._former: dict[Origin, OffsetStore | None] = {}
+        self._view = self._new_view()
+
+    @property
+    def topic(self) -> str:
+        """The topic that the connector's tasks commit their offsets to."""
+        return self._own.topic
+
+    def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Take in everything that was committed before this call. Waits and raises as `OffsetStore.refresh`."""
+        self._own.refresh(timeout_ms)
+        if self._shared is not None:
+            self._shared.store.refresh(timeout_ms)
+        for origin in self._view.origins() - {self._origin, self._shared_origin}:
+            self._refresh_former(origin, timeout_ms)
+
+    def offsets(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        """Return what is committed: the connector's source partitions, each with its offset."""
+        self.refresh(timeout_ms)
+        return self._view.offsets()
+
+    def partitions(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[dict[str, Any] | None]:
+        """Return the source partitions of `offsets`, and those that a removal in another topic hides."""
+        self.refresh(timeout_ms)
+        return self._view.partitions()
+
+    def reader(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConnectorOffsetReader:
+        """Return what the connector reads its offsets with."""
+        return ConnectorOffsetReader(self, timeout_ms)
+
+    def task_reader(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConnectorOffsetReader:
+        """Return what a task reads the offsets of its own source partitions with, as their only writer.
+
+        What a worker that died had not copied of them is copied when they are read.
+        """
+        return ConnectorOffsetReader(self, timeout_ms, mends_copies=True)
+
+    def records(self) -> OffsetRecords:
+        """Return an empty collection of offsets for one task; what is committed of them is copied."""
+        return OffsetRecords(self.connector, self._own.table, on_commit=self.copy, known_time=self._time)
+
+    def copy(self, offsets: Iterable[CommittedOffset]) -> None:
+        """Have offsets that were committed to the own topic copied to the worker's. Never waits or fails."""
+        if self._shared is not None:
+            self._shared.copies.put(self._copies(offsets))
+
+    def flush(self, timeout_s: float = _FLUSHING_SECONDS) -> None:
+        """Have all that was committed through this store copied; what cannot be in time is withdrawn. Never fails."""
+        if self._shared is not None:
+            self._shared.copies.flush(self, timeout_s)
+
+    def remove_copies(self, partitions: Iterable[SourcePartition | None], timeout_s: float = _COPYING_SECONDS) -> None:
+        """Remove offsets from the worker's topic, before they are removed from the own one.
+
+        Otherwise they would come back to life there once compaction drops the own topic's note of their removal. They
+        stay in force until they are removed from the own topic, if it has them. Raises OffsetsNotCopiedError.
+        """
+        if self._shared is not None:
+            # No later than the commit that is still in force.
+            removals = [CommittedOffset(partition, None, self._view.time(partition)) for partition in partitions]
+            self._shared.copies.write(self.connector, self._copies(removals), timeout_s)
+
+    def read(self, partitions: list[SourcePartition]) -> list[dict[str, Any] | None]:
+        """Return what was last read of the offsets of source partitions, in the order given."""
+        return [self._view.offset(partition) for partition in partitions]
+
+    def mend_copies(self, partitions: Iterable[SourcePartition]) -> None:
+        """Have copied what the worker's topic lacks of source partitions, as it was last read."""
+        if self._shared is not None:
+            self.copy(self._view.uncopied(partitions, self._shared.store.table, self._origin))
+
+    @property
+    def _shared_origin(self) -> Origin:
+        return Origin((self._own if self._shared is None else self._shared.store).topic)
+
+    def _time(self, partition: SourcePartition | None) -> int:
+        return self._view.time(partition)
+
+    def _copies(self, offsets: Iterable[CommittedOffset]) -> list[Copy]:
+        return [Copy(self.connector, offset, self._origin, self) for offset in offsets]
+
+    def _refresh_former(self, origin: Origin, timeout_ms: float) -> None:
+        if origin not in self._former:
+            self._former[origin] = self._open_former(origin)
+            self._view = self._new_view()
+        store = self._former[origin]
+        if store is None:
+            return
+        try:
+            store.refresh(timeout_ms, create=False)
+        except TopicNotFoundError:
+            _LOG.info(
+                "The former offsets topic %s of connector %s does not exist any more: its copies in the worker's "
+                "offsets topic count", origin.topic, self.connector,
+            )  # fmt: skip
+
+    def _new_view(self) -> OffsetView:
+        stores = [] if self._shared is None else [self._shared.store]
+        stores += [store for store in self._former.values() if store is not None]
+        return OffsetView(self.connector, self._own.table, *(store.table for store in stores))
+
+
+class ConnectorOffsetReader:
+    """Reads one connector's committed offsets; an `OffsetReader` of the author's API.
+
+    Each call reads the topics to their ends first, so it sees what any worker committed before.
+    """
+
+    def __init__(self, store: ConnectorOffsetStore, timeout_ms: float, *, mends_copies: bool = False) -> None:
+        self._store = store
+        self._timeout_ms = timeout_ms
+        self._mends_copies = mends_copies
+
+    def offset(self, partition: SourcePartition) -> dict[str, Any] | None:
+        """Return the last committed offset of a source partition, None if there is none."""
+        return self.offsets([partition])[0]
+
+    def offsets(self, partitions: Iterable[SourcePartition]) -> list[dict[str, Any] | None]:
+        """Return the last committed offset of each source partition, in the order given."""
+        wanted = list(partitions)
+        self._store.refresh(self._timeout_ms)
+        found = self._store.read(wanted)
+        if self._mends_copies:
+            self._store.mend_copies(wanted)
+        return found

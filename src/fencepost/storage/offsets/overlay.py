@@ -1,0 +1,104 @@
+"""A connector's offsets in several offsets topics, of which the newest commit counts; no I/O (KIP-618).
+
+A connector with an offsets topic of its own has its offsets there and copies of them in the worker's. It may have had
+others before. For each source partition the newest commit counts, wherever it stands. A removal is a commit, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.storage.offsets.codec import decode_value, encode_key
+from fencepost.storage.offsets.marks import OffsetMark, Origin
+from fencepost.storage.offsets.table import OffsetTable, StoredOffset, newest
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A source partition's offset, None for a removed one, and the time of its commit (see `offset_marks`)."""
+
+    partition: SourcePartition | None
+    offset: SourceOffset | None
+    time: int
+
+
+class OffsetView:
+    """One connector's offsets in `own`, and in other tables. Threads may share it."""
+
+    def __init__(self, connector: str, own: OffsetTable, *others: OffsetTable) -> None:
+        self._connector = connector
+        self._tables = (own, *others)
+
+    def offset(self, partition: SourcePartition | None) -> dict[str, Any] | None:
+        """Return a source partition's offset, None if it has none. Raises DataError if the stored one is malformed."""
+        encode_key(self._connector, partition)
+        return _offset(self._stored(partition))
+
+    def time(self, partition: SourcePartition | None) -> int:
+        """Return when a source partition's newest offset was committed, 0 if it has none."""
+        stored = self._stored(partition)
+        return 0 if stored is None else stored.mark.time
+
+    def offsets(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        """Return the source partitions that have an offset, with it. Raises DataError for malformed ones."""
+        found: dict[str, StoredOffset] = {}
+        for table in self._tables:
+            for identity, stored in table.stored_of(self._connector).items():
+                if identity not in found or stored.is_newer_than(found[identity]):
+                    found[identity] = stored
+        decoded = ((stored.partition, _offset(stored)) for stored in found.values())
+        return [(_copied(partition), offset) for partition, offset in decoded if offset is not None]
+
+    def partitions(self) -> list[dict[str, Any] | None]:
+        """Return the source partitions of which any topic has an offset, though a removal elsewhere may hide it."""
+        every = [table.stored_of(self._connector) for table in self._tables]
+        found = {identity: one.partition for table in every for identity, one in table.items() if one.value}
+        return [_copied(partition) for partition in found.values()]
+
+    def origins(self) -> set[Origin]:
+        """Return the topics whose copies count as the connector's newest offsets in some table."""
+        return set().union(*(table.origins(self._connector) for table in self._tables))
+
+    def uncopied(
+        self, partitions: Iterable[SourcePartition | None], shared: OffsetTable, origin: Origin
+    ) -> list[CommittedOffset]:
+        """Return what `shared` lacks of these source partitions: the newest offset, or that `origin` holds it.
+
+        Raises DataError if the newest offset is malformed.
+        """
+        uncopied = []
+        for partition in partitions:
+            found = self._stored(partition)
+            copy = shared.stored(self._connector, partition)
+            if found is not None and (copy is None or not _tells(copy, found, origin)):
+                uncopied.append(CommittedOffset(partition, _offset(found), found.mark.time))
+        return uncopied
+
+    def buried(self, partitions: Iterable[SourcePartition | None]) -> list[CommittedOffset]:
+        """Return the newest offsets behind which an older copy lies in the log. Raises DataError for malformed ones."""
+        stored = ((partition, self._stored(partition)) for partition in partitions)
+        return [
+            CommittedOffset(partition, _offset(found), found.mark.time)
+            for partition, found in stored
+            if found is not None and found.is_buried
+        ]
+
+    def _stored(self, partition: SourcePartition | None) -> StoredOffset | None:
+        every = (table.stored(self._connector, partition) for table in self._tables)
+        return newest([stored for stored in every if stored is not None])
+
+
+def _tells(copy: StoredOffset, found: StoredOffset, origin: Origin) -> bool:
+    """Whether what stands in the worker's topic says what is the newest offset, and where the next will be."""
+    return copy.mark == OffsetMark(found.mark.time, origin) and copy.value == found.value and not copy.is_buried
+
+
+def _offset(stored: StoredOffset | None) -> dict[str, Any] | None:
+    return None if stored is None else decode_value(stored.value)
+
+
+def _copied(partition: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if partition is None else dict(partition)

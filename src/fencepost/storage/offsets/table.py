@@ -1,0 +1,147 @@
+"""The latest source offset of every source partition, built from the records of an offsets topic; no I/O.
+
+    source partition ──> one StoredOffset for each place ──> the newest of them
+
+A place is a key in a partition of the topic. A source partition may have several. Connectors may name its parts in
+another order, which makes other bytes of the same map. A topic that got more partitions has the hash of a key in
+another one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from fencepost.api.record import SourcePartition
+from fencepost.kafka.consumer.fetch_decoder import NO_PRODUCER, ConsumedRecord
+from fencepost.kafka.records.columns import OutgoingRecord
+from fencepost.storage.offsets.codec import OffsetKey, decode_key, encode_key, identity_of
+from fencepost.storage.offsets.marks import OffsetMark, Origin, mark_of
+
+_NOWHERE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """What stands in the topic for a source partition. `value` is None where the offset was removed.
+
+    `place` is the partition of the topic; -1 for a topic that is no more. `is_buried` says that an older copy lies
+    behind it in the log, which compaction would keep in its stead.
+    """
+
+    key: bytes
+    value: bytes | None
+    mark: OffsetMark
+    partition: dict[str, Any] | None
+    place: int = _NOWHERE
+    producer: tuple[int, int] = NO_PRODUCER
+    is_buried: bool = False
+
+    def is_newer_than(self, other: StoredOffset) -> bool:
+        """Whether this was committed after the other: by the time, then by the epoch of one and the same producer.
+
+        Of a commit and its copy the commit counts: a removal is copied before it is committed.
+        """
+        if self.mark.time != other.mark.time:
+            return self.mark.time > other.mark.time
+        if (self.mark.origin is None) != (other.mark.origin is None):
+            return self.mark.origin is None
+        return self.producer[0] == other.producer[0] and self.producer[1] > other.producer[1]
+
+
+class OffsetTable:
+    """Follows an offsets topic, record by record. Threads may share it.
+
+    In one place the last record counts, as in Kafka itself. But a copy never replaces a newer commit. Of several places
+    the newest record counts, and offsets are written there from then on, so that compaction replaces the record that
+    counts. This is why removed offsets are remembered too.
+    """
+
+    def __init__(self) -> None:
+        self._connectors: dict[str, dict[str, tuple[StoredOffset, ...]]] = {}
+        # A topic that is not compacted yet has many records of each key.
+        self._named: dict[bytes, OffsetKey] = {}
+        self._lock = threading.Lock()
+
+    def apply(self, record: ConsumedRecord) -> bool:
+        """Take note of a record of the topic. False if its key is not one of an offset record."""
+        key = record.key
+        if key is None:
+            return False
+        named = self._named.get(key) or decode_key(key)
+        if named is None:
+            return False
+        mark = mark_of(record.headers, record.timestamp)
+        stored = StoredOffset(key, record.value, mark, named.partition, record.partition, record.producer)
+        with self._lock:
+            self._named[key] = named
+            known = self._connectors.setdefault(named.connector, {})
+            known[named.identity] = _with(known.get(named.identity, ()), stored)
+        return True
+
+    def leave_places(self) -> None:
+        """Take note that the topic is another one of that name: what was read stays, but stands nowhere."""
+        with self._lock:
+            for known in self._connectors.values():
+                for identity, places in known.items():
+                    known[identity] = (replace(_newest(places), place=_NOWHERE, is_buried=False),)
+
+    def records(self, connector: str, partition: SourcePartition | None, value: bytes | None) -> list[OutgoingRecord]:
+        """Return the records, without headers, that set a source partition's offset, or remove it with the value None.
+
+        An offset is removed in all places: compaction drops the note of a removal after a while, and any that was left
+        would be in force again. Raises DataError if the source partition cannot be stored.
+        """
+        key = encode_key(connector, partition)
+        places = self._places(connector, partition)
+        if not places:
+            return [OutgoingRecord(key, value)]
+        newest = _newest(places)
+        written = [newest] + [place for place in places if value is None and place.value and place is not newest]
+        return [
+            OutgoingRecord(stored.key, value, partition=None if stored.place == _NOWHERE else stored.place)
+            for stored in written
+        ]
+
+    def stored_of(self, connector: str) -> dict[str, StoredOffset]:
+        """Return what stands in the topic for a connector, by `identity_of` the source partition."""
+        with self._lock:
+            return {identity: _newest(places) for identity, places in self._connectors.get(connector, {}).items()}
+
+    def stored(self, connector: str, partition: SourcePartition | None) -> StoredOffset | None:
+        """Return what stands in the topic for a source partition, None if it was never heard of."""
+        places = self._places(connector, partition)
+        return _newest(places) if places else None
+
+    def origins(self, connector: str) -> set[Origin]:
+        """Return which topics hold the commits of a connector whose copies stand here."""
+        return {stored.mark.origin for stored in self.stored_of(connector).values() if stored.mark.origin is not None}
+
+    def _places(self, connector: str, partition: SourcePartition | None) -> tuple[StoredOffset, ...]:
+        with self._lock:
+            return self._connectors.get(connector, {}).get(identity_of(partition), ())
+
+
+def newest(found: Sequence[StoredOffset]) -> StoredOffset | None:
+    """Return the newest of what several tables say of a source partition; of equal ones the first."""
+    return _newest(found) if found else None
+
+
+def _newest(places: Sequence[StoredOffset]) -> StoredOffset:
+    found = places[0]
+    for stored in places[1:]:
+        if stored.is_newer_than(found):
+            found = stored
+    return found
+
+
+def _with(places: tuple[StoredOffset, ...], record: StoredOffset) -> tuple[StoredOffset, ...]:
+    """The places of a source partition with one more record."""
+    for number, stored in enumerate(places):
+        if (stored.place, stored.key) == (record.place, record.key):
+            late = record.mark.origin is not None and stored.mark.time > record.mark.time
+            last = replace(stored, is_buried=True) if late else record
+            return (*places[:number], last, *places[number + 1 :])
+    return (*places, record)

@@ -1,0 +1,130 @@
+"""An offsets topic as a store: compacted, with the offsets of all connectors that commit to it.
+
+Tasks gather their offsets in OffsetRecords and write them in the transaction that holds the data. Nothing else is
+written back into a store: it reads the topic, which alone knows what was committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from types import TracebackType
+from typing import Final, Self
+
+from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, TopicReader
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import TopicNotFoundError
+from fencepost.storage.offsets.table import OffsetTable
+
+_LOG: Final = logging.getLogger(__name__)
+
+_NAMING_MS: Final = 5_000
+"""How much longer it may take to learn why a topic was not read in time."""
+
+
+class OffsetStore:
+    """The offsets of all connectors in one offsets topic. Threads may share it.
+
+    `consumer` reads the topic, `admin` creates it. Its connections are closed with the last reference to it, if nobody
+    did so before.
+    """
+
+    def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, admin: ClientConfig) -> None:
+        self.topic = topic.name
+        self.table = OffsetTable()
+        self.is_ensured = False
+        """Whether the topic was there, compacted, when it was last looked at."""
+        self._settings = topic
+        self._admin = admin
+        self._consumer = consumer
+        self._reader = TopicReader(consumer, topic.name)
+        self._topic_id: object = None
+        self._reading = threading.Lock()
+        self._close = weakref.finalize(self, self._reader.close)
+        self._close.atexit = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ensure_topic(self) -> bool:
+        """Create the topic, compacted, if it does not exist. True if it was created.
+
+        Raises what `Admin.ensure_compacted_topic` does.
+        """
+        with Admin(self._admin) as admin:
+            created = admin.ensure_compacted_topic(
+                self.topic,
+                partitions=self._settings.partitions,
+                replication_factor=self._settings.replication_factor,
+                configs=self._settings.settings,
+            )
+        self.is_ensured = True
+        return created
+
+    def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, create: bool = True) -> None:
+        """Take in everything that was committed before this call, waiting for transactions that are open.
+
+        A few milliseconds where nothing is new. A topic that was deleted is created again (unless `create` is False),
+        and what was read of it stays in force. Raises what `TopicReader.read_to_end` does, and what creating a topic
+        raises.
+        """
+        deadline = Deadline.after(timeout_ms)
+        if not self._reading.acquire(timeout=timeout_ms / 1000):
+            self._check_read(timeout_ms)
+            return
+        try:
+            self._read(timeout_ms, deadline)
+        except TopicNotFoundError:
+            if not create:
+                raise
+            _LOG.warning(
+                "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
+                "are lost. Keep others from deleting it",
+                self.topic,
+            )
+            self.ensure_topic()
+            self._read(timeout_ms, deadline)
+        finally:
+            self._reading.release()
+
+    def close(self) -> None:
+        """Let go of the connections. A read on another thread ends with an IllegalStateError."""
+        self._close()
+
+    def _check_read(self, timeout_ms: float) -> None:
+        """Raise why another thread has not read what this one waited for; its reading may just have ended, though."""
+        positions = self._reader.positions
+        with TopicReader(self._consumer, self.topic) as reader:
+            for partition, end in reader.end_offsets(_NAMING_MS).items():
+                if positions.get(partition, 0) < end:
+                    raise reader.late(partition, positions.get(partition, 0), end, timeout_ms)
+
+    def _read(self, timeout_ms: float, deadline: Deadline) -> None:
+        for record in self._reader.read_to_end(timeout_ms, deadline=deadline):
+            self._notice_another_topic()
+            if not self.table.apply(record):
+                _LOG.warning(
+                    "Record %d of %s-%d is not a source offset (key %r): it is left alone. Let only Connect "
+                    "workers write to that topic",
+                    record.offset, self.topic, record.partition, record.key,
+                )  # fmt: skip
+        self._notice_another_topic()
+
+    def _notice_another_topic(self) -> None:
+        topic_id = self._reader.topic_id
+        if self._topic_id not in (None, topic_id):
+            _LOG.warning(
+                "Offsets topic %s was deleted and made again. What this worker has read of the former one stays in "
+                "force where the new one has nothing newer. Keep others from deleting it", self.topic,
+            )  # fmt: skip
+            self.table.leave_places()
+        self._topic_id = topic_id

@@ -1,0 +1,111 @@
+"""The source offsets that a task has to commit, and the records that they become."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fencepost.api.errors import DataError
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.kafka.producer.partitioner import records_by_partition
+from fencepost.kafka.records.columns import Records
+from fencepost.storage.offsets.codec import encode_key, encode_value
+from fencepost.storage.offsets.marks import OffsetMark
+from fencepost.storage.offsets.overlay import CommittedOffset
+from fencepost.storage.offsets.table import OffsetTable
+
+
+class OffsetRecords:
+    """The last offset of each source partition since the last commit, at a constant cost for each record.
+
+    `table` is that of the store which the records go to: a source partition that it knows is written where it stands.
+    One task's thread uses it.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        table: OffsetTable,
+        *,
+        on_commit: Callable[[list[CommittedOffset]], None] = lambda _: None,
+        known_time: Callable[[SourcePartition | None], int] | None = None,
+    ) -> None:
+        """`on_commit` is told which offsets were committed; it must not wait or raise.
+
+        `known_time` returns when a source partition's newest offset was committed, as far as was read of all topics
+        that count; 0 if there is none. Where it is missing, `table` is asked.
+        """
+        self._connector = connector
+        self._table = table
+        self._on_commit = on_commit
+        self._known_time = known_time or self._time_in_table
+        self._time = 0
+        self._written: list[CommittedOffset] = []
+        self._latest: dict[frozenset[Any] | None, tuple[SourcePartition | None, SourceOffset | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def put(self, partition: SourcePartition | None, offset: SourceOffset | None) -> None:
+        """Take note of how far a source partition was read; None removes its offset.
+
+        Raises DataError for a partition that cannot be stored; offsets are looked at when they are encoded.
+        """
+        if partition is None:
+            self._latest[None] = (None, None if offset is None else dict(offset))
+            return
+        try:
+            # Python holds 1, 1.0 and True for equal, JSON does not.
+            key = frozenset([(name, value.__class__, value) for name, value in partition.items()])
+        except (AttributeError, TypeError) as error:
+            # Raises the DataError that names what is wrong.
+            encode_key(self._connector, partition)
+            raise DataError(f"Connector {self._connector}: {partition!r} is not a source partition") from error
+        # Copied: a task may go on to change the mapping that it gave.
+        self._latest[key] = (dict(partition), None if offset is None else dict(offset))
+
+    def update(self, offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:
+        """Take note of several, in order."""
+        for partition, offset in offsets:
+            self.put(partition, offset)
+
+    def latest(self) -> list[tuple[SourcePartition | None, SourceOffset | None]]:
+        """Return the last offset of each source partition, None for one that is to be removed."""
+        return list(self._latest.values())
+
+    def by_partition(self, partitions: int) -> list[tuple[int, Records]]:
+        """Return the records for each partition of an offsets topic that has so many, with a new commit time.
+
+        Raises DataError, naming the connector, for a partition or offset that cannot be stored.
+        """
+        latest = self.latest()
+        records = [
+            record
+            for partition, offset in latest
+            for record in self._table.records(self._connector, partition, encode_value(self._connector, offset))
+        ]
+        known = max((self._known_time(partition) for partition, _ in latest), default=0)
+        self._time = max(int(time.time() * 1000), known + 1, self._time + 1)
+        headers = OffsetMark(self._time).headers()
+        marked = [record._replace(headers=headers) for record in records]
+        return list(records_by_partition(marked, partitions).items())
+
+    def written(self) -> None:
+        """Take note that the offsets are written, and will be committed with what they are written in."""
+        self._written = [CommittedOffset(partition, offset, self._time) for partition, offset in self.latest()]
+        self._latest.clear()
+
+    def committed(self) -> None:
+        """Take note that what is written is committed."""
+        written, self._written = self._written, []
+        self._on_commit(written)
+
+    def clear(self) -> None:
+        """Forget the offsets: they will not be committed."""
+        self._written = []
+        self._latest.clear()
+
+    def _time_in_table(self, partition: SourcePartition | None) -> int:
+        stored = self._table.stored(self._connector, partition)
+        return 0 if stored is None else stored.mark.time

@@ -1,0 +1,149 @@
+"""The records of the status topic: how connectors and tasks are, and which topics they write to.
+
+Keys are text, values JSON objects without spaces, or null for what is no more: the form in which Kafka Connect stores
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.api.foreign_json import parse_json
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.storage.compact_json import Json, compact
+
+if TYPE_CHECKING:
+    from fencepost.kafka.records.columns import Row
+
+_CONNECTOR: Final = "status-connector-"
+_TASK: Final = "status-task-"
+_TOPIC: Final = "status-topic-"
+# Between the names of topic and connector. Topics have no colon in their names.
+_TOPIC_END: Final = ":connector-"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ActiveTopic:
+    """Names a topic to which a connector wrote."""
+
+    connector: str
+    topic: str
+
+
+Subject = str | ConnectorTaskId | ActiveTopic
+"""What a record is about: a connector (by its name), a task, or a topic of a connector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a connector or task is, as worker `worker_id` (host:port) found in the group's generation `generation`.
+
+    `state` is one of Connect's: UNASSIGNED, RUNNING, PAUSED, FAILED, RESTARTING, and STOPPED for connectors. `trace`
+    is for FAILED; `version` is that of the plugin.
+    """
+
+    state: str
+    worker_id: str
+    generation: int
+    trace: str | None = field(default=None, repr=False)
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """That a task wrote to a topic, first at `discover_timestamp` (milliseconds)."""
+
+    topic: str
+    connector: str
+    task: int
+    discover_timestamp: int
+
+
+def encode_key(subject: Subject) -> bytes:
+    """Return the key of a subject's records."""
+    match subject:
+        case str():
+            name = f"{_CONNECTOR}{subject}"
+        case ConnectorTaskId():
+            name = f"{_TASK}{subject}"
+        case ActiveTopic(connector, topic):
+            name = f"{_TOPIC}{topic}{_TOPIC_END}{connector}"
+    return name.encode()
+
+
+def encode(subject: Subject, status: Status | TopicStatus | None) -> Row:
+    """Return key and value of a record; None makes a tombstone."""
+    match status:
+        case None:
+            value = None
+        case Status(state, worker_id, generation, trace, version):
+            # A StrEnum's text, whatever enumeration the state is from.
+            value = compact(
+                {
+                    "state": str(state),
+                    "trace": trace,
+                    "worker_id": worker_id,
+                    "generation": generation,
+                    "version": version,
+                }
+            )
+        case TopicStatus(topic, connector, task, discovered):
+            about: Json = {"name": topic, "connector": connector, "task": task, "discoverTimestamp": discovered}
+            value = compact({"topic": about})
+    return encode_key(subject), value
+
+
+def decode(key: bytes | None, value: bytes | None) -> tuple[Subject, Status | TopicStatus | None] | None:
+    """Return what a record is about and what it says; None for one that is malformed."""
+    try:
+        subject = _subject((key or b"").decode())
+        if value is None:
+            return subject, None
+        decoded = parse_json(value)
+        status = _topic_status(decoded["topic"]) if isinstance(subject, ActiveTopic) else _status(decoded)
+    except (ValueError, LookupError, TypeError):
+        return None
+    return subject, status
+
+
+def _subject(name: str) -> Subject:
+    if name.startswith(_TASK):
+        connector, _, task = name.removeprefix(_TASK).rpartition("-")
+        if not connector:
+            raise ValueError(name)
+        return ConnectorTaskId(connector, int(task))
+    if name.startswith(_TOPIC):
+        topic, end, connector = name.removeprefix(_TOPIC).partition(_TOPIC_END)
+        if not (topic and end and connector):
+            raise ValueError(name)
+        return ActiveTopic(connector, topic)
+    connector = name.removeprefix(_CONNECTOR)
+    if connector in ("", name):
+        raise ValueError(name)
+    return connector
+
+
+def _status(value: dict[str, Any]) -> Status:
+    return Status(
+        state=_of(str, value["state"]),
+        worker_id=_of(str, value["worker_id"]),
+        generation=_of(int, value["generation"]),
+        trace=_of(str | None, value.get("trace")),
+        version=_of(str | None, value.get("version")),
+    )
+
+
+def _topic_status(value: dict[str, Any]) -> TopicStatus:
+    return TopicStatus(
+        topic=_of(str, value["name"]),
+        connector=_of(str, value["connector"]),
+        task=_of(int, value["task"]),
+        discover_timestamp=_of(int, value["discoverTimestamp"]),
+    )
+
+
+def _of(kind: Any, value: Any) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(value)
+    return value

@@ -1,0 +1,138 @@
+"""What a status topic says, in memory. No I/O."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.storage.statuses.codec import ActiveTopic, Status, Subject, TopicStatus
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LATE_STATES: Final = frozenset({"UNASSIGNED", "FAILED"})
+
+
+def is_late(stored: Status, report: Status) -> bool:
+    """Whether a report comes behind that of the next owner: it is another worker's, and of an older generation."""
+    return report.worker_id != stored.worker_id and report.generation < stored.generation
+
+
+def may_overwrite(stored: Status | None, report: Status) -> bool:
+    """Whether a report about a connector or task may take the place of what is stored about it.
+
+    Those that a worker makes about what it gives up come late at times, when the next owner has reported already.
+    """
+    return report.state not in _LATE_STATES or stored is None or not is_late(stored, report)
+
+
+class StatusTable:
+    """The latest status of everything. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connectors: dict[str, Status] = {}
+        self._tasks: dict[str, dict[int, Status]] = defaultdict(dict)
+        self._topics: dict[str, dict[str, TopicStatus]] = defaultdict(dict)
+        self._of_the_past: set[Subject] = set()
+
+    def apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
+        """Take in a record; None removes what is known about the subject."""
+        with self._lock:
+            self._of_the_past.discard(subject)
+            match subject, status:
+                case str(), Status():
+                    self._connectors[subject] = status
+                case str(), None:
+                    self._connectors.pop(subject, None)
+                case ConnectorTaskId(connector, task), Status():
+                    self._tasks[connector][task] = status
+                case ConnectorTaskId(connector, task), None:
+                    _remove(self._tasks, connector, task)
+                case ActiveTopic(connector, topic), TopicStatus():
+                    self._topics[connector][topic] = status
+                case ActiveTopic(connector, topic), None:
+                    _remove(self._topics, connector, topic)
+
+    def join(self) -> None:
+        """Take note that this worker joins its group behind all that is known so far.
+
+        That is of earlier generations, whatever their numbers: a coordinator that has forgotten an empty group counts
+        from 1 again.
+        """
+        with self._lock:
+            tasks = (ConnectorTaskId(name, task) for name, tasks in self._tasks.items() for task in tasks)
+            self._of_the_past = {*self._connectors, *tasks}
+
+    def connectors(self) -> list[str]:
+        """The connectors that have a status, sorted."""
+        with self._lock:
+            return sorted(self._connectors)
+
+    def others(self, counts: Mapping[str, int]) -> tuple[list[str], list[ConnectorTaskId]]:
+        """The connectors that have a status and are not in `counts`, which has the number of tasks by connector.
+
+        And the tasks, of all other connectors, that have a status and are more than that number.
+        """
+        with self._lock:
+            connectors = sorted(self._connectors.keys() - counts.keys())
+            tasks = [
+                ConnectorTaskId(name, number)
+                for name in self._tasks.keys() - set(connectors)
+                for number in self._tasks[name]
+                if number >= counts.get(name, 0)
+            ]
+        return connectors, tasks
+
+    def connector(self, connector: str) -> Status | None:
+        """How a connector is, None if nobody said."""
+        with self._lock:
+            return self._connectors.get(connector)
+
+    def task(self, task: ConnectorTaskId) -> Status | None:
+        """How a task is, None if nobody said."""
+        with self._lock:
+            return self._tasks.get(task.connector, {}).get(task.task)
+
+    def status(self, subject: Subject) -> Status | None:
+        """How a connector or task is, None if nobody said, or if the subject is neither."""
+        match subject:
+            case str():
+                return self.connector(subject)
+            case ConnectorTaskId():
+                return self.task(subject)
+        return None
+
+    def tasks(self, connector: str) -> dict[ConnectorTaskId, Status]:
+        """How the tasks of a connector are, by number; without those of which nobody said anything."""
+        with self._lock:
+            tasks = self._tasks.get(connector, {})
+            return {ConnectorTaskId(connector, number): tasks[number] for number in sorted(tasks)}
+
+    def topics(self, connector: str) -> list[TopicStatus]:
+        """The topics that a connector wrote to, by name."""
+        with self._lock:
+            topics = self._topics.get(connector, {})
+            return [topics[name] for name in sorted(topics)]
+
+    def topic(self, active: ActiveTopic) -> TopicStatus | None:
+        """Since when a topic is written to by a connector, None if it is not."""
+        with self._lock:
+            return self._topics.get(active.connector, {}).get(active.topic)
+
+    def allows(self, subject: Subject, report: Status | TopicStatus | None) -> bool:
+        """Whether a report may be written: it is not a late one."""
+        with self._lock:
+            if subject in self._of_the_past:
+                return True
+        return not isinstance(report, Status) or may_overwrite(self.status(subject), report)
+
+
+def _remove(by_connector: dict[str, dict[K, V]], connector: str, name: K) -> None:
+    members = by_connector.get(connector, {})
+    members.pop(name, None)
+    if not members:
+        by_connector.pop(connector, None)

@@ -1,0 +1,280 @@
+"""The status topic: how all connectors and tasks of a group of workers are, as far as this worker has heard.
+
+Any worker writes what it knows of what it runs, and all read everything into memory. Nobody waits: a write is queued,
+sent by a thread of the store, sent again while it fails, and visible once it is read back. So what one reads may be a
+moment old, also about itself.
+
+A late report must not overwrite a newer one. When a worker stops a task because another one is to run it, or finds it
+failed, the other may have reported first. So UNASSIGNED and FAILED are written only if nothing is stored yet, or what
+is stored is this worker's own, or is of no newer generation of the group.
+
+That is asked before a report is sent, and what is on its way may still land behind the next owner's, where it would
+stay until that has something new to tell: any state, since RUNNING that waits for a broker comes late as well. So a
+worker that reads of what it has in the words of another one, of an older generation than its own, says its own again;
+and so if it reads that its word was removed, by a worker that had not heard yet that there is such a connector again.
+Apache's workers report a task that did not stop in time under the generation that they have come to since, in which it
+may be this worker's. That is answered as well, but a few times only: groups that share the topic would go on for ever.
+To leave such a record out in reading would not do: compaction keeps it and drops the one before, and a worker that
+starts later finds nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.api.errors import FencepostError, IllegalStateError, RetriableError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.topic_follower import TopicLog
+from fencepost.kafka.deadline import Backoff
+from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.producer.simple import PlainProducer
+from fencepost.storage.newest_records import NewestRecords
+from fencepost.storage.statuses.codec import ActiveTopic, Status, Subject, TopicStatus, decode, encode
+from fencepost.storage.statuses.table import StatusTable, is_late
+
+_LOG: Final = logging.getLogger(__name__)
+
+_FIRST_PAUSE_MS: Final = 200
+_LONGEST_PAUSE_MS: Final = 1_000
+_CLOSING_SECONDS: Final = 5.0
+_MOST_DISPUTES: Final = 3
+
+_GIVEN_UP: Final = "UNASSIGNED"
+
+# A right that is missing may be given: what is reported until then is not to be lost.
+_SENT_AGAIN: Final = (RetriableError, AuthorizationError)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Write:
+    """A record to write. Two of the same content are two."""
+
+    subject: Subject
+    status: Status | TopicStatus | None
+
+
+class StatusBackingStore:
+    """The status topic of a group of workers. Threads may share it; nothing but `flush` and `close` blocks."""
+
+    def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, producer: ProducerConfig) -> None:
+        self.table = StatusTable()
+        """What is read so far."""
+        self._topic = topic
+        self._newest = NewestRecords()
+        self._log = TopicLog(consumer, topic.name, self._take, self._say_all_again)
+        self._producer = PlainProducer(producer)
+        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="status-reading")
+        self._changed = threading.Condition()
+        self._queue: deque[_Write] = deque()
+        self._sending: Sequence[_Write] = ()
+        self._latest: dict[Subject, _Write] = {}
+        # What this worker last said of what it has.
+        self._own: dict[Subject, Status] = {}
+        self._disputes: Counter[Subject] = Counter()
+        self._closing = False
+        self._sender = threading.Thread(target=self._send_all, name="status-writing", daemon=True)
+        self._sender.start()
+
+    @property
+    def lasting_failure(self) -> FencepostError | None:
+        """Why the topic is not read any more, where that does not pass by itself: it was deleted, for example."""
+        return self._log.lasting_failure
+
+    def stands_by(self, subject: str | ConnectorTaskId) -> bool:
+        """Whether this worker has reported on a connector or task, and still has it."""
+        with self._changed:
+            return subject in self._own
+
+    def start(self, admin: ClientConfig) -> Future[None]:
+        """Create the topic if it is missing, read it to its end, and follow it from then on.
+
+        The future holds ConfigError for a topic that is not compacted, and what creating and reading a topic raises.
+        """
+        return self._reading.submit(self._start, admin)
+
+    def put(self, subject: str | ConnectorTaskId, status: Status) -> None:
+        """Report how a connector (by its name) or a task of this worker is. A late report is dropped."""
+        with self._changed:
+            self._enqueue(_Write(subject, status))
+            self._own[subject] = status
+            self._disputes.pop(subject, None)
+            if status.state == _GIVEN_UP:
+                self.disown(subject)
+
+    def disown(self, subject: str | ConnectorTaskId) -> None:
+        """Say no more of a connector or task, which may be another worker's."""
+        with self._changed:
+            self._own.pop(subject, None)
+
+    def delete_connector(self, connector: str) -> None:
+        """Forget a connector, and all that is known about its tasks and topics."""
+        subjects: list[Subject] = [connector, *self.table.tasks(connector)]
+        subjects += [ActiveTopic(connector, status.topic) for status in self.table.topics(connector)]
+        for subject in subjects:
+            self._enqueue(_Write(subject, None))
+
+    def delete_task(self, task: ConnectorTaskId) -> None:
+        """Forget a task."""
+        self._enqueue(_Write(task, None))
+
+    def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
+        """Report that a task wrote to a topic. May be called for each record: what is known is not written again."""
+        subject = ActiveTopic(task.connector, topic)
+        with self._changed:
+            pending = self._latest.get(subject)
+        known = self.table.topic(subject) if pending is None else pending.status
+        if known is None:
+            self._enqueue(_Write(subject, TopicStatus(topic, task.connector, task.task, int(time.time() * 1000))))
+
+    def delete_active_topic(self, active: ActiveTopic) -> None:
+        """Forget that a connector wrote to a topic."""
+        self._enqueue(_Write(active, None))
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all reports are written. False if some are not, in the end."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queue and not self._sending, timeout_s)
+
+    def close(self) -> None:
+        """Write what is reported, for some seconds at most, then let go of the connections."""
+        self.flush(_CLOSING_SECONDS)
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._producer.close()
+        self._log.close()
+        self._sender.join()
+        # A topic that is being created is not waited for.
+        self._reading.shutdown(wait=False, cancel_futures=True)
+
+    # -- on the threads of the store -----------------------------------------------------------------------------
+
+    def _start(self, admin: ClientConfig) -> None:
+        topic = self._topic
+        with Admin(admin) as client:
+            client.ensure_compacted_topic(
+                topic.name,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                configs=topic.settings,
+            )
+        self._log.start()
+        self.table.join()
+
+    def _take(self, record: ConsumedRecord) -> None:
+        decoded = decode(record.key, record.value)
+        if decoded is None:
+            _LOG.warning(
+                "Record %d of %s-%d is not a status (key %r): it is left alone. Let only Connect workers write to that "
+                "topic",
+                record.offset, record.topic, record.partition, record.key,
+            )  # fmt: skip
+        elif self._newest.take(record):
+            self._apply(*decoded)
+
+    def _apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
+        before = self.table.status(subject)
+        self.table.apply(subject, status)
+        with self._changed:
+            # What is said since is written behind this one anyway.
+            if before is None or self._own.get(subject) != before or self._closing:
+                return
+            if (
+                not isinstance(status, Status)
+                or is_late(before, status)
+                or self._disputes_again(subject, before, status)
+            ):
+                self._enqueue(_Write(subject, before))
+
+    def _say_all_again(self) -> None:
+        """Report what this worker has to a topic that was deleted and made again."""
+        self._newest.clear()
+        with self._changed:
+            for subject, status in list(self._own.items()):
+                self._enqueue(_Write(subject, status))
+
+    def _disputes_again(self, subject: Subject, own: Status, status: Status) -> bool:
+        """Whether another worker reports under the same generation, and was not answered often; counts the answer."""
+        if status.worker_id == own.worker_id or status.generation != own.generation:
+            return False
+        self._disputes[subject] += 1
+        return self._disputes[subject] <= _MOST_DISPUTES
+
+    def _enqueue(self, write: _Write) -> None:
+        with self._changed:
+            if self._closing:
+                raise IllegalStateError(f"The store of status topic {self._topic.name} is closed")
+            self._queue.append(write)
+            self._latest[write.subject] = write
+            if write.status is None:
+                self._own.pop(write.subject, None)
+            self._changed.notify_all()
+
+    def _send_all(self) -> None:
+        backoff = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        failing = False
+        while writes := self._next():
+            try:
+                self._send(writes)
+            except _SENT_AGAIN as error:
+                if not failing:
+                    _LOG.warning("Statuses cannot be written to %s, which is tried again: %s", self._topic.name, error)
+                failing = True
+                self._put_back(writes, backoff.next_s())
+            else:
+                failing = False
+                backoff.reset()
+                self._done(writes)
+
+    def _next(self) -> Sequence[_Write]:
+        """Take all that is queued, waiting for something; nothing once the store is closing."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing)
+            if not self._closing:
+                self._sending = tuple(self._queue)
+                self._queue.clear()
+            return self._sending
+
+    def _send(self, writes: Sequence[_Write]) -> None:
+        rows = [
+            encode(write.subject, write.status) for write in writes if self.table.allows(write.subject, write.status)
+        ]
+        try:
+            if rows:
+                self._producer.write(self._topic.name, [record for row in rows for record in self._newest.placed(row)])
+        except _SENT_AGAIN:
+            raise
+        except FencepostError as error:
+            if len(writes) > 1:
+                # One of them is to blame; the others must not be lost with it.
+                for write in writes:
+                    self._send([write])
+            elif not self._closing:
+                _LOG.error("The status of %s could not be written: %s", writes[0].subject, error)
+
+    def _done(self, writes: Sequence[_Write]) -> None:
+        with self._changed:
+            for write in writes:
+                if self._latest.get(write.subject) is write:
+                    del self._latest[write.subject]
+            self._sending = ()
+            self._changed.notify_all()
+
+    def _put_back(self, writes: Sequence[_Write], pause_s: float) -> None:
+        """After a pause, queue again what failed, but for what something newer was reported about meanwhile."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, pause_s)
+            self._queue.extendleft(write for write in reversed(writes) if self._latest.get(write.subject) is write)
+            self._sending = ()
+            self._changed.notify_all()

@@ -1,0 +1,30 @@
+"""A writer knows from the name of its thread which attempt of its stage it belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.engine.attempts import check_stage_attempt
+from fencepost.engine.errors import SparkJobError, WriteRetriedError
+
+THREAD = "Thread[#71,Executor task launch worker for task 1.0 in stage {} (TID 9),5,main]"
+
+
+def test_the_first_attempt_of_a_stage_may_write():
+    check_stage_attempt(THREAD.format("4.0"), stage=4, task=9)
+
+
+def test_another_attempt_of_a_stage_may_not_write():
+    with pytest.raises(WriteRetriedError, match=r"stage 4 of a write again \(attempt 2\)"):
+        check_stage_attempt(THREAD.format("4.2"), stage=4, task=9)
+
+
+@pytest.mark.parametrize("thread", [None, "", "stdout writer for python3", THREAD.format("5.0")])
+def test_who_does_not_know_its_attempt_may_not_write(thread: str | None):
+    with pytest.raises(SparkJobError, match="does not tell which attempt of stage 4 writes"):
+        check_stage_attempt(thread, stage=4, task=9)
+
+
+def test_the_thread_of_another_task_tells_nothing():
+    with pytest.raises(SparkJobError, match="does not tell"):
+        check_stage_attempt(THREAD.format("4.0"), stage=4, task=10)

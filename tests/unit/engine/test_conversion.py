@@ -1,0 +1,81 @@
+"""Columns become records; columns that do not fit are named."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from fencepost.api.ddl import parse_columns
+from fencepost.api.errors import DataError
+from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert
+from fencepost.engine.error_handler import ErrorHandler
+from fencepost.engine.pipeline import Pipeline
+from tests.support.engine import bytes_converter, json_converter, pipeline
+
+
+def types(ddl: str):
+    return column_types(parse_columns(ddl), where="the batch")
+
+
+def converted(batch: pa.RecordBatch, kinds: ColumnTypes, steps: Pipeline) -> list[Converted]:
+    return list(convert(batch, kinds, steps, ErrorHandler(steps.errors)))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("line STRING", "no column 'value'"),
+        ("value STRING, topic INT", "'topic' of the batch is int, but must be a STRING"),
+        ("value STRING, partition STRING", "'partition' of the batch is string, but must be an INT"),
+        ("value STRING, timestamp DATE", "'timestamp' of the batch is date, but must be a TIMESTAMP or BIGINT"),
+        ("value STRING, headers MAP<STRING, STRING>", "must be ARRAY<STRUCT<key: STRING, value: any>>"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(ddl: str, message: str):
+    with pytest.raises(DataError, match=message):
+        types(ddl)
+
+
+def test_rows_choose_their_partition_only_with_a_key_topic_or_partition():
+    assert not types("value STRING, timestamp BIGINT, headers ARRAY<STRUCT<key: STRING, value: INT>>").targeted
+    for column in ("key STRING", "topic STRING", "partition INT"):
+        assert types(f"value STRING, {column}").targeted
+
+
+def test_all_columns_become_parts_of_records():
+    at = dt.datetime(2024, 1, 1, 0, 0, 0, 123_999, tzinfo=dt.UTC)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": [{"id": 1}],
+            "key": ["k"],
+            "partition": pa.array([2], pa.int64()),
+            "timestamp": pa.array([at], pa.timestamp("us", "UTC")),
+            "headers": pa.array(
+                [[{"key": "h", "value": 5}]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.int32())]))
+            ),
+        }
+    )
+    headers = "headers ARRAY<STRUCT<key: STRING, value: INT>>"
+    ddl = f"value STRUCT<id: BIGINT>, key STRING, partition BIGINT, timestamp TIMESTAMP, {headers}"
+    (found,) = converted(batch, types(ddl), pipeline("t", value=json_converter()))
+    assert found.topic == "t"
+    assert found.records.value.to_pylist() == [b'{"id":1}']
+    assert found.records.key is not None
+    assert found.records.key.to_pylist() == [b"k"]
+    assert found.records.timestamp is not None
+    assert found.records.timestamp.to_pylist() == [1_704_067_200_123]
+    assert found.records.headers is not None
+    assert found.records.headers.to_pylist() == [[{"key": "h", "value": b"5"}]]
+    assert found.partition is not None
+    assert found.partition.to_pylist() == [2]
+
+
+def test_topics_of_rows_part_them_and_the_default_fills_gaps():
+    batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2", b"3"], "topic": ["a", None, "a"]})
+    ddl = types("value BINARY, topic STRING")
+    found = converted(batch, ddl, pipeline("d", value=bytes_converter()))
+    assert [(c.topic, c.records.value.to_pylist()) for c in found] == [("a", [b"1", b"3"]), ("d", [b"2"])]
+    with pytest.raises(DataError, match="have no topic"):
+        converted(batch, ddl, pipeline(None, value=bytes_converter()))

@@ -1,0 +1,212 @@
+"""Polled records are grouped by topic and type, and come back in their order with their metadata."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.record import RecordMetadata, SourceRecord
+from fencepost.config.error_handling import ErrorHandling
+from fencepost.engine.conversion import ROW, Converted
+from fencepost.engine.error_handler import ErrorHandler
+from fencepost.engine.errors import RecordRefusedError
+from fencepost.engine.grouping import RecordGroup, group_records, json_text, signature
+from fencepost.engine.local_write import PolledMetadata, in_record_order
+from fencepost.kafka.producer.sender import Ack
+from fencepost.kafka.records.columns import Records
+from tests.support.engine import SKIP, pipeline
+
+
+def record(value: object = None, topic: str = "t", **more: object) -> SourceRecord:
+    return SourceRecord({}, {}, topic, value, **more)  # type: ignore[arg-type]
+
+
+def grouped(
+    records: list[SourceRecord], handling: ErrorHandling | None = None, *, structured: bool = False
+) -> list[RecordGroup]:
+    errors = ErrorHandler(handling or ErrorHandling(), records=records)
+    return group_records(records, pipeline(), errors, structured=structured)
+
+
+def test_records_of_one_kind_are_one_group():
+    (group,) = grouped([record({"a": n}, key="k") for n in range(3)])
+    assert group.columns["value"].type == pa.json_()
+    assert group.columns["value"].storage.to_pylist() == ['{"a":0}', '{"a":1}', '{"a":2}']
+    assert group.columns["key"].type == pa.string()
+    assert (group.types.value, group.types.has_key, group.types.has_partition) == (None, True, False)
+
+
+def test_topics_schemas_and_kinds_part_groups_and_rows_tell_where_they_were():
+    records = [record(1), record("a"), record(2), record(3, topic="u"), record(4, value_schema="INT"), record(None)]
+    groups = grouped(records)
+    assert [(g.topic, g.columns[ROW].to_pylist()) for g in groups] == [
+        ("t", [0, 2]), ("t", [1]), ("u", [3]), ("t", [4]), ("t", [5]),
+    ]  # fmt: skip
+
+
+def test_equal_schemas_are_one_schema():
+    struct = "STRUCT<id: INT>"
+    records = [
+        record({"id": 1}, value_schema="id INT"), record({"id": 2}, value_schema="id " + "INT"),
+        record({"id": 3}, value_schema=t.StructType([t.StructField("id", t.IntegerType())])),
+        record({"id": 4}, value_schema=struct),
+    ]  # fmt: skip
+    (group,) = grouped(records)
+    assert group.types.value == t.StructType([t.StructField("id", t.IntegerType())])
+
+
+def test_values_take_the_types_of_their_schema():
+    value = {
+        "at": dt.datetime(2024, 1, 2, tzinfo=dt.UTC), "price": decimal.Decimal("1.50"), "tags": {"a": 1},
+        "day": dt.date(2024, 1, 2), "blob": b"x", "list": [1.5, None],
+    }  # fmt: skip
+    schema = "at TIMESTAMP, price DECIMAL(5,2), tags MAP<STRING, INT>, day DATE, blob BINARY, list ARRAY<DOUBLE>"
+    (group,) = grouped([record(value, value_schema=schema), record(None, value_schema=schema)])
+    first = group.columns["value"][0].as_py()
+    assert first["at"] == value["at"]
+    assert first["price"] == value["price"]
+    assert first["tags"] == [("a", 1)]
+    assert group.columns["value"][1].as_py() is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [("INT", "x"), ("id INT", {"id": "x"}), ("STRING", 5), ("TINYINT", 1_000), ("id INT", 5), ("DECIMAL(3,1)", "x")],
+)
+def test_a_misfit_is_named_with_its_position(schema: str, value: object):
+    good: object = None
+    with pytest.raises(DataError, match=r"for topic t, does not fit value_schema.* It is number 1 of its batch"):
+        grouped([record(good, value_schema=schema), record(value, value_schema=schema)])
+
+
+def test_records_that_do_not_fit_are_left_out_where_that_is_tolerated():
+    values = [None, 1, "x", 2.5, 4]
+    records = [
+        record(value, value_schema="INT", key=f"k{row}", headers=[("h", row)]) for row, value in enumerate(values)
+    ]
+    records += [record({"at": float("nan")}), record({"at": 1.0}), record(object())]
+    first, second = grouped(records, SKIP)
+    assert first.columns["value"].to_pylist() == [None, 1, 4]
+    assert first.columns["key"].to_pylist() == ["k0", "k1", "k4"]
+    assert [headers[0]["value"] for headers in first.columns["headers"].to_pylist()] == [b"0", b"1", b"4"]
+    assert first.columns[ROW].to_pylist() == [0, 1, 4]
+    assert second.columns[ROW].to_pylist() == [6]
+
+
+def test_decimals_of_several_precisions_stay_together_when_one_does_not_fit():
+    values = [decimal.Decimal("1.5"), decimal.Decimal("NaN"), decimal.Decimal("22.25")]
+    (group,) = grouped([record(value) for value in values], SKIP)
+    assert group.columns["value"].to_pylist() == [decimal.Decimal("1.50"), decimal.Decimal("22.25")]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [("INT", 1.5), ("id INT", {"id": 1.5}), ("ARRAY<BIGINT>", [1, 2.5]), ("MAP<STRING, SMALLINT>", {"a": 0.5}),
+     ("a STRUCT<b: INT>", {"a": {"b": 0.5}}), ("a INT, b INT", (1, 2.5))],
+)  # fmt: skip
+def test_fractions_are_not_cut_off_in_silence(schema: str, value: object):
+    with pytest.raises(DataError, match="round it"):
+        grouped([record(value, value_schema=schema)])
+
+
+def test_decimals_that_have_no_type_in_common_are_refused_like_any_other_misfit():
+    values = [decimal.Decimal(text) for text in ("1e70", "2e60", "1e-70", "3e60")]
+    records = [record(value, key=str(row)) for row, value in enumerate(values)]
+    (group,) = grouped(records, SKIP)
+    assert group.columns["value"].to_pylist() == [values[0], values[1], values[3]]
+    assert group.columns["key"].to_pylist() == ["0", "1", "3"]
+    assert group.columns[ROW].to_pylist() == [0, 1, 3]
+    with pytest.raises(RecordRefusedError, match=r"value_schema.* It is number 2 of its batch"):
+        grouped(records)
+
+
+def test_a_schema_that_cannot_be_read_is_shown():
+    with pytest.raises(ConfigError, match="NOSUCHTYPE"):
+        grouped([record(1, value_schema="id NOSUCHTYPE")])
+
+
+def test_headers_of_many_kinds_stay_with_their_records():
+    records = [record("a", headers=[("n", 1), ("s", "x")]), record("b"), record("c", headers=[("z", None), ("n", 2)])]
+    (group,) = grouped(records)
+    assert group.columns["headers"].to_pylist() == [
+        [{"key": "n", "value": b"1"}, {"key": "s", "value": b"x"}],
+        [],
+        [{"key": "z", "value": None}, {"key": "n", "value": b"2"}],
+    ]
+
+
+def test_schemaless_json_has_bytes_as_base64_and_refuses_what_it_cannot_hold():
+    assert json.loads(json_text({"b": b"\x00\x01", "t": (1, None)}, "") or "") == {"b": "AAE=", "t": [1, None]}
+    for value in ({"x": float("nan")}, {"x": object()}, [decimal.Decimal(1)]):
+        with pytest.raises(DataError, match="value_schema"):
+            json_text(value, "The value")
+
+
+def test_structured_groups_have_the_same_fields_at_all_depths():
+    assert signature({"a": {"x": 1}}) != signature({"a": {"y": 1}})
+    assert signature({"a": [{"x": 1}, {"x": 2}]}) == signature({"a": [{"x": 3}]})
+    groups = grouped([record({"a": {"x": 1}}), record({"a": {"y": 1}})], structured=True)
+    assert [g.columns["value"].to_pylist() for g in groups] == [[{"a": {"x": 1}}], [{"a": {"y": 1}}]]
+
+
+def part(rows: list[int], topic: str = "t", partition: int | None = None) -> Converted:
+    values = pa.array([str(row).encode() for row in rows], pa.binary())
+    partitions = None if partition is None else pa.array([partition] * len(rows), pa.int32())
+    return Converted(topic, Records(values), partitions, pa.array(rows, pa.int64()))
+
+
+def test_groups_of_a_topic_are_joined_in_record_order():
+    joined, other = in_record_order([part([0, 3]), part([1], "u"), part([2, 4], partition=7)])
+    assert joined.records.value.to_pylist() == [b"0", b"2", b"3", b"4"]
+    assert joined.partition is not None
+    assert joined.partition.to_pylist() == [None, 7, None, 7]
+    assert joined.rows is not None
+    assert joined.rows.to_pylist() == [0, 2, 3, 4]
+    assert other.topic == "u"
+
+
+def test_metadata_follow_the_acknowledgements_of_each_partition():
+    metadata = PolledMetadata(6)
+    acks = [Ack("t", 1, 0, 2, 40, 100, 9_000), Ack("t", 1, 2, 1, 50, 60, 9_001)]
+    metadata.place(("t", 1), np.array([4, 0, 2]), acks, np.array([-1, 77, -1]))
+    metadata.place(("t", 0), np.array([1]), [Ack("t", 0, 0, 1, -1, 10, 9_002)], np.array([-1]))
+    assert list(metadata) == [
+        RecordMetadata("t", 1, 41, 77),
+        RecordMetadata("t", 0, -1, 9_002),
+        RecordMetadata("t", 1, 50, 9_001),
+        None,
+        RecordMetadata("t", 1, 40, 9_000),
+        None,
+    ]
+    assert metadata[-2:] == [RecordMetadata("t", 1, 40, 9_000), None]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "unknown"),
+    [
+        ("id BIGINT", {"id": 1, "extra": 2}, "extra"),
+        ("id BIGINT, place STRUCT<x: INT>", {"id": 1, "place": {"x": 1, "y": 2}}, "y"),
+        ("places ARRAY<STRUCT<x: INT>>", {"places": [{"x": 1}, None, {"z": 2}]}, "z"),
+        ("places MAP<STRING, STRUCT<x: INT>>", {"places": {"a": {"x": 1}, "b": {"w": 2}}}, "w"),
+    ],
+)
+def test_a_field_that_the_schema_does_not_have_is_refused(schema: str, value: object, unknown: str):
+    message = f"value of a record for topic t has the field '{unknown}', which its value_schema does not have: "
+    with pytest.raises(RecordRefusedError, match=message):
+        grouped([record(value, value_schema=schema)])
+    with pytest.raises(RecordRefusedError, match=message.replace("value", "key")):
+        grouped([record(1, key=value, key_schema=schema)])
+    kept = grouped([record(value, value_schema=schema), record(None, value_schema=schema)], SKIP)
+    assert [group.columns[ROW].to_pylist() for group in kept] == [[1]]
+
+
+def test_fields_may_be_missing_and_in_any_order():
+    (group,) = grouped([record({"b": "x", "a": 1}, value_schema="a INT, b STRING, c STRING")])
+    assert group.columns["value"].to_pylist() == [{"a": 1, "b": "x", "c": None}]

@@ -1,0 +1,101 @@
+"""What kind of failure a Spark job had is read from the JVM's exceptions; the data that they quote changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.engine.job_failure import PYTHON_EXCEPTION, JobFailure, Throwable
+
+SPARK = "org.apache.spark.SparkException"
+TRACE = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/app/reader.py", line 27, in read
+    raise ValueError("not a number: x")
+    ^^^^^^^^^^
+{}
+ SQLSTATE: 38000"""
+CHAIN = (
+    "\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n"
+)
+LATER = "fencepost.api.errors.RetriableError: later"
+ABORTED = "Job aborted due to stage failure: Task 1 in stage 4.0 failed 1 times, most recent failure: "
+
+
+def python(*lines: str) -> JobFailure:
+    return failure(Throwable(PYTHON_EXCEPTION, TRACE.format("\n".join(lines)), "38000"))
+
+
+def sql(message: str, state: str = "22018", kind: str = "org.apache.spark.SparkNumberFormatException") -> JobFailure:
+    return failure(Throwable(kind, f"{message} SQLSTATE: {state}\n== DataFrame ==", state))
+
+
+def failure(*causes: Throwable) -> JobFailure:
+    return JobFailure(
+        causes, "An error occurred while calling o1.getResult.\n: " + "\n".join(c.message for c in causes)
+    )
+
+
+EXITED = failure(
+    Throwable(SPARK, "Exception thrown in awaitResult: "),
+    Throwable(SPARK, f"{ABORTED}Lost task 1.0: {SPARK}: Python worker exited unexpectedly (crashed)\n\tat org.apache"),
+    Throwable(SPARK, "Python worker exited unexpectedly (crashed)"),
+    Throwable("java.io.EOFException", ""),
+)
+LOST = failure(Throwable(SPARK, f"{ABORTED}ExecutorLostFailure (executor 0 exited) Reason: code 137\nDriver stack"))
+
+
+@pytest.mark.parametrize(
+    ("failed", "cause"),
+    [
+        (python("ValueError: not a number: x"), "ValueError: not a number: x"),
+        (python("shop.errors.PriceError: x: y", "2nd line"), "PriceError: x: y"),
+        (python("KeyError: 1" + CHAIN + '  File "r.py", line 3, in r', "shop.PriceError: x"), "PriceError: x"),
+        (python("StopAsyncIteration"), "StopAsyncIteration"),
+        (sql("[CAST_INVALID_INPUT] The value 'zz' cannot be cast."), "[CAST_INVALID_INPUT] The value 'zz' cannot be"),
+        (sql("[UNRESOLVED_COLUMN] no `x`", "42703"), "[UNRESOLVED_COLUMN] no `x`"),
+        (EXITED, "Python worker exited unexpectedly (crashed)"),
+        (LOST, "ExecutorLostFailure (executor 0 exited) Reason: code 137"),
+        (JobFailure((), "[JAVA_GATEWAY_EXITED] Java exited\nmore"), "[JAVA_GATEWAY_EXITED] Java exited"),
+    ],
+)
+def test_a_failure_is_told_in_one_line(failed: JobFailure, cause: str):
+    assert failed.one_line.startswith(cause)
+    assert "\n" not in failed.one_line
+
+
+@pytest.mark.parametrize(
+    ("failed", "of_data"),
+    [
+        (python("ValueError: not a number: x"), True),
+        (sql("[CAST_INVALID_INPUT] The value 'zz'"), True),
+        (sql("[UNRESOLVED_COLUMN] no column `x`", "42703"), True),
+        (sql("[USER_RAISED_EXCEPTION] refused", "P0001"), True),
+        (sql("[CAST_INVALID_INPUT] The value 'TaskKilled'"), True),
+        (sql("[CAST_INVALID_INPUT] The value 'ExecutorLostFailure (executor 1)'"), True),
+        (python("ValueError: Python worker exited unexpectedly (crashed)"), True),
+        (sql("[INTERNAL_ERROR] the executor is gone", "XX000"), False),
+        (sql("[INTERNAL_ERROR] about the value 'SQLSTATE: 22018'", "XX000"), False),
+        (failure(Throwable(SPARK, f"{ABORTED}the row 'Traceback (most recent call last)' SQLSTATE: 22018")), False),
+        (EXITED, False),
+        (LOST, False),
+        (JobFailure((), "Answer from Java side is empty"), False),
+    ],
+)
+def test_a_failure_of_the_rows_is_told_from_one_of_the_machines(failed: JobFailure, of_data: bool):
+    assert failed.is_of_data is of_data
+
+
+@pytest.mark.parametrize(
+    ("failed", "retriable"),
+    [
+        (python(LATER), True),
+        (python("fencepost.api.errors.RetriableError"), True),
+        (python("shop.RetriableError: later"), False),
+        (python("ValueError: not a number: x"), False),
+        (python("ValueError: not a number: x", LATER), False),
+        (python("ValueError: not a number: x" + CHAIN + '  File "/app/r.py", line 3, in r', LATER), False),
+        (sql(f"[USER_RAISED_EXCEPTION] Traceback (most recent call last):\n{LATER}\n", "P0001"), False),
+        (LOST, False),
+    ],
+)
+def test_a_retriable_error_of_python_code_is_told_from_what_imitates_it(failed: JobFailure, retriable: bool):
+    assert failed.is_retriable is retriable

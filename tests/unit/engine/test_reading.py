@@ -1,0 +1,71 @@
+"""What a reader of a SourceBatch does wrong is told in its author's terms, in the worker and on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fencepost.api.errors import DataError, PluginError, RetriableError
+from fencepost.engine.write_stage import SplitRows, reader_types
+
+_ROWS = pa.RecordBatch.from_pydict({"value": ["a"]})
+
+
+class _Reader:
+    """Yields the given items, of which errors are raised."""
+
+    schema: Any = "value STRING"
+
+    def __init__(self, *items: Any) -> None:
+        self._items = items
+
+    def read(self, split: Any) -> Iterator[Any]:
+        del split
+        for item in self._items:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+
+def _read(*items: Any) -> list[pa.RecordBatch]:
+    return list(SplitRows(_Reader(*items), [0]).read([0]))
+
+
+def _executed(*items: Any) -> list[pa.RecordBatch]:
+    given = pa.RecordBatch.from_pydict({"id": [0]})
+    return list(SplitRows(_Reader(*items), [0]).batches(iter([given])))
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+@pytest.mark.parametrize("run", [_read, _executed])
+def test_an_exit_while_a_reader_reads_is_a_failure(run: Any, error: BaseException):
+    with pytest.raises(PluginError, match=rf"read\(\) of _Reader raised {type(error).__name__}"):
+        run(_ROWS, error)
+
+
+def test_a_failure_of_a_reader_on_an_executor_names_its_line():
+    with pytest.raises(DataError, match=r"read\(\) of _Reader failed: KeyError: 'id' \(.*test_reading\.py:\d+\)"):
+        _executed(KeyError("id"))
+    with pytest.raises(KeyError):
+        _read(KeyError("id"))
+    for error in (RetriableError("away"), DataError("bad row")):
+        with pytest.raises(type(error)):
+            _executed(error)
+
+
+def test_a_reader_that_yields_no_batches_is_told_what_it_must_yield():
+    with pytest.raises(
+        PluginError, match="returned an iterator with a dict: it must return an iterator of RecordBatch"
+    ):
+        _read({"value": "a"})
+    assert _read(_ROWS, _ROWS) == [_ROWS, _ROWS]
+
+
+def test_a_reader_without_a_schema_is_told():
+    reader = _Reader()
+    reader.schema = {"value": "STRING"}
+    with pytest.raises(PluginError, match="The schema of _Reader is a dict: it must be a str, such as 'value STRING'"):
+        reader_types(reader)

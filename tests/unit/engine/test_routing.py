@@ -1,0 +1,155 @@
+"""Each record goes to one partition that its writer owns, and the order within a partition is the order of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.api.errors import DataError
+from fencepost.engine.conversion import Converted
+from fencepost.engine.routing import (
+    Ownership,
+    PartitionCounts,
+    Router,
+    agreed,
+    contiguous_run,
+    resolve,
+    writer_count,
+    writer_of,
+)
+from fencepost.kafka.errors import TransactionAbortableError
+from fencepost.kafka.producer.partitioner import partition_for_keys
+from fencepost.kafka.records.columns import Records
+
+COUNTS = st.integers(1, 8)
+
+
+def converted(
+    rows: int, keys: list[bytes | None] | None = None, partitions: list[int | None] | None = None
+) -> Converted:
+    values = pa.array([str(row).encode() for row in range(rows)], pa.binary())
+    return Converted(
+        "t",
+        Records(values, None if keys is None else pa.array(keys, pa.binary())),
+        None if partitions is None else pa.array(partitions, pa.int32()),
+    )
+
+
+def router(count: int, ownership: Ownership = Ownership(), **more: int) -> Router:  # noqa: B008 - frozen
+    return Router(lambda _: count, ownership, run_bytes=more.pop("run_bytes", 1_000_000), **more)
+
+
+@given(COUNTS, COUNTS)
+def test_writers_share_out_all_partitions(writers: int, count: int):
+    owned = [p for index in range(writers) for p in Ownership(index, writers).partitions(count)]
+    assert sorted(owned) == list(range(count))
+
+
+@given(st.integers(0, 50), st.integers(1, 20))
+def test_runs_of_splits_in_order_are_all_splits_in_order(count: int, runs: int):
+    assert [s for run in range(runs) for s in contiguous_run(count, run, runs)] == list(range(count))
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=3), st.none() | st.integers(0, 2)), min_size=1, max_size=40))
+def test_every_record_is_routed_once_and_in_order(rows: list[tuple[bytes | None, int | None]]):
+    keys, partitions = [key for key, _ in rows], [partition for _, partition in rows]
+    batch = converted(len(rows), keys, partitions)
+    hashed = partition_for_keys(pa.array([key or b"" for key in keys], pa.binary()), 3)
+    seen: list[int] = []
+    for routed in router(3).route(batch):
+        numbers = [int(value) for value in routed.records.value.to_pylist()]
+        assert numbers == sorted(numbers)
+        assert routed.rows is None or routed.rows.tolist() == numbers
+        for number in numbers:
+            if partitions[number] is not None:
+                assert routed.partition == partitions[number]
+            elif keys[number] is not None:
+                assert routed.partition == hashed[number]
+        seen += numbers
+    assert sorted(seen) == list(range(len(rows)))
+
+
+def test_records_without_key_and_partition_go_to_owned_partitions_in_runs():
+    batch = converted(10)
+    size = batch.records.value.nbytes
+    writer = router(6, Ownership(1, 2), run_bytes=2 * size)
+    partitions = [routed.partition for _ in range(7) for routed in writer.route(batch)]
+    assert partitions == [1, 1, 3, 3, 5, 5, 1]
+
+
+@given(st.integers(1, 6), st.lists(COUNTS, min_size=1, max_size=6))
+def test_writers_never_share_a_partition_however_a_topic_grows(writers: int, added: list[int]):
+    counts = [writers + total for total in np.cumsum(added).tolist()]
+    seen: dict[int, set[int]] = {}
+    for index in range(writers):
+        coming = iter(counts)
+        own = Router(lambda _, coming=coming: next(coming), Ownership(index, writers), run_bytes=1)
+        for _ in counts:
+            for routed in own.route(converted(1)):
+                seen.setdefault(routed.partition, set()).add(index)
+    assert all(len(indices) == 1 for indices in seen.values())
+
+
+def test_a_writer_whose_partitions_are_gone_asks_for_another_transaction():
+    with pytest.raises(TransactionAbortableError, match="has 1 partitions, fewer than when its 3 writers"):
+        list(router(1, Ownership(2, 3)).route(converted(1)))
+
+
+def test_the_first_run_starts_where_it_is_told_to():
+    assert [next(iter(router(3, start=start).route(converted(1)))).partition for start in range(4)] == [0, 1, 2, 0]
+
+
+def test_null_keys_of_a_batch_stay_together():
+    targets = router(8).targets(converted(4, [None, b"a", None, None]))
+    assert len({int(targets[row]) for row in (0, 2, 3)}) == 1
+
+
+def test_records_that_leave_their_partition_open_have_no_targets():
+    assert resolve(converted(3), 4) is None
+    assert resolve(converted(3, [None] * 3, [None] * 3), 4) is None
+
+
+@pytest.mark.parametrize("partition", [-1, 3])
+def test_a_partition_out_of_range_is_named(partition: int):
+    with pytest.raises(DataError, match=f"partition {partition} of topic t, which has the partitions 0 to 2"):
+        list(router(3).route(converted(2, partitions=[0, partition])))
+
+
+@given(st.integers(1, 8), st.integers(1, 30))
+def test_a_topic_partition_has_one_writer(writers: int, partitions: int):
+    numbers = np.arange(partitions, dtype=np.int32)
+    owners = writer_of("orders", numbers, writers)
+    assert owners.tolist() == writer_of("orders", numbers, writers).tolist()
+    assert set(owners.tolist()) <= set(range(writers))
+    assert len(set(owners.tolist())) == min(writers, partitions)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "partitions", "splits", "writers"),
+    [(8, 3, 5, 3), (2, 9, 9, 2), (4, 4, 1, 1), (4, 2, None, 2), (4, 4, 0, 1)],
+)
+def test_there_are_as_many_writers_as_have_something_to_do(
+    parallelism: int, partitions: int, splits: int | None, writers: int
+):
+    assert writer_count(parallelism=parallelism, partitions=partitions, splits=splits) == writers
+
+
+def test_what_the_worker_tells_of_a_topic_counts_and_the_rest_is_asked_for_once():
+    asked: list[str] = []
+
+    def ask(topic: str) -> int:
+        asked.append(topic)
+        return 6
+
+    counts = PartitionCounts({"orders": 4}, ask)
+    assert [counts(topic) for topic in ("orders", "new", "new", "orders")] == [4, 6, 6, 4]
+    assert (asked, counts.asked) == (["new"], {"new": 6})
+
+
+def test_parts_of_a_batch_that_saw_a_topic_grow_are_sent_again():
+    assert agreed([{"a": 4}, {}, {"a": 4, "b": 1}]) == {"a": 4, "b": 1}
+    with pytest.raises(TransactionAbortableError, match=r"Topic a got more partitions.* among 4 .* among 6"):
+        agreed([{"a": 4}, {"b": 1}, {"a": 6}])

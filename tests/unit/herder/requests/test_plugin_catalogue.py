@@ -1,0 +1,124 @@
+"""The plugins that a worker lists."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from fencepost import __version__
+from fencepost.config.plugin_sources import PluginSources
+from fencepost.config.plugins import PluginKind
+from fencepost.herder.errors import BadRequestError, NotFoundError
+from fencepost.herder.interface import PluginInfo
+from fencepost.herder.requests import plugin_catalogue
+from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
+from tests.support.topics import unique
+
+CATALOGUE = PluginCatalogue()
+JAVA = "org.apache.kafka.connect."
+
+
+def test_a_plugin_is_listed_once_under_the_java_class_that_it_stands_in_for():
+    infos = CATALOGUE.infos()
+    assert PluginInfo(f"{JAVA}file.FileStreamSourceConnector", "source", __version__) in infos
+    assert PluginInfo(f"{JAVA}transforms.Cast$Value", "transformation", __version__) in infos
+    assert len(infos) == len(set(infos))
+
+
+def test_a_plugin_without_a_java_class_is_listed_under_its_path():
+    names = {info.plugin_class for info in CATALOGUE.infos()}
+    assert "fencepost.connectors.file_source.FileSourceConnector" in names
+
+
+def test_a_class_that_is_both_kinds_of_converter_is_listed_as_both():
+    types = {info.type for info in CATALOGUE.infos() if info.plugin_class == f"{JAVA}json.JsonConverter"}
+    assert types == {"converter", "header_converter"}
+    simple = [info.type for info in CATALOGUE.infos() if info.plugin_class.endswith("SimpleHeaderConverter")]
+    assert simple == ["header_converter"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FileStreamSource",
+        f"{JAVA}file.FileStreamSourceConnector",
+        "fencepost.connectors.file_stream.FileStreamSourceConnector",
+    ],
+)
+def test_a_connector_shows_its_own_properties_and_those_of_every_connector(name: str):
+    keys = {key.name: key for key in CATALOGUE.config(name)}
+    assert list(keys)[:2] == ["file", "topic"]
+    assert keys["tasks.max"].default_value == "1"
+    assert keys["connector.plugin.version"].default_value == __version__
+
+
+def test_a_converter_shows_its_role_and_its_own_properties():
+    keys = {
+        key.name: (key.type, key.default_value, key.group) for key in CATALOGUE.config("JsonConverter", __version__)
+    }
+    assert keys["converter.type"] == ("STRING", None, None)
+    assert keys["schemas.enable"] == ("BOOLEAN", "true", "Schemas")
+
+
+def test_unknown_plugins_and_versions_are_told_apart():
+    with pytest.raises(NotFoundError):
+        CATALOGUE.config("Nope")
+    with pytest.raises(BadRequestError):
+        CATALOGUE.config("JsonConverter", "9.9.9")
+
+
+def test_a_plugin_that_cannot_be_imported_is_in_the_log_and_breaks_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    registered = plugin_catalogue.plugin_entry_points
+
+    def with_a_broken_one(kind: PluginKind) -> list[EntryPoint]:
+        return [EntryPoint("Broken", "no.such.module:Broken", kind.group), *registered(kind)]
+
+    monkeypatch.setattr(plugin_catalogue, "plugin_entry_points", with_a_broken_one)
+    with caplog.at_level(logging.ERROR):
+        assert PluginCatalogue().infos() == CATALOGUE.infos()
+    assert "Broken" in caplog.text
+    assert "no.such" in caplog.text or "No module" in caplog.text
+
+
+def test_plugins_that_configurations_name_by_their_paths_are_listed_too():
+    path, broken = "tests.support.bare_source.BareConnector", "tests.support.no_such_module.Connector"
+    configs: list[dict[str, str | None]] = [
+        {"connector.class": path, "transforms.a.type": "fencepost.transforms.filter.Filter"},
+        {"connector.class": broken, "value.converter": None},
+        {"connector.class": "FileStreamSource", "predicates.type": path},
+    ]
+    catalogue = PluginCatalogue(configs=lambda: configs)
+    assert set(catalogue.infos()) - set(CATALOGUE.infos()) == {PluginInfo(path, "source", "undefined")}
+    assert "tasks.max" in {key.name for key in catalogue.config(path)}
+
+
+def test_plugins_in_plain_modules_of_the_plugin_path_are_listed_before_anybody_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    own = unique("plain").replace("-", "_")
+    connector = "class {}({}):\n    def task_class(self):\n        raise NotImplementedError\n"
+    (tmp_path / own).mkdir()
+    (tmp_path / own / "__init__.py").write_text(
+        "from fencepost import SourceConnector as Base\n" + connector.format("A", "Base")
+    )
+    (tmp_path / own / "sub.py").write_text("import fencepost\nfrom . import A\n" + connector.format("B", "A"))
+    (tmp_path / f"{own}_broken.py").write_text(
+        "import fencepost\nclass C(fencepost.SourceConnector):\n    pass\nraise SystemExit(3)\n"
+    )
+    (tmp_path / f"{own}_syntax.py").write_text("class (\n")
+    (tmp_path / f"{own}_other.py").write_text("raise AssertionError('imported')\nclass D(dict):\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    catalogue = PluginCatalogue(PluginSources(directories=(tmp_path.resolve(),)))
+    for _ in range(2):
+        listed = set(catalogue.infos()) - set(CATALOGUE.infos())
+        assert listed == {PluginInfo(f"{own}.{name}", "source", "undefined") for name in ("A", "sub.B")}
+    assert "tasks.max" in {key.name for key in catalogue.config(f"{own}.sub.B")}
+    assert caplog.text.count(f"The module {own}_broken of plugin.path cannot be used") == 1
+    assert caplog.text.count(f"{own}_syntax.py cannot be looked through") == 1
+    assert f"{own}_other" not in sys.modules

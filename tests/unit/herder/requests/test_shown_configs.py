@@ -1,0 +1,30 @@
+"""Configurations as they are shown and given back."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.config.secrets import HIDDEN
+from fencepost.herder.errors import BadRequestError
+from fencepost.herder.requests.shown_configs import restored_config, shown_config, shown_task_config
+
+CONFIG = {"password": "hunter22", "key": "${file:db:key}", "topic": "t", "empty": ""}
+
+
+def test_passwords_are_not_shown_and_placeholders_are():
+    assert shown_config(CONFIG, ["password", "key", "empty", "missing"]) == CONFIG | {"password": HIDDEN}
+
+
+def test_a_task_shows_no_password_of_its_connector_under_any_name():
+    task = {"url": "db://me:hunter22@host", "api.secret": "other", "topic": "t"}
+    shown = shown_task_config(task, CONFIG, ["password"])
+    assert shown == {"url": f"db://me:{HIDDEN}@host", "api.secret": HIDDEN, "topic": "t"}
+
+
+def test_what_was_shown_and_is_given_back_is_what_is_stored():
+    assert restored_config(CONFIG | {"password": HIDDEN, "topic": "u"}, CONFIG) == CONFIG | {"topic": "u"}
+
+
+def test_a_hidden_password_that_is_not_stored_is_refused():
+    with pytest.raises(BadRequestError, match="The value of password is"):
+        restored_config({"password": HIDDEN}, None)

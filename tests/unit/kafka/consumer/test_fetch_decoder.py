@@ -1,0 +1,161 @@
+"""What of a fetched log a read_committed consumer sees, on logs made up batch by batch."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from fencepost.api.errors import DataError
+from fencepost.kafka.consumer.fetch_decoder import read_fetched
+
+_CONTROL = 0x20
+_ABORT, _COMMIT = 0, 1
+
+
+@dataclass(frozen=True)
+class _Aborted:
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+
+
+@dataclass
+class _Log:
+    """A partition's log, and what a read_committed fetch from its beginning would say about it."""
+
+    batches: list[bytes] = field(default_factory=list)
+    offset: int = 0
+    visible: list[tuple[int, bytes]] = field(default_factory=list)
+    aborted: list[_Aborted] = field(default_factory=list)
+    _open: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.batches)
+
+    def write(self, producer_id: int, values: list[bytes], *, transactional: bool = True) -> None:
+        records = [(self.offset + index, value) for index, value in enumerate(values)]
+        self._append(producer_id, [(None, value) for value in values], transactional=transactional)
+        (self._open.setdefault(producer_id, []) if transactional else self.visible).extend(records)
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        records = self._open.pop(producer_id, None)
+        if records is None:
+            return
+        if commit:
+            self.visible.extend(records)
+        else:
+            self.aborted.append(_Aborted(producer_id, records[0][0], self.offset))
+        marker = struct.pack(">hh", 0, _COMMIT if commit else _ABORT)
+        self._append(producer_id, [(marker, struct.pack(">hi", 0, 0))], transactional=True, control=True)
+
+    def _append(
+        self,
+        producer_id: int,
+        records: list[tuple[bytes | None, bytes]],
+        *,
+        transactional: bool,
+        control: bool = False,
+    ) -> None:
+        builder = DefaultRecordBatchBuilder(2, 0, transactional, producer_id, 0, 0, 1 << 20)
+        for index, (key, value) in enumerate(records):
+            builder.append(index, 1000, key, value, [])
+        batch = bytearray(builder.build())
+        struct.pack_into(">q", batch, 0, self.offset)
+        if control:
+            batch[22] |= _CONTROL
+        struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+        self.batches.append(bytes(batch))
+        self.offset += len(records)
+
+
+def _seen(log: _Log, data: bytes | None = None, from_offset: int = 0) -> list[tuple[int, bytes | None]]:
+    fetched = read_fetched("t", 0, log.data if data is None else data, log.aborted, from_offset=from_offset)
+    return [(record.offset, record.value) for record in fetched.records]
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(0, 3), st.integers(1, 3)),
+        st.tuples(st.just("plain"), st.integers(4, 5), st.integers(1, 3)),
+        st.tuples(st.just("commit"), st.integers(0, 3), st.just(0)),
+        st.tuples(st.just("abort"), st.integers(0, 3), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+def _play(steps: list[tuple[str, int, int]]) -> _Log:
+    log = _Log()
+    for action, producer_id, count in steps:
+        match action:
+            case "write" | "plain":
+                values = [b"%d-%d" % (producer_id, log.offset + index) for index in range(count)]
+                log.write(producer_id, values, transactional=action == "write")
+            case _:
+                log.end(producer_id, commit=action == "commit")
+    # The broker hands out nothing of transactions that are open.
+    for producer_id in range(4):
+        log.end(producer_id, commit=False)
+    return log
+
+
+@given(_STEPS)
+def test_exactly_what_is_committed_is_seen_however_transactions_interleave(steps: list[tuple[str, int, int]]):
+    log = _play(steps)
+    assert _seen(log) == sorted(log.visible)
+
+
+@given(_STEPS, st.data())
+def test_a_read_in_parts_sees_what_one_read_does(steps: list[tuple[str, int, int]], data: st.DataObject):
+    log = _play(steps)
+    whole = data.draw(st.integers(0, len(log.batches)), label="whole batches in the first part")
+    cut_off = b"".join(log.batches[whole:])[:20]
+    first = read_fetched("t", 0, b"".join(log.batches[:whole]) + cut_off, log.aborted, from_offset=0)
+    position = first.next_offset or 0
+    # The broker lists the transactions whose abort is not behind the position.
+    listed = [transaction for transaction in log.aborted if transaction.marker_offset >= position]
+    rest = read_fetched("t", 0, b"".join(log.batches[whole:]), listed, from_offset=position)
+    seen = [(record.offset, record.value) for record in first.records + rest.records]
+    assert seen == sorted(log.visible)
+
+
+@given(_STEPS)
+def test_the_next_offset_is_behind_the_last_batch_whatever_it_holds(steps: list[tuple[str, int, int]]):
+    log = _play(steps)
+    fetched = read_fetched("t", 0, log.data, log.aborted, from_offset=0)
+    assert fetched.next_offset == (log.offset or None)
+
+
+def test_a_position_within_a_batch_skips_what_is_before_it():
+    log = _Log()
+    log.write(1, [b"a", b"b", b"c"], transactional=False)
+    assert _seen(log, from_offset=2) == [(2, b"c")]
+
+
+def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch():
+    log = _Log()
+    log.write(1, [b"a"], transactional=False)
+    log.write(1, [b"b"], transactional=False)
+    fetched = read_fetched("t", 0, log.data[:-1], [], from_offset=0)
+    assert [record.value for record in fetched.records] == [b"a"]
+    assert fetched.next_offset == 1
+
+
+@pytest.mark.parametrize("data", [None, b""])
+def test_nothing_fetched_has_no_next_offset(data: bytes | None):
+    assert read_fetched("t", 0, data, None, from_offset=5) == ([], None)
+
+
+def test_a_corrupt_batch_is_named():
+    log = _Log()
+    log.write(1, [b"value"], transactional=False)
+    damaged = log.data[:-1] + b"?"
+    with pytest.raises(DataError, match=r"offset 0 of t-0 is corrupt"):
+        _seen(log, damaged)

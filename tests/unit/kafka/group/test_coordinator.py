@@ -1,0 +1,80 @@
+"""What group_coordinator takes for granted in kafka-python, whose coordinator is internal."""
+
+from __future__ import annotations
+
+import inspect
+import time
+
+import pytest
+from kafka.coordinator.base import BaseCoordinator
+from kafka.coordinator.heartbeat import Heartbeat
+
+from fencepost.kafka.group.coordinator import ConnectCoordinator, MemberHeartbeat
+
+
+def methods_of(cls: type) -> dict[str, object]:
+    return {name: member for name, member in vars(cls).items() if inspect.isfunction(member)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "protocol_type",
+        "group_protocols",
+        "_on_join_prepare_async",
+        "_perform_assignment",
+        "_on_join_complete_async",
+        "_do_join_and_sync_async",
+        "request_rejoin",
+        "reset_generation",
+    ],
+)
+def test_what_is_overridden_exists_and_is_called_in_the_same_way(name: str):
+    ours, theirs = methods_of(ConnectCoordinator)[name], methods_of(BaseCoordinator)[name]
+    assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ensure_active_group_async",
+        "maybe_leave_group_async",
+        "poll_heartbeat",
+        "need_rejoin",
+        "coordinator_dead",
+        "_close_heartbeat",
+    ],
+)
+def test_what_is_called_exists(name: str):
+    assert name in methods_of(BaseCoordinator)
+
+
+def test_a_heartbeat_tells_when_it_was_sent():
+    heartbeat = Heartbeat()
+    assert heartbeat.last_send == float("-inf")
+    heartbeat.sent_heartbeat()
+    assert heartbeat.last_send > 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "wait"),
+    [
+        pytest.param(None, 0.1, id="the first one comes early"),
+        pytest.param(0.1, 0.1, id="the second soon after"),
+        pytest.param(0.8, 0.8, id="then the pauses double"),
+        pytest.param(10.0, 3.0, id="until they are as long as the interval"),
+    ],
+)
+def test_heartbeats_come_early_after_a_generation_began(
+    sent: float | None, wait: float, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
+    heartbeat = MemberHeartbeat(heartbeat_interval_ms=3_000)
+    if sent is not None:
+        heartbeat.last_reset, heartbeat.last_send = 1_000.0 - sent, 1_000.0
+    assert heartbeat.time_to_next_heartbeat() == pytest.approx(wait)
+
+
+def test_the_interval_bounds_the_early_heartbeats():
+    heartbeat = MemberHeartbeat(heartbeat_interval_ms=20)
+    assert heartbeat.time_to_next_heartbeat() <= 0.02

@@ -1,0 +1,64 @@
+"""What a transaction is, and how expiry differs from fencing."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from fencepost.kafka.producer.transaction import (
+    TRANSITIONS,
+    CoordinatorView,
+    ProducerIdentity,
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+    has_expired,
+)
+
+_OURS = ProducerIdentity(7, 3)
+_EXPIRED = CoordinatorView(ProducerIdentity(7, 4), "CompleteAbort")
+
+
+def test_a_transaction_can_be_pickled() -> None:
+    transaction = Transaction("t", 7, 3, TransactionVersion.V2, {("topic", 0): 5})
+
+    assert pickle.loads(pickle.dumps(transaction)) == transaction  # noqa: S301 - our own
+    assert transaction.identity == _OURS
+
+
+def test_every_state_has_its_followers() -> None:
+    assert set(TRANSITIONS) == set(TransactionState)
+    assert all(TransactionState.CLOSED in followers for followers in TRANSITIONS.values())
+
+
+def test_a_fenced_producer_can_only_be_closed() -> None:
+    assert TRANSITIONS[TransactionState.FENCED] == {TransactionState.CLOSED}
+
+
+def test_an_old_transaction_that_the_coordinator_aborted_has_expired() -> None:
+    assert has_expired(_OURS, _EXPIRED, open_ms=1_000, timeout_ms=1_000)
+    assert has_expired(_OURS, CoordinatorView(ProducerIdentity(7, 4), "PrepareAbort"), open_ms=1_000, timeout_ms=1_000)
+
+
+def test_a_young_transaction_cannot_have_expired() -> None:
+    assert not has_expired(_OURS, _EXPIRED, open_ms=999, timeout_ms=1_000)
+    assert not has_expired(_OURS, None, open_ms=999, timeout_ms=1_000)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        CoordinatorView(ProducerIdentity(7, 5), "Empty"),
+        CoordinatorView(ProducerIdentity(7, 4), "Empty"),
+        CoordinatorView(ProducerIdentity(7, 4), "Ongoing"),
+        CoordinatorView(ProducerIdentity(7, 5), "CompleteAbort"),
+        CoordinatorView(ProducerIdentity(8, 0), "CompleteAbort"),
+    ],
+)
+def test_whatever_a_newer_producer_leaves_is_not_expiry(view: CoordinatorView) -> None:
+    assert not has_expired(_OURS, view, open_ms=5_000, timeout_ms=1_000)
+
+
+def test_age_alone_tells_where_the_coordinator_cannot_be_asked() -> None:
+    assert has_expired(_OURS, None, open_ms=1_000, timeout_ms=1_000)

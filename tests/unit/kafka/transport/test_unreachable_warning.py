@@ -1,0 +1,75 @@
+"""Brokers that do not answer are told of while they are tried again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest
+
+from fencepost.embedded.ports import free_ports
+from fencepost.kafka import Admin, ClientConfig
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import BrokerUnavailableError
+from fencepost.kafka.transport import unreachable_warning
+from fencepost.kafka.transport.cluster import Cluster
+from fencepost.kafka.transport.unreachable_warning import warn_while_unreachable
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address at which nothing listens."""
+    return f"127.0.0.1:{free_ports(1)[0]}"
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unreachable_warning, "PATIENCE_S", 0.05)
+
+
+def test_silence_is_told_with_the_address_and_what_to_check(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+    warn_while_unreachable([nobody], time.monotonic() - 4)
+
+    (told,) = caplog.messages
+    assert told.startswith(f"No Kafka broker answers at bootstrap.servers={nobody} for 4 s")
+    assert "check that the brokers run" in told
+
+
+def test_a_short_silence_is_not_told(
+    nobody: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unreachable_warning, "PATIENCE_S", 3_600.0)
+
+    warn_while_unreachable([nobody], time.monotonic())
+
+    assert not caplog.messages
+
+
+def test_silence_is_told_again_after_a_while_only(
+    nobody: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = time.monotonic() - 1
+    warn_while_unreachable([nobody], since)
+    warn_while_unreachable([nobody], since)
+    assert len(caplog.messages) == 1
+
+    monkeypatch.setattr(unreachable_warning, "_INTERVAL_S", 0.0)
+    warn_while_unreachable([nobody], since)
+    assert len(caplog.messages) == 2
+
+
+def test_a_client_that_waits_for_its_first_broker_tells_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+    admin = Admin(ClientConfig((nobody,), request_timeout_ms=400))
+    with pytest.raises(BrokerUnavailableError):
+        admin.broker_count()
+    admin.close()
+
+    assert sum("tried again" in message for message in caplog.messages) == 1
+
+
+def test_a_writer_that_asks_for_leaders_tells_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(ClientConfig((nobody,)))
+    with pytest.raises(BrokerUnavailableError):
+        cluster.call(MetadataRequest(topics=[]), Deadline.after(1_500))
+
+    assert sum("tried again" in message for message in caplog.messages) == 1

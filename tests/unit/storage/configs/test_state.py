@@ -1,0 +1,371 @@
+"""What records of the config topic mean together: the rows L1 to L12 and H21 to H23 of Connect's behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.storage.configs.codec import (
+    CommitRecord,
+    ConfigRecord,
+    ConnectorRecord,
+    LoggerLevel,
+    RestartRequest,
+    SessionKey,
+    TargetState,
+    TargetStateRecord,
+    TaskCountRecord,
+    TaskRecord,
+    decode,
+    encode,
+)
+from fencepost.storage.configs.state import (
+    ClusterConfigState,
+    ConfigEvent,
+    ConnectorConfigRemoval,
+    ConnectorConfigUpdate,
+    SessionKeyUpdate,
+    TargetStateChange,
+    TaskConfigUpdate,
+    apply,
+)
+
+_CONFIG = {"name": "c"}
+_KEY = SessionKey(b"k", "HmacSHA256", 1)
+
+
+def _task(number: int, text: str = "") -> TaskRecord:
+    return TaskRecord(ConnectorTaskId("c", number), {"n": f"{number}{text}"})
+
+
+def _replayed(*records: ConfigRecord) -> tuple[ClusterConfigState, list[ConfigEvent | None]]:
+    state, events = ClusterConfigState(), []
+    for offset, record in enumerate(records):
+        state, event = apply(state, offset, record)
+        events.append(event)
+    return state, events
+
+
+_CREATED = ConnectorRecord("c", _CONFIG)
+_DELETED = ConnectorRecord("c", None)
+_STOPPED = TargetStateRecord("c", TargetState.STOPPED)
+
+
+def test_task_configs_count_once_they_are_committed():
+    """L1: the commit stands in a transaction of its own, behind that of the tasks."""
+    before, events = _replayed(_CREATED, _task(0), _task(1))
+    assert before.tasks("c") == []
+    assert events == [ConnectorConfigUpdate("c"), None, None]
+    after, event = apply(before, 5, CommitRecord("c", 2))
+    assert after.task_configs("c") == [{"n": "0"}, {"n": "1"}]
+    assert after.task_config(ConnectorTaskId("c", 1)) == {"n": "1"}
+    assert after.task_config(ConnectorTaskId("c", 2)) is None
+    assert event == TaskConfigUpdate("c", (ConnectorTaskId("c", 0), ConnectorTaskId("c", 1)))
+
+
+def test_zero_tasks_take_only_a_commit():
+    """L2 and H22: the generation stays, fencing is pending."""
+    state, events = _replayed(
+        _CREATED, _task(0), CommitRecord("c", 1), TaskCountRecord("c", 1), CommitRecord("c", 0)
+    )  # fmt: skip
+    assert events[-1] == TaskConfigUpdate("c", ())
+    assert state.tasks("c") == []
+    assert state.task_config_generation("c") == 0
+    assert state.pending_fencing("c")
+    assert not state.entry("c").inconsistent
+
+
+def test_a_commit_that_lacks_tasks_leaves_the_connector_without_any():
+    """L3: compaction took the record of task 0, because a newer one follows."""
+    state, events = _replayed(_CREATED, _task(1), CommitRecord("c", 2), _task(0))
+    assert state.tasks("c") == []
+    assert state.inconsistent_connectors() == ["c"]
+    assert events[2] == TaskConfigUpdate("c", ())
+    # What the incomplete commit had is out of date: the next one must bring all.
+    state, _ = apply(state, 5, CommitRecord("c", 2))
+    assert state.inconsistent_connectors() == ["c"]
+    for record in (_task(0), _task(1), CommitRecord("c", 2)):
+        state, _ = apply(state, 6, record)
+    assert state.inconsistent_connectors() == []
+    assert state.task_configs("c") == [{"n": "0"}, {"n": "1"}]
+
+
+def test_tasks_that_a_shrink_left_behind_do_not_matter():
+    """L3: more tasks may wait than a commit counts."""
+    state, _ = _replayed(_CREATED, _task(1, "old"), _task(0), CommitRecord("c", 1))
+    assert state.task_configs("c") == [{"n": "0"}]
+    assert state.inconsistent_connectors() == []
+
+
+def test_a_commit_of_an_unknown_connector_is_ignored():
+    """L4: it was deleted, and compaction took both of its own records."""
+    state, events = _replayed(_task(0), CommitRecord("c", 1), _CREATED)
+    assert events[1] is None
+    assert state.tasks("c") == []
+    assert not state.pending_fencing("c")
+    # What waited is gone with it: a commit of the new connector must bring its own tasks.
+    state, _ = apply(state, 5, CommitRecord("c", 1))
+    assert state.inconsistent_connectors() == ["c"]
+
+
+def test_a_task_count_ends_what_a_commit_made_pending():
+    """L5 and C2."""
+    state, _ = _replayed(_CREATED)
+    assert (state.pending_fencing("c"), state.task_count_record("c"), state.task_config_generation("c")) == (
+        False, None, None,
+    )  # fmt: skip
+    state, _ = _replayed(_CREATED, _task(0), CommitRecord("c", 1))
+    assert (state.pending_fencing("c"), state.task_count_record("c")) == (True, None)
+    state, event = apply(state, 5, TaskCountRecord("c", 1))
+    assert (state.pending_fencing("c"), state.task_count_record("c")) == (False, 1)
+    assert event is None
+
+
+@pytest.mark.parametrize("state", list(TargetState))
+def test_a_target_state_is_told_when_it_changes(state: TargetState):
+    """L6."""
+    known, events = _replayed(_CREATED, TargetStateRecord("c", state), TargetStateRecord("c", state))
+    assert known.target_state("c") is state
+    assert events[1:] == [None if state is TargetState.STARTED else TargetStateChange("c"), None]
+
+
+def test_a_connector_without_target_state_is_started():
+    """L6: a tombstone of the target state means STARTED, and is not told."""
+    state, events = _replayed(_CREATED, TargetStateRecord("c", TargetState.PAUSED), TargetStateRecord("c", None))
+    assert state.target_state("c") is TargetState.STARTED
+    assert events[-1] is None
+    assert ClusterConfigState().target_state("c") is None
+
+
+@pytest.mark.parametrize(
+    ("records", "half"),
+    [
+        ([_CREATED], True),
+        ([_CREATED, _task(0), CommitRecord("c", 1)], False),
+        ([_CREATED, _task(0), CommitRecord("c", 1), CommitRecord("c", 0)], True),
+        ([_CREATED, _task(0), CommitRecord("c", 1), CommitRecord("c", 0), _STOPPED], False),
+        ([_CREATED, _STOPPED, _task(0), CommitRecord("c", 1)], True),
+        ([TargetStateRecord("c", TargetState.PAUSED), _CREATED], False),
+        ([_CREATED, _task(0), CommitRecord("c", 1), _DELETED], False),
+    ],
+)
+def test_a_connector_that_runs_without_tasks_or_is_stopped_with_some_is_half_stopped(
+    records: list[ConfigRecord], *, half: bool
+):
+    state, _ = _replayed(*records)
+    assert state.entry("c").half_stopped is half
+
+
+def test_a_target_state_may_stand_before_its_connector():
+    """L10."""
+    state, _ = _replayed(TargetStateRecord("c", TargetState.STOPPED), _CREATED)
+    assert state.target_state("c") is TargetState.STOPPED
+
+
+def test_deleting_removes_all_but_the_task_count():
+    """L7 and H21: another connector of the name gets a real fencing round."""
+    state, events = _replayed(
+        _CREATED, _task(0), _task(1), CommitRecord("c", 2), TaskCountRecord("c", 2), _task(0), CommitRecord("c", 1),
+        _task(0), TargetStateRecord("c", TargetState.PAUSED), _DELETED,
+    )  # fmt: skip
+    assert events[-1] == ConnectorConfigRemoval("c")
+    assert not state.contains("c")
+    assert (state.connectors(), state.tasks("c"), state.pending_fencing("c")) == ([], [], False)
+    assert state.target_state("c") is TargetState.PAUSED
+    assert state.task_count_record("c") == 2
+    state, _ = apply(state, 10, TargetStateRecord("c", None))
+    state, _ = apply(state, 11, _CREATED)
+    assert state.target_state("c") is TargetState.STARTED
+    assert state.task_count_record("c") == 2
+    assert state.tasks("c") == []
+
+
+def test_restart_requests_and_logger_levels_change_no_state():
+    """L8."""
+    requests = (RestartRequest("c", include_tasks=True, only_failed=False), LoggerLevel("root", "INFO"))
+    state, events = _replayed(*requests)
+    assert events == list(requests)
+    assert state == ClusterConfigState(offset=2)
+
+
+def test_the_latest_session_key_counts():
+    """L9."""
+    newer = SessionKey(b"newer", "HmacSHA256", 2)
+    state, events = _replayed(_KEY, newer)
+    assert state.session_key == newer
+    assert events == [SessionKeyUpdate(_KEY), SessionKeyUpdate(newer)]
+    assert "newer" not in repr(state)
+
+
+def test_the_same_configuration_again_is_told_and_keeps_the_tasks():
+    """L12."""
+    state, events = _replayed(_CREATED, _task(0), CommitRecord("c", 1), TaskCountRecord("c", 1), _CREATED)
+    assert events[-1] == ConnectorConfigUpdate("c")
+    assert state.task_configs("c") == [{"n": "0"}]
+    assert not state.pending_fencing("c")
+
+
+def test_tasks_go_on_whose_connector_record_compaction_moved_behind_their_commit():
+    """L12: the same configuration was written again, at offset 3."""
+    again = ConnectorRecord("c", _CONFIG, continues=1)
+    before, events = _replayed(_task(0), CommitRecord("c", 1), TaskCountRecord("c", 1))
+    assert (before.tasks("c"), before.pending_fencing("c"), events) == ([], False, [None, None, None])
+    state, event = apply(before, 3, again)
+    assert event == ConnectorConfigUpdate("c")
+    assert (state.task_configs("c"), state.pending_fencing("c")) == ([{"n": "0"}], False)
+    assert state.entry("c").applied_config == _CONFIG
+    for other in (CommitRecord("c", 1), _DELETED):
+        state, _ = apply(apply(before, 3, other)[0], 4, again)
+        assert state.tasks("c") == [], "they are of another commit, or of a connector that was deleted"
+
+
+def test_generations_count_commits_that_brought_tasks():
+    """H23."""
+    generations = []
+    state = ClusterConfigState()
+    for offset, record in enumerate(
+        [_CREATED, _task(0), CommitRecord("c", 1), _task(0), CommitRecord("c", 1), CommitRecord("c", 0),
+         _task(0), CommitRecord("c", 1), CommitRecord("c", 1)]
+    ):  # fmt: skip
+        state, _ = apply(state, offset, record)
+        generations.append(state.task_config_generation("c"))
+    assert generations == [None, None, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_the_offset_is_that_of_the_last_record_plus_one_whatever_it_says():
+    """Transaction markers hold offsets too, which nobody hands over. Before any record it is as Java's workers have it."""
+    state = ClusterConfigState()
+    assert state.offset == -1
+    for offset, record in [(0, _CREATED), (2, None), (7, TaskCountRecord("c", 1))]:
+        state, _ = apply(state, offset, record)
+        assert state.offset == offset + 1
+
+
+def test_a_state_does_not_change_when_another_is_made_of_it():
+    first, _ = _replayed(_CREATED, _task(0))
+    second, _ = apply(first, 2, CommitRecord("c", 1))
+    apply(second, 3, _DELETED)
+    assert first.tasks("c") == []
+    assert second.task_configs("c") == [{"n": "0"}]
+
+
+# -- any log that workers may write, and any compacted form of it ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Written:
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+_NAMES = st.sampled_from(["b", "b-1"])
+_TEXTS = st.dictionaries(st.sampled_from("xyz"), st.sampled_from("12"), max_size=2)
+
+
+@st.composite
+def _operations(draw: st.DrawFn) -> list[ConfigRecord]:
+    """What one request makes a leader or worker write."""
+    name = draw(_NAMES)
+    configs = draw(st.lists(_TEXTS, max_size=3))
+    tasks: list[ConfigRecord] = [
+        TaskRecord(ConnectorTaskId(name, number), config) for number, config in enumerate(configs)
+    ]
+    commit: list[ConfigRecord] = [CommitRecord(name, len(configs))]
+    count: list[ConfigRecord] = [TaskCountRecord(name, len(configs))]
+    target = draw(st.sampled_from(TargetState))
+    # Few, so that a connector gets the one again that it has.
+    config = ConnectorRecord(name, draw(st.sampled_from([{}, {"x": "1"}])))
+    operations: list[list[ConfigRecord]] = [
+        [config],
+        [config, *tasks, *commit, *count],
+        [config, *tasks, *commit],
+        [*tasks, *commit, *count],
+        tasks,
+        count,
+        [TargetStateRecord(name, target)],
+        [TargetStateRecord(name, target), config],
+        [CommitRecord(name, 0), TargetStateRecord(name, TargetState.STOPPED)],
+        [ConnectorRecord(name, None), TargetStateRecord(name, None)],
+        [SessionKey(draw(st.binary(min_size=1, max_size=3)), "HmacSHA256", draw(st.integers(0, 2**40)))],
+        [RestartRequest(name, draw(st.booleans()), draw(st.booleans())), LoggerLevel("root", "INFO")],
+    ]
+    return draw(st.sampled_from(operations))
+
+
+_LOGS = st.lists(_operations(), max_size=12).map(lambda parts: [record for part in parts for record in part])
+
+
+def _log(records: Iterable[ConfigRecord]) -> list[_Written]:
+    """Records as a leader writes them that knows what stands there."""
+    log, state = [], ClusterConfigState()
+    for number, record in enumerate(records):
+        # Offsets have gaps, where markers are.
+        offset, written = 2 * number, record
+        if isinstance(record, ConnectorRecord) and record.config is not None:
+            entry = state.entry(record.connector)
+            written = replace(record, continues=entry.committed if entry.applied_config == record.config else None)
+        log.append(_Written(offset, *encode(written)))
+        state, _ = apply(state, offset, written)
+    return log
+
+
+def _replay(log: Sequence[_Written]) -> ClusterConfigState:
+    state = ClusterConfigState()
+    for written in log:
+        state, _ = apply(state, written.offset, decode(written.key, written.value))
+    return state
+
+
+@st.composite
+def _logs_and_compacted(draw: st.DrawFn) -> tuple[list[_Written], list[_Written]]:
+    """A log, and what is left of it once it is cleaned up to a point, with old tombstones or without.
+
+    The last record always stays: its segment is open.
+    """
+    log = _log(draw(_LOGS))
+    end = draw(st.integers(0, max(0, len(log) - 1)))
+    latest = {written.key: number for number, written in enumerate(log[:end])}
+    kept = [written for number, written in enumerate(log[:end]) if latest[written.key] == number]
+    return log, [written for written in kept if written.value is not None or draw(st.booleans())] + log[end:]
+
+
+@settings(max_examples=300)
+@given(_logs_and_compacted())
+def test_any_compacted_form_of_a_log_says_the_same(logs: tuple[list[_Written], list[_Written]]):
+    """Rows L3, L4, L7 and L12: what is lost are tasks of which a record is missing, never anything that is not so."""
+    log, compacted = logs
+    whole, rest = _replay(log), _replay(compacted)
+    assert rest.offset == whole.offset
+    assert rest.session_key == whole.session_key
+    assert rest.connectors() == whole.connectors()
+    for name in ("b", "b-1"):
+        assert rest.connector_config(name) == whole.connector_config(name)
+        assert rest.target_state(name) == whole.target_state(name)
+        assert rest.task_count_record(name) == whole.task_count_record(name)
+        if rest.tasks(name):
+            assert rest.task_configs(name) == whole.task_configs(name)
+            assert rest.pending_fencing(name) == whole.pending_fencing(name)
+        elif whole.tasks(name):
+            # The next commit has yet to come, or its leader died over it.
+            reconfigured = whole.entry(name).applied_config != whole.connector_config(name)
+            assert reconfigured or name in rest.inconsistent_connectors()
+
+
+@given(_LOGS)
+def test_reading_in_parts_leads_to_the_same_state(records: list[ConfigRecord]):
+    log = _log(records)
+    state = ClusterConfigState()
+    for written in log:
+        state, _ = apply(state, written.offset, decode(written.key, written.value))
+        assert state == _replay(log[: log.index(written) + 1])
+
+
+@given(_LOGS)
+def test_every_record_is_read_as_it_was_written(records: list[ConfigRecord]):
+    assert [decode(*encode(record)) for record in records] == records

@@ -1,0 +1,203 @@
+"""Which tasks go on when others change, by what the config topic says: those of which nobody can be mistaken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.storage.configs.codec import (
+    CommitRecord,
+    ConfigRecord,
+    ConnectorRecord,
+    TaskCountRecord,
+    TaskRecord,
+    encode,
+)
+from fencepost.storage.configs.state import ClusterConfigState, apply, tasks_digest
+
+_Written = tuple[int, ConfigRecord]
+
+
+class _Topic:
+    """A config topic with one connector, written by a leader that has read all of it."""
+
+    def __init__(self) -> None:
+        self.state = ClusterConfigState()
+        self.log: list[_Written] = []
+
+    def write(self, *records: ConfigRecord) -> _Topic:
+        for record in records:
+            # Offsets have gaps, where markers are.
+            offset = 2 * len(self.log)
+            self.log.append((offset, record))
+            self.state, _ = apply(self.state, offset, record)
+        return self
+
+    def configure(self, **changed: str) -> _Topic:
+        config, entry = {"name": "c", **changed}, self.state.entry("c")
+        return self.write(ConnectorRecord("c", config, entry.committed if entry.applied_config == config else None))
+
+    def commit(self, *tasks: str, continues: bool = True) -> _Topic:
+        configs = [{"share": share} for share in tasks]
+        entry = self.state.entry("c")
+        commit = CommitRecord("c", len(tasks))
+        if continues and entry.config is not None:
+            commit = replace(commit, digest=tasks_digest(entry.config, configs), continues=entry.commit)
+        return self.write(*self.records(*tasks), commit)
+
+    def fenced(self) -> _Topic:
+        return self.write(TaskCountRecord("c", len(self.state.tasks("c"))))
+
+    @staticmethod
+    def records(*tasks: str) -> list[ConfigRecord]:
+        return [TaskRecord(ConnectorTaskId("c", number), {"share": share}) for number, share in enumerate(tasks)]
+
+    @property
+    def unchanged(self) -> set[int]:
+        return set(self.state.unchanged_tasks("c"))
+
+    @property
+    def generations(self) -> list[int | None]:
+        return [self.state.task_generation(task) for task in self.state.tasks("c")]
+
+
+@pytest.fixture
+def topic() -> _Topic:
+    return _Topic().configure(**{"tasks.max": "3"}).commit("a", "b", "cd").fenced()
+
+
+def test_tasks_of_the_same_number_and_configuration_go_on_when_tasks_max_changes(topic: _Topic):
+    topic.configure(**{"tasks.max": "4"}).commit("a", "b", "c", "d")
+
+    assert topic.unchanged == {0, 1}
+    assert topic.generations == [0, 0, 1, 1]
+    assert topic.state.pending_fencing("c")
+
+
+def test_once_the_others_are_fenced_all_tasks_are_as_they_were(topic: _Topic):
+    topic.configure(**{"tasks.max": "4"}).commit("a", "b", "c", "d").fenced()
+
+    assert topic.unchanged == {0, 1, 2, 3}
+
+
+def test_a_configuration_that_moves_to_another_number_is_new_there(topic: _Topic):
+    topic.commit("b", "a", "cd")
+
+    assert topic.unchanged == {2}
+
+
+def test_all_tasks_are_new_unless_the_leader_says_that_unchanged_ones_go_on(topic: _Topic):
+    topic.commit("a", "b", "cd", continues=False)
+
+    assert topic.unchanged == set()
+    assert topic.generations == [1, 1, 1]
+
+
+def test_tasks_begin_to_go_on_with_the_second_commit_that_says_so():
+    topic = _Topic().configure().commit("a", continues=False).fenced().commit("a").fenced()
+    assert topic.generations == [1]
+
+    assert topic.commit("a").generations == [1]
+
+
+def test_any_other_change_of_the_connector_makes_all_tasks_new(topic: _Topic):
+    topic.configure(**{"tasks.max": "3", "topic": "other"}).commit("a", "b", "cd")
+
+    assert topic.unchanged == set()
+
+
+def test_a_task_that_was_another_one_in_between_is_new(topic: _Topic):
+    topic.commit("a", "b", "c", "d").commit("a", "b", "cd")
+
+    assert topic.unchanged == {0, 1}
+    assert topic.generations == [0, 0, 2]
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_what_was_changed_since_the_last_round_is_fenced_whatever_there_was_in_between(topic: _Topic, *, fenced: bool):
+    topic.commit("a", "x", "y")
+    if fenced:
+        topic.fenced()
+    topic.commit("a", "x", "z")
+
+    assert topic.unchanged == ({0, 1} if fenced else {0})
+
+
+def test_all_tasks_are_new_after_a_stop(topic: _Topic):
+    topic.commit(continues=False).commit("a", "b", "cd")
+
+    assert topic.unchanged == set()
+
+
+def test_all_tasks_of_a_connector_that_was_deleted_and_created_again_are_new(topic: _Topic):
+    topic.write(ConnectorRecord("c", None)).configure(**{"tasks.max": "3"}).commit("a", "b", "cd")
+
+    assert topic.unchanged == set()
+
+
+def test_nothing_goes_on_that_a_leader_without_the_last_commit_fences(topic: _Topic):
+    """A worker of Kafka Connect led in between."""
+    topic.commit("a", "b", "cd", continues=False).fenced().commit("a", "b", "x")
+
+    assert topic.unchanged == set()
+
+
+_TASKS = st.sampled_from(["x", "y", "xx", "xy", "yx", "yy"])
+_OPERATIONS = st.one_of(
+    st.tuples(st.just("configure"), st.sampled_from("12"), st.sampled_from("pppq")),
+    st.tuples(st.just("commit"), _TASKS, st.sampled_from([True, True, True, False])),
+    st.tuples(st.just("commit"), _TASKS, st.just(True)),
+    # A leader that died before it committed what it had written.
+    st.tuples(st.just("leave"), _TASKS),
+    st.tuples(st.just("fence")),
+    st.tuples(st.just("fence")),
+    st.tuples(st.sampled_from(["delete", "fence"])),
+)
+
+
+@st.composite
+def _topics_and_what_is_read(draw: st.DrawFn) -> tuple[_Topic, list[_Written]]:
+    """A topic that a round is due for, and what somebody reads of it.
+
+    Any record may be missing that has a later one of its key.
+    """
+    topic = _Topic().configure(**{"tasks.max": "1", "topic": "p"}).commit(*draw(_TASKS)).fenced()
+    for operation in draw(st.lists(_OPERATIONS, max_size=8)):
+        match operation:
+            case ("configure", most, target):
+                topic.configure(**{"tasks.max": most, "topic": target})
+            case ("commit", tasks, continues):
+                topic.commit(*tasks, continues=continues)
+            case ("leave", tasks):
+                topic.write(*topic.records(*tasks))
+            case ("fence",):
+                topic.fenced()
+            case ("delete",):
+                topic.write(ConnectorRecord("c", None))
+    topic.commit(*draw(_TASKS))
+    latest = {encode(record)[0]: offset for offset, record in topic.log}
+    missing = draw(st.sets(st.sampled_from([offset for offset, _ in topic.log])))
+    return topic, [
+        (offset, record) for offset, record in topic.log if latest[encode(record)[0]] == offset or offset not in missing
+    ]
+
+
+def _state_of(read: Sequence[_Written]) -> ClusterConfigState:
+    state = ClusterConfigState()
+    for offset, record in read:
+        state, _ = apply(state, offset, record)
+    return state
+
+
+@given(_topics_and_what_is_read())
+def test_whoever_has_read_what_compaction_left_takes_no_changed_task_for_unchanged(
+    topic_and_read: tuple[_Topic, list[_Written]],
+):
+    topic, read = topic_and_read
+
+    assert _state_of(read).unchanged_tasks("c") <= topic.state.unchanged_tasks("c")

@@ -1,0 +1,208 @@
+"""The latest offset of each source partition, from the records of an offsets topic."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.api.errors import DataError
+from fencepost.kafka.records.columns import OutgoingRecord
+from fencepost.storage.offsets.marks import OffsetMark, Origin
+from fencepost.storage.offsets.overlay import OffsetView
+from fencepost.storage.offsets.table import OffsetTable
+from tests.support.offset_log import apply
+
+_KEY = b'["c",{"a":1,"b":2}]'
+_SAME_IN_OTHER_ORDER = b'["c",{"b":2,"a":1}]'
+_PARTITION = {"a": 1, "b": 2}
+
+
+def _key(table: OffsetTable) -> bytes:
+    """The key that the source partition is written under."""
+    (record,) = table.records("c", _PARTITION, b"{}")
+    return record.key
+
+
+def test_an_unknown_partition_has_no_offset():
+    assert OffsetView("c", OffsetTable()).offset(_PARTITION) is None
+
+
+def test_the_last_record_of_a_key_counts_even_if_its_clock_was_behind():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":1}', 1000)
+    apply(table, _KEY, b'{"n":2}', 999)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 2}
+
+
+def test_a_null_value_removes_the_offset():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":1}', 1)
+    apply(table, _KEY, None, 2)
+    assert OffsetView("c", table).offset(_PARTITION) is None
+    assert OffsetView("c", table).offsets() == []
+
+
+def test_connectors_do_not_see_each_others_offsets():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":1}', 1)
+    assert OffsetView("d", table).offset(_PARTITION) is None
+    assert OffsetView("d", table).offsets() == []
+
+
+def test_a_partition_is_found_whatever_the_order_of_its_names():
+    table = OffsetTable()
+    apply(table, _SAME_IN_OTHER_ORDER, b'{"n":1}', 1)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 1}
+
+
+def test_a_known_partition_is_written_under_the_key_that_it_has():
+    table = OffsetTable()
+    assert _key(table) == _KEY
+    apply(table, _SAME_IN_OTHER_ORDER, b'{"n":1}', 1)
+    assert _key(table) == _SAME_IN_OTHER_ORDER
+
+
+def test_a_removed_partition_keeps_its_key():
+    table = OffsetTable()
+    apply(table, _SAME_IN_OTHER_ORDER, None, 1)
+    assert _key(table) == _SAME_IN_OTHER_ORDER
+
+
+@given(st.permutations([(_KEY, b'{"n":1}', 1), (_SAME_IN_OTHER_ORDER, b'{"n":2}', 2)]))
+def test_of_two_keys_for_one_partition_the_later_record_counts_in_any_order_of_reading(
+    records: list[tuple[bytes, bytes, int]],
+):
+    table = OffsetTable()
+    for record in records:
+        apply(table, *record)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 2}
+    assert _key(table) == _SAME_IN_OTHER_ORDER
+
+
+@given(st.permutations([(_KEY, b'{"n":1}', 1), (_SAME_IN_OTHER_ORDER, None, 2)]))
+def test_a_removal_under_another_key_is_not_undone_by_an_older_record(records: list[tuple[bytes, bytes | None, int]]):
+    table = OffsetTable()
+    for record in records:
+        apply(table, *record)
+    assert OffsetView("c", table).offset(_PARTITION) is None
+
+
+def test_all_offsets_of_a_connector_are_listed():
+    table = OffsetTable()
+    apply(table, b'["c",{"t":"0"}]', b'{"n":1}', 1)
+    apply(table, b'["c",{"t":"1"}]', b'{"n":2}', 1)
+    assert sorted(OffsetView("c", table).offsets(), key=str) == [({"t": "0"}, {"n": 1}), ({"t": "1"}, {"n": 2})]
+
+
+def test_a_record_with_another_kind_of_key_is_told_apart():
+    assert apply(OffsetTable(), b"session-key", b"{}", 1) is False
+
+
+def test_a_malformed_offset_fails_the_partition_that_it_belongs_to_and_no_other():
+    table = OffsetTable()
+    apply(table, b'["c",{"t":"0"}]', b"garbage", 1)
+    apply(table, b'["c",{"t":"1"}]', b'{"n":2}', 1)
+    assert OffsetView("c", table).offset({"t": "1"}) == {"n": 2}
+    with pytest.raises(DataError, match="garbage"):
+        OffsetView("c", table).offset({"t": "0"})
+
+
+def test_asking_for_a_partition_that_cannot_be_stored_is_refused():
+    with pytest.raises(DataError, match="Connector c"):
+        OffsetView("c", OffsetTable()).offset({"t": [1]})
+
+
+def test_what_was_read_can_be_changed_without_changing_the_table():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":1}', 1)
+    first = OffsetView("c", table).offset(_PARTITION)
+    assert first is not None
+    first["n"] = 7
+    OffsetView("c", table).offsets()[0][0]["a"] = 7
+    assert OffsetView("c", table).offsets() == [(_PARTITION, {"n": 1})]
+
+
+@given(st.permutations([0, 1]))
+def test_of_equal_keys_in_two_partitions_the_newest_counts_in_any_order_of_reading(order: list[int]):
+    table = OffsetTable()
+    for number in order:
+        apply(table, _KEY, b'{"n":%d}' % number, 5 + number, place=3 * number)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 1}
+    assert table.records("c", _PARTITION, b"{}") == [OutgoingRecord(_KEY, b"{}", partition=3)], (
+        "where the newest stands"
+    )
+
+
+@given(st.permutations([0, 1]))
+def test_of_equal_times_the_later_epoch_of_one_producer_counts(order: list[int]):
+    table = OffsetTable()
+    for number in order:
+        apply(table, _KEY, b'{"n":%d}' % number, 5, place=3 * number, producer=(7, number))
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 1}
+
+
+@given(st.permutations([(0, 300), (1, 200)]))
+def test_each_partition_counts_with_its_last_record(order: list[tuple[int, int]]):
+    """A record of a clock that was ahead is replaced by what follows it in its own partition."""
+    table = OffsetTable()
+    for place, timestamp in order:
+        apply(table, _KEY, b'{"n":%d}' % timestamp, timestamp, place=place)
+    apply(table, _KEY, b'{"n":100}', 100, place=0)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 200}
+
+
+def test_an_offset_is_removed_wherever_the_source_partition_has_one():
+    """Compaction drops the note of a removal; what stood elsewhere would be in force again."""
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":1}', 1, place=0)
+    apply(table, _KEY, b'{"n":2}', 2, place=3)
+    apply(table, _SAME_IN_OTHER_ORDER, b'{"n":0}', 0, place=1)
+    apply(table, b'["c",{"a":2}]', b'{"n":0}', 0, place=1)
+    removed = {(record.key, record.value, record.partition) for record in table.records("c", _PARTITION, None)}
+    assert removed == {(_KEY, None, 0), (_KEY, None, 3), (_SAME_IN_OTHER_ORDER, None, 1)}
+
+
+def test_a_commit_time_counts_more_than_a_timestamp():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":2}', 1, place=1, mark=OffsetMark(10))
+    apply(table, _KEY, b'{"n":1}', 9, place=0)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 2}
+
+
+def test_a_late_copy_does_not_replace_a_newer_commit_and_is_noticed():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":2}', mark=OffsetMark(10))
+    apply(table, _KEY, b'{"n":1}', mark=OffsetMark(9, Origin("own")))
+    stored = table.stored("c", _PARTITION)
+    assert stored is not None
+    assert (stored.value, stored.is_buried) == (b'{"n":2}', True)
+    apply(table, _KEY, b'{"n":2}', mark=OffsetMark(10, Origin("offsets")))
+    stored = table.stored("c", _PARTITION)
+    assert stored is not None
+    assert (stored.value, stored.is_buried) == (b'{"n":2}', False)
+
+
+def test_a_record_of_connect_replaces_what_stands_before_it_in_its_partition():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":2}', mark=OffsetMark(10))
+    apply(table, _KEY, b'{"n":1}', 9)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 1}
+
+
+def test_what_was_read_of_a_topic_that_is_no_more_counts_but_has_no_place():
+    table = OffsetTable()
+    apply(table, _KEY, b'{"n":2}', 5, place=7)
+    table.leave_places()
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 2}
+    assert table.records("c", _PARTITION, b"{}") == [OutgoingRecord(_KEY, b"{}")]
+    apply(table, _KEY, b'{"n":1}', 4, place=0)
+    assert OffsetView("c", table).offset(_PARTITION) == {"n": 2}, "an older record of the new topic"
+
+
+def test_a_source_partition_may_be_null():
+    table = OffsetTable()
+    assert apply(table, b'["c",null]', b'{"n":1}')
+    view = OffsetView("c", table)
+    assert (view.offset(None), view.offsets(), view.partitions()) == ({"n": 1}, [(None, {"n": 1})], [None])
+    assert table.records("c", None, None) == [OutgoingRecord(b'["c",null]', None, partition=0)]
