@@ -191,6 +191,17 @@ def test_a_topic_is_created_by_asking_for_it_where_the_broker_does_so(config: Cl
     assert Cluster(config).partitions(unique("auto"), Deadline.after(10_000)) == 1
 
 
+def test_a_topic_with_settings_of_its_own_is_created_by_no_broker(config: ClientConfig, topics: Topics) -> None:
+    cluster, topic = Cluster(config), unique("kept")
+
+    with pytest.raises(TopicNotFoundError):
+        cluster.kept_partitions(topic, Deadline.after(500))
+    with pytest.raises(TopicNotFoundError):
+        cluster.leader(topic, 0, Deadline.after(500))
+
+    assert topics.partitions(topic) is None
+
+
 def test_a_topic_that_does_not_exist_and_is_not_created_is_said(config: ClientConfig) -> None:
     with pytest.raises((TopicNotFoundError, BrokerRefusedError), match="not a name"):
         Cluster(config).partitions("not a name", Deadline.after(10_000))

@@ -295,6 +295,8 @@ def test_a_task_whose_offsets_topic_is_deleted_creates_it_again_and_goes_on(
 ):
     there = other_broker.bootstrap_servers
     topic = Topics(there).create()
+    # One that the task had just created it would wait for, as brokers learn of it late.
+    Topics(there).create(own, config={"cleanup.policy": "compact"})
     config = {"producer.override.bootstrap.servers": there, "offsets.storage.topic": own, "messages.per.poll": 1}
     task, seen = runner.started(name, topic, config)
     wait_for(lambda: seen.commits > 3, what="something is committed")

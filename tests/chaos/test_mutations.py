@@ -375,6 +375,13 @@ GUARDS = (
         "    return value",
         "tests/unit/herder/requests/test_shown_configs.py::test_passwords_are_not_shown_and_placeholders_are",
     ),
+    Guard(
+        "the offsets topics that no broker creates with its own settings",
+        "kafka/transport/cluster.py",
+        "            creates = name not in self._kept",
+        "            creates = True",
+        "tests/broker/test_connections.py::test_a_topic_with_settings_of_its_own_is_created_by_no_broker",
+    ),
 )
 
 

@@ -13,6 +13,8 @@ LINES, ABORTING, POLLING = range(3)
 
 ACTIONS = [
     Action(Kind.SCALE, ABORTING, pause=0, lasts=0, detail="4"),
+    Action(Kind.MISBEHAVE, 0, pause=0, lasts=4, detail="raises exit in poll"),
+    Action(Kind.MISBEHAVE, 0, pause=0, lasts=6, detail="meddles fork, child goes on"),
     Action(Kind.KILL_WORKER, 0, pause=1, lasts=1, detail=""),
     Action(Kind.CUT_WORKER, 0, pause=2, lasts=1, detail="deaf"),
     Action(Kind.FREEZE_WORKER, 1, pause=1, lasts=8, detail=""),

@@ -297,6 +297,11 @@ class Kafka:
         """Change settings of a topic; underscores for dots."""
         self._alter(ConfigResource(ResourceType.TOPIC, topic), config)
 
+    def setting(self, topic: str, name: str) -> str:
+        """A setting of a topic."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return str(self.admin.describe_configs([resource])[resource].result()[name].value)
+
     def set_broker(self, **config: str) -> None:
         """Change settings of all brokers while they run."""
         for node in self.admin.list_topics(timeout=30).brokers:

@@ -83,6 +83,23 @@ def test_what_becomes_of_a_topic_of_records_is_no_matter_of_others(site: Site, c
     site.check()
 
 
+def test_an_offsets_topic_of_a_connectors_own_may_be_deleted_under_it(own_site: Site) -> None:
+    kafka = own_site.kafka
+    # One that fencepost had just created it would wait for, as brokers learn of it late.
+    own = kafka.create(unique("own-offsets"), cleanup_policy="compact")
+    name = own_site.add_good(tasks="1", offsets_storage_topic=own)
+
+    kafka.delete(own)
+    wait_for(lambda: kafka.partitions(own) == 0, f"{own} is gone")
+
+    wait_for(lambda: kafka.partitions(own) > 0, f"{own} is there again")
+    assert kafka.setting(own, "cleanup.policy") == "compact"
+    own_site.worker.wait_for_states(name, "RUNNING", "RUNNING")
+    own_site.check()
+    own_site.worker.restart()
+    own_site.check()
+
+
 def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) -> None:
     with running_worker(tmp_path, kafka) as worker:
         site = Site(tmp_path, kafka, worker)
@@ -105,18 +122,18 @@ def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) 
         site.verify()
 
 
-@pytest.mark.parametrize("which", ["status", "offsets"])
+@pytest.mark.parametrize("which", ["config", "status", "offset"])
 def test_a_topic_of_the_workers_that_is_deleted_is_named_or_made_again(
     kafka: Kafka, tmp_path: Path, which: str
 ) -> None:
-    with running_worker(tmp_path, kafka) as worker:
-        site = Site(tmp_path, kafka, worker)
-        name = site.add_good()
-        topic = site.topics[which]
+    # One that fencepost had just created it would wait for, as brokers learn of it late.
+    topic = kafka.create(unique(which), cleanup_policy="compact")
+    with running_worker(tmp_path, kafka, **{f"{which}_storage_topic": topic}) as worker:
+        name = Site(tmp_path, kafka, worker).add_good()
 
         kafka.delete(topic)
 
-        if which == "configs":
+        if which == "config":
             answer = worker.request("PUT", f"/connectors/{name}/config", good(name, tasks="1"))
             assert answer.status >= 500
             assert topic in answer.message
@@ -129,14 +146,13 @@ def test_a_topic_of_the_workers_that_is_deleted_is_named_or_made_again(
 def test_the_kind_of_transactions_may_change_under_a_running_worker(own_site: Site) -> None:
     kafka = own_site.kafka
     try:
-        for version in (1, 2):
-            for verification in ("false", "true"):
-                kafka.set_broker(transaction_partition_verification_enable=verification)
-                kafka.set_transaction_version(version)
-                own_site.check()
-                own_site.worker.process.end()
-                own_site.worker.revive()
-                own_site.check()
+        for version, verification in ((1, "false"), (2, "true")):
+            kafka.set_broker(transaction_partition_verification_enable=verification)
+            kafka.set_transaction_version(version)
+            own_site.check()
+            own_site.worker.process.end()
+            own_site.worker.revive()
+            own_site.check()
     finally:
         kafka.set_broker(transaction_partition_verification_enable="true")
         kafka.set_transaction_version(2)

@@ -11,6 +11,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
 from fencepost.embedded.properties import CLIENT, Listener
 from tests.conftest import FAST_EXPIRY
+from tests.hostile.outside import CONNECTORS
 from tests.support.fault_proxy import FaultProxy, Link
 from tests.support.processes import wait_for
 from tests.support.workers import Group, Worker
@@ -203,6 +204,7 @@ def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: floa
             # A request that is not answered is given up and sent again, rather sooner than later.
             request_timeout_ms="5000",
             socket_connection_setup_timeout_ms="1500",
+            plugin_path=str(CONNECTORS),
         )
         slots = [Slot(group, number, row) for number, row in enumerate(proxies)]
         for slot in slots:

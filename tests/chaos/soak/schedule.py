@@ -6,6 +6,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+
+from tests.hostile.cases import harmless
 
 
 class Kind(StrEnum):
@@ -23,6 +26,7 @@ class Kind(StrEnum):
     RESTART = "restart"
     RESTART_TASK = "restart task"
     ROLL = "roll all workers"
+    MISBEHAVE = "hostile connector"
 
 
 PROTOCOLS = ("eager", "compatible", "sessioned")
@@ -44,7 +48,11 @@ _HOW_OFTEN = {
     Kind.RESTART: 3,
     Kind.RESTART_TASK: 2,
     Kind.ROLL: 2,
+    Kind.MISBEHAVE: 6,
 }
+
+WAYS_TO_MISBEHAVE = tuple(sorted(harmless(Path())))
+"""Hostile connectors that run beside the good ones for a while."""
 
 _OF_WORKERS = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER)
 _OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER)
@@ -55,7 +63,7 @@ class Action:
     """`pause` seconds after the action before, do it to the worker, broker or connector number `target`.
 
     What has an end is ended after `lasts` seconds, while others go on. `detail` is one of CUTS, the protocol that is
-    rolled out, the new tasks.max, or a task's number.
+    rolled out, the new tasks.max, a task's number, or one of WAYS_TO_MISBEHAVE.
     """
 
     kind: Kind
@@ -65,7 +73,7 @@ class Action:
     detail: str
 
     def __str__(self) -> str:
-        what = "" if self.kind is Kind.ROLL else f" {self.target}"
+        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE) else f" {self.target}"
         return f"{self.kind}{what}{f': {self.detail}' if self.detail else ''}{f', {self.lasts:.1f} s' if self.lasts else ''}"
 
 
@@ -107,7 +115,7 @@ def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
             return chance.choice((chance.uniform(0.2, 2), size.session_s * chance.uniform(1.2, 2.5)))
         case Kind.KILL_BROKER | Kind.FREEZE_BROKER | Kind.KILL_WORKER:
             return chance.uniform(0.5, 12)
-        case Kind.PAUSE | Kind.STOP:
+        case Kind.PAUSE | Kind.STOP | Kind.MISBEHAVE:
             return chance.uniform(0.5, 6)
     return 0
 
@@ -122,4 +130,6 @@ def _detail(kind: Kind, chance: random.Random) -> str:
             return str(chance.randint(1, 4))
         case Kind.RESTART_TASK:
             return str(chance.randrange(2))
+        case Kind.MISBEHAVE:
+            return chance.choice(WAYS_TO_MISBEHAVE)
     return ""

@@ -10,10 +10,14 @@ from typing import Any
 
 from tests.chaos.soak.cluster import Cluster, Slot, Undo
 from tests.chaos.soak.schedule import Action, Kind
+from tests.hostile.cases import harmless
 from tests.support.processes import wait_for
 
-_REQUESTS_AT_ONCE = 4
+_REQUESTS_AT_ONCE = 8
 _TICK_SECONDS = 0.05
+
+HOSTILE = "hostile-"
+"""How the names of hostile connectors begin."""
 
 Tell = Callable[[str], None]
 
@@ -134,10 +138,24 @@ class Storm:
                 self._end(name)
                 self._request("PUT", f"{path}/{action.kind}")
                 self._undo[name] = (time.monotonic() + action.lasts, lambda: self._request("PUT", f"{path}/resume"))
+            case Kind.MISBEHAVE:
+                self._misbehave(action)
             case Kind.RESTART:
                 self._request("POST", f"{path}/restart?includeTasks=true")
             case Kind.RESTART_TASK:
                 self._request("POST", f"{path}/tasks/{action.detail}/restart")
+
+    def _misbehave(self, action: Action) -> None:
+        """Create a hostile connector with a topic of its own, which is deleted when its time is over."""
+        hostile = f"{HOSTILE}{self.done}"
+        folder = self._cluster.group.folder / hostile
+        folder.mkdir()
+        config = {"topic": hostile, "tasks.max": "1", **harmless(folder)[action.detail].config}
+        self._request("PUT", f"/connectors/{hostile}/config", config)
+        self._undo[hostile] = (
+            time.monotonic() + action.lasts,
+            lambda: self._request("DELETE", f"/connectors/{hostile}"),
+        )
 
     def _request(self, method: str, path: str, body: Any = None) -> None:
         slots = self._cluster.slots

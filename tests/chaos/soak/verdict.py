@@ -10,7 +10,7 @@ from fencepost.cli.verify import Asked, examine
 from fencepost.cli.verify_report import Report
 from fencepost.kafka.config.client_config import ClientConfig
 from tests.chaos.soak.cluster import Cluster
-from tests.chaos.soak.storm import Tell, ask_until_done
+from tests.chaos.soak.storm import HOSTILE, Tell, ask_until_done
 from tests.support.checker import read_offsets
 from tests.support.processes import wait_for
 from tests.support.workers import Worker
@@ -27,6 +27,7 @@ def settle(cluster: Cluster, configs: Mapping[str, dict[str, str]], tell: Tell) 
     for slot in cluster.slots:
         slot.wait_until_healthy()
     worker = cluster.slots[0].worker
+    _delete_hostile_connectors(cluster)
     faults = [fault for name in configs for fault in _failures(worker, name)]
     for name, config in configs.items():
         ask_until_done(cluster, "PUT", f"/connectors/{name}/config", config)
@@ -47,6 +48,20 @@ def _wait_until_settled(worker: Worker, name: str, tasks: int) -> None:
         return len(states) == tasks + 1 and all(state in ("RUNNING", "FAILED") for state in states)
 
     wait_for(settled, _SETTLED_SECONDS, what=f"{name} is at work with {tasks} task(s)")
+
+
+def _delete_hostile_connectors(cluster: Cluster) -> None:
+    """Those whose creation or deletion a storm held up are there still."""
+    worker = cluster.slots[0].worker
+
+    def gone() -> bool:
+        names = worker.get("/connectors")
+        hostile = [name for name in names or () if name.startswith(HOSTILE)]
+        for name in hostile:
+            worker.request("DELETE", f"/connectors/{name}")
+        return names is not None and not hostile
+
+    wait_for(gone, _SETTLED_SECONDS, what="the hostile connectors are deleted")
 
 
 def _failures(worker: Worker, name: str) -> list[str]:

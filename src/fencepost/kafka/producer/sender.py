@@ -84,8 +84,11 @@ class RecordWriter:
         return not self._closed or self._adding or any(queue.in_doubt for queue in self._queues.values())
 
     def partitions(self, topic: str) -> int:
-        """Return the number of a topic's partitions. Raises TopicNotFoundError or AuthorizationError."""
-        return self._cluster.partitions(topic, Deadline.after(self._config.max_block_ms))
+        """Return the number of partitions of a topic that the worker creates itself: no broker does.
+
+        Raises TopicNotFoundError or AuthorizationError.
+        """
+        return self._cluster.kept_partitions(topic, Deadline.after(self._config.max_block_ms))
 
     def known_partitions(self) -> dict[str, int]:
         """Return the numbers of partitions that this process knows, by topic."""
@@ -147,7 +150,7 @@ class RecordWriter:
         queue = self._queues.get(topic_partition)
         if queue is None:
             # Also makes the broker create the topic, which adding it to the transaction would not.
-            self.partitions(topic_partition[0])
+            self._cluster.partitions(topic_partition[0], Deadline.after(self._config.max_block_ms))
             sequence = self._transaction.sequences.get(topic_partition)
             queue = PartitionQueue.starting(topic_partition, sequence, self._config.client.retry_backoff_max_ms)
             self._queues[topic_partition] = queue

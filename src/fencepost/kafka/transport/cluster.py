@@ -62,6 +62,8 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, _Topic] = {}
         self._message_bytes: dict[str, _MessageBytes] = {}
+        # Topics that no broker may create, with its own defaults, when it is asked for them.
+        self._kept: set[str] = set()
 
     @classmethod
     def of(cls, config: ClientConfig) -> Cluster:
@@ -75,6 +77,15 @@ class Cluster:
         Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
         """
         return len(self._topic(topic, deadline).leaders)
+
+    def kept_partitions(self, topic: str, deadline: Deadline) -> int:
+        """Return the same for a topic that needs settings of its own: no broker creates it, at this call or later ones.
+
+        Raises as `partitions`.
+        """
+        with self._lock:
+            self._kept.add(topic)
+        return self.partitions(topic, deadline)
 
     def known_partitions(self) -> dict[str, int]:
         """Return the numbers of partitions that need not be asked for now, by topic."""
@@ -193,7 +204,9 @@ class Cluster:
 
     def _ask_metadata(self, name: str, deadline: Deadline) -> Any:
         topic = MetadataRequest.MetadataRequestTopic(name=name)
-        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=True)
+        with self._lock:
+            creates = name not in self._kept
+        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=creates)
         answer = self.call(request, deadline, at_most=_METADATA_VERSION)
         with self._lock:
             self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
