@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.api.traces import plugin_location, shortened
+from fencepost.api.traces import plugin_location, printable, shortened
 
 _LONGEST_MESSAGE: Final = 8 * 1024
 
@@ -60,9 +60,16 @@ def describe_error(error: BaseException) -> str:
     What the code of a plugin raised is told with its place: `KeyError: 'id' (/plugins/counter.py:12)`. Of a message with
     more than 8 Ki characters the middle is left out.
     """
-    message = shortened(" ".join(str(error).split()), _LONGEST_MESSAGE)
+    message = printable(shortened(" ".join(_text(error).split()), _LONGEST_MESSAGE))
     if isinstance(error, FencepostError):
         return message
     described = f"{type(error).__name__}: {message}" if message else type(error).__name__
     location = plugin_location(error)
     return described if location is None else f"{described} ({location})"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as broken:  # noqa: BLE001 - a plugin's __str__ may raise anything
+        return f"an error that has no text: its __str__ raised {type(broken).__name__}"

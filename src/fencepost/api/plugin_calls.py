@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from inspect import unwrap
@@ -24,6 +25,11 @@ from fencepost.api.traces import plugin_location
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_LOOKED_AT: Final = frozenset(
+    {"__class__", "__getattribute__", "__cause__", "__context__", "__suppress_context__", "__traceback__"}
+)
+_PYTHONS_OWN: Final = frozenset({object, BaseException})
+_PLAIN_METACLASSES: Final = frozenset({type, ABCMeta})
 # Exceptions by name, but whoever they reach takes them for something else than a failure.
 _CONTROL_FLOW: Final = (StopIteration, StopAsyncIteration, CancelledError)
 
@@ -43,7 +49,8 @@ def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs:
         failure = as_failure(what, error)
         if failure is error:
             raise
-        raise failure from error
+    # Out of the handler: raised in it, the failure would have the plugin's error for its context in any case.
+    raise failure from failure.__cause__
 
 
 def iterate_plugin(what: str, items: Iterable[T]) -> Iterator[T]:
@@ -57,7 +64,16 @@ def iterate_plugin(what: str, items: Iterable[T]) -> Iterator[T]:
 
 
 def as_failure(what: str, error: BaseException) -> Exception:
-    """Return an error that a plugin raised if it is an ordinary failure, else a PluginError that it is the cause of."""
+    """Return an error that a plugin raised if it is an ordinary failure, else a PluginError that it is the cause of.
+
+    What runs code of its own whenever it is looked at is no cause of anything: it would run wherever it is shown.
+    """
+    overridden = _overridden(type(error))
+    if overridden is not None:
+        return PluginError(
+            f"{what} raised an exception whose class overrides {overridden}, so it cannot be shown without running its "
+            "code: raise an exception that says what is wrong, for example DataError"
+        )
     if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
         raise error
     message = _why_no_failure(what, error)
@@ -66,6 +82,17 @@ def as_failure(what: str, error: BaseException) -> Exception:
     failure = PluginError(message)
     failure.__cause__ = error
     return failure
+
+
+def _overridden(kind: type) -> str | None:
+    """What an exception's class overrides of that by which Python looks at any exception; None for a plain class."""
+    if type(kind) not in _PLAIN_METACLASSES:
+        return "the class of classes"
+    for base in type.__dict__["__mro__"].__get__(kind):
+        found = _LOOKED_AT.intersection(type.__dict__["__dict__"].__get__(base))
+        if found and base not in _PYTHONS_OWN:
+            return min(found)
+    return None
 
 
 def _why_no_failure(what: str, error: BaseException) -> str | None:

@@ -22,11 +22,20 @@ _LONGEST_TRACE: Final = 64 * 1024
 def format_trace(error: BaseException) -> str:
     """Return an error with its causes as Python prints it; of what a plugin raised, the plugin's frames only.
 
-    It has about 64 Ki characters at most.
+    It has about 64 Ki characters at most. Python asks objects for their names and texts to show an error; what these
+    raise is named in place of the trace.
     """
-    shown = traceback.TracebackException.from_exception(error)
-    _trim(shown, error)
-    return shortened("".join(shown.format()), _LONGEST_TRACE)
+    try:
+        shown = traceback.TracebackException.from_exception(error)
+        _trim(shown, error)
+        return printable(shortened("".join(shown.format()), _LONGEST_TRACE))
+    except BaseException as broken:  # noqa: BLE001 - code of plugins may raise anything
+        return f"An error that cannot be shown: showing it raised {type(broken).__name__}\n"
+
+
+def printable(text: str) -> str:
+    """Return a text whose control and format characters, but for line ends, are escaped: logs are read in terminals."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(text: str, longest: int) -> str:

@@ -30,11 +30,56 @@ class _SilentExit(SystemExit):
         raise ValueError("no text")
 
 
+def _exceptions_that_run_code() -> dict[str, type[BaseException]]:
+    """Made on demand: pytest looks at what a module holds."""
+
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> object:
+            raise SystemExit(6)
+
+    class Cause(Exception):  # noqa: N818
+        @property
+        def __cause__(self) -> BaseException:  # type: ignore[override]
+            raise SystemExit(5)
+
+    class Kind(Exception):  # noqa: N818
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            raise SystemExit(4)
+
+    class OfMeta(Exception, metaclass=Meta):  # noqa: N818
+        pass
+
+    return {"metaclass": OfMeta, "cause": Cause, "class": Kind}
+
+
 def _raising(error: BaseException) -> Callable[[], None]:
     def poll() -> None:
         raise error
 
     return poll
+
+
+@pytest.mark.parametrize("overridden", ["metaclass", "cause", "class"])
+def test_an_exception_that_runs_code_when_it_is_looked_at_is_replaced(overridden: str):
+    def poll() -> None:
+        error = _exceptions_that_run_code()[overridden]()
+        raise error
+
+    with pytest.raises(PluginError, match=r"poll\(\) of task c-0 raised an exception whose class overrides") as raised:
+        call_plugin(_WHAT, poll)
+    assert raised.value.__cause__ is None
+    assert "PluginError" in format_trace(raised.value)
+
+
+def test_an_error_of_which_a_part_cannot_be_shown_is_told_all_the_same():
+    def poll() -> None:
+        raise ValueError("no such table") from _exceptions_that_run_code()["cause"]()
+
+    with pytest.raises(ValueError, match="no such table") as raised:
+        call_plugin(_WHAT, poll)
+    assert format_trace(raised.value) == "An error that cannot be shown: showing it raised SystemExit\n"
+    assert describe_error(raised.value).startswith("ValueError: no such table (")
 
 
 @pytest.mark.parametrize(

@@ -18,3 +18,9 @@ def test_a_trace_fits_into_a_status_whatever_an_error_says() -> None:
 def test_a_message_fits_into_a_line() -> None:
     assert len(describe_error(ValueError("x" * 3_000_000))) < 10_000
     assert describe_error(ValueError("x" * 3000)) == "ValueError: " + "x" * 3000
+
+
+def test_control_characters_of_an_error_are_shown_escaped() -> None:
+    error = ValueError("bad \x1b[2J\u202e\x00 \u00e9")
+    assert describe_error(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9"
+    assert format_trace(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9\n"
