@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.secrets import HIDDEN
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.distributed.assignor_leader import LeaderAssignor
 from fencepost.herder.distributed.group_parts import GroupParts
@@ -26,8 +27,9 @@ from fencepost.herder.errors import (
 from fencepost.herder.interface import ConnectorInfo, ConnectorStateInfo, PutConnectorConfig
 from fencepost.herder.requests.config_infos import error_message
 from fencepost.herder.requests.restart_plan import restart_plan
-from fencepost.herder.requests.shown_configs import restored_config
+from fencepost.herder.requests.shown_configs import check_passwords_stay_hidden, restored_config
 from fencepost.herder.requests.validation import validate_connector_config
+from fencepost.runtime.connector.password_properties import password_properties
 from fencepost.runtime.state import State
 from fencepost.storage.configs.codec import RestartRequest, TargetState
 
@@ -55,8 +57,11 @@ class ConnectorRequests:
         """Validate and write a configuration. Raises BadRequestError or AlreadyExistsError."""
         await self._leadership.require()
         self._check_new(name, allow_replace=allow_replace)
-        config = restored_config(config, self._parts.state.connector_config(name))
+        former = self._parts.state.connector_config(name)
+        kept = [key for key, value in config.items() if value == HIDDEN]
+        config = restored_config(config, former)
         await self._check(config)
+        await self._check_passwords(config, kept, former or {})
         created = not self._parts.state.contains(name)
         await self._leadership.write(
             lambda: self._parts.configs.put_connector(name, config, target_state),
@@ -71,6 +76,8 @@ class ConnectorRequests:
         patched = {key: text for key, text in {**former, **patch}.items() if text is not None}
         config = restored_config(patched, former)
         await self._check(config)
+        kept = [key for key in config if patch.get(key, HIDDEN) == HIDDEN]
+        await self._check_passwords(config, kept, former)
         await self._leadership.write(
             lambda: self._parts.configs.put_connector(name, config), check=lambda: self._check_unchanged(name, former)
         )
@@ -156,6 +163,16 @@ class ConnectorRequests:
         infos = await self._parts.run(validate_connector_config, self._parts.worker, config)
         if infos.error_count:
             raise BadRequestError(error_message(infos))
+
+    async def _check_passwords(
+        self, config: Mapping[str, str], kept: Sequence[str], former: Mapping[str, str | None]
+    ) -> None:
+        if kept:
+            before = {key: value for key, value in former.items() if value is not None}
+            worker = self._parts.worker.config
+            passwords_before = await self._parts.run(password_properties, worker, before)
+            passwords_now = await self._parts.run(password_properties, worker, config)
+            check_passwords_stay_hidden(config, kept, passwords_before, passwords_now)
 
     def _check_new(self, name: str, *, allow_replace: bool) -> None:
         if not allow_replace and self._parts.state.contains(name):

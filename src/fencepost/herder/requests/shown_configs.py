@@ -51,5 +51,21 @@ def restored_config(config: Mapping[str, str], stored: Mapping[str, str | None] 
     return {name: known[name] if value == HIDDEN else value for name, value in config.items()}
 
 
+def check_passwords_stay_hidden(
+    config: Mapping[str, str], kept: Iterable[str], passwords_before: Iterable[str], passwords_now: Iterable[str]
+) -> None:
+    """Raise BadRequestError if a stored password would be shown, because nothing defines it as one any more.
+
+    `kept` are the properties whose values are those that are stored, and not from the request.
+    """
+    secret = set(kept) & set(passwords_before) - set(passwords_now)
+    bared = sorted(name for name in secret if name in config and _shown(config[name]) == HIDDEN)
+    if bared:
+        raise BadRequestError(
+            f"The stored configuration has a password in {', '.join(bared)}, which none of the plugins of the new one "
+            "defines as a password, so that it would be shown: remove the property, or give its value"
+        )
+
+
 def _shown(value: str) -> str:
     return value if not value or _REFERENCE.fullmatch(value) else HIDDEN

@@ -6,7 +6,12 @@ import pytest
 
 from fencepost.config.secrets import HIDDEN
 from fencepost.herder.errors import BadRequestError
-from fencepost.herder.requests.shown_configs import restored_config, shown_config, shown_task_config
+from fencepost.herder.requests.shown_configs import (
+    check_passwords_stay_hidden,
+    restored_config,
+    shown_config,
+    shown_task_config,
+)
 
 CONFIG = {"password": "hunter22", "key": "${file:db:key}", "topic": "t", "empty": ""}
 
@@ -28,3 +33,16 @@ def test_what_was_shown_and_is_given_back_is_what_is_stored():
 def test_a_hidden_password_that_is_not_stored_is_refused():
     with pytest.raises(BadRequestError, match="The value of password is"):
         restored_config({"password": HIDDEN}, None)
+
+
+@pytest.mark.parametrize("kept", [["password"], ["password", "topic"]])
+def test_a_stored_password_is_not_taken_over_where_nothing_defines_it(kept: list[str]):
+    with pytest.raises(BadRequestError, match="password in password, which none of the plugins"):
+        check_passwords_stay_hidden(CONFIG, kept, ["password", "key"], [])
+
+
+def test_a_password_that_is_given_stays_one_or_is_removed_is_taken():
+    check_passwords_stay_hidden(CONFIG, ["topic"], ["password"], [])
+    check_passwords_stay_hidden(CONFIG, ["password"], ["password"], ["password"])
+    check_passwords_stay_hidden({"topic": "t"}, ["topic"], ["password"], [])
+    check_passwords_stay_hidden(CONFIG, ["key", "empty"], ["key", "empty"], [])
