@@ -195,6 +195,10 @@ def _decoded(name: str, key: bytes | None, value: bytes | None) -> ConfigRecord 
     return None if count is None else TaskCountRecord(*count)
 
 
+_MOST_DIGITS: Final = 10
+"""Of a task's number, which is a Java int. Python refuses to read thousands of them."""
+
+
 def _connector(connector: str, value: bytes | None) -> ConnectorRecord:
     if value is None:
         return ConnectorRecord(connector, None)
@@ -203,7 +207,7 @@ def _connector(connector: str, value: bytes | None) -> ConnectorRecord:
 
 def _task(name: str, value: bytes | None) -> TaskRecord:
     connector, _, number = name.rpartition("-")
-    if not connector or not (number.isascii() and number.isdigit()):
+    if not connector or not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
         raise _MalformedError("its key does not end in the number of a task")
     return TaskRecord(ConnectorTaskId(connector, int(number)), _config(value))
 

@@ -10,6 +10,7 @@ if that is on another Kafka cluster than the worker's topics.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
@@ -20,6 +21,8 @@ COMMIT_TIME: Final = "fencepost.commit.time"
 COPIED_FROM: Final = "fencepost.copied.from"
 
 _SEPARATOR: Final = "/"
+_TIME: Final = re.compile(rb"[0-9]{1,18}")
+"""Milliseconds as anybody may have written them: more digits are no time, and Python refuses to read thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,6 @@ def mark_of(headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> Offs
     values = {name: value for name, value in headers if value}
     time, origin = values.get(COMMIT_TIME), values.get(COPIED_FROM)
     return OffsetMark(
-        int(time) if time is not None and time.isdigit() else timestamp,
+        int(time) if time is not None and _TIME.fullmatch(time) else timestamp,
         None if origin is None else Origin.parse(origin.decode(errors="replace")),
     )

@@ -97,6 +97,7 @@ def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord
         (b"task-c-x", b'{"properties":{}}'),
         (b"task-c-\xc2\xb2", b'{"properties":{}}'),
         (b"task-c-0", None),
+        (b"task-c-" + b"9" * 5000, b'{"properties":{}}'),
         (b"commit-c", None),
         (b"commit-c", b'{"tasks":true}'),
         (b"commit-c", b'{"tasks":1.0}'),
