@@ -33,7 +33,9 @@ def test_a_started_broker_takes_topics(topics: Topics) -> None:
 
 
 def test_records_are_still_there_after_a_kill_and_after_a_new_start(tmp_path: Path) -> None:
-    first = EmbeddedBroker(tmp_path).start()
+    folder = tmp_path / "kafka däta"
+    folder.mkdir()
+    first = EmbeddedBroker(folder).start()
     topic = Topics(first.bootstrap_servers).create()
     produce(first.bootstrap_servers, topic, b"before the kill")
     node = first.nodes[0]
@@ -44,15 +46,15 @@ def test_records_are_still_there_after_a_kill_and_after_a_new_start(tmp_path: Pa
     first.stop()
 
     (port,) = free_ports(1)
-    with EmbeddedBroker(tmp_path, port=port) as second:
+    with EmbeddedBroker(folder, port=port) as second:
         assert second.bootstrap_servers == f"127.0.0.1:{port}"
         assert values(read_topic(second.bootstrap_servers, topic)) == [b"before the kill", b"after the kill"]
         assert not is_listening(first.nodes[0].place.ports["CLIENT"])
         with pytest.raises(DataDirError, match="in use by another broker"):
-            EmbeddedBroker(tmp_path).start()
+            EmbeddedBroker(folder).start()
 
     with pytest.raises(DataDirError, match=r"holds a broker of 1 node.*--nodes 1"):
-        EmbeddedBroker(tmp_path, nodes=3).start()
+        EmbeddedBroker(folder, nodes=3).start()
 
 
 def test_a_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from fencepost.embedded.errors import BrokerStartError, DataDirError
 from fencepost.embedded.jars import BROKER, cache_folder, class_path
 from fencepost.embedded.java import Java
 from fencepost.embedded.ports import is_listening, require_free
-from fencepost.embedded.process import kill, launch, terminate
+from fencepost.embedded.process import jvm_environment, kill, launch, terminate
 from fencepost.embedded.properties import CONTROLLER, INTERNAL, LOGGING, NodePlace, render
 
 # A start takes one to four seconds; a machine that is busy with other things gets a chance too.
@@ -81,6 +81,7 @@ class Node:
             capture_output=True,
             text=True,
             check=False,
+            env=jvm_environment(),
         )
         if result.returncode != 0:
             cause = (result.stderr or result.stdout).strip().splitlines()

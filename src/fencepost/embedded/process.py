@@ -34,6 +34,11 @@ _LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fencepo
 _CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
 
 
+def jvm_environment() -> dict[str, str]:
+    """The environment of this process, in a locale in which a JVM finds files with names that are not ASCII."""
+    return os.environ | {"LC_ALL": "C.UTF-8"}
+
+
 def launch(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
     """Start `command`, its output appended to `log_file`. It gets no Ctrl-C of the terminal: its parent stops it."""
     if sys.platform == "linux":
@@ -46,6 +51,7 @@ def launch(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=jvm_environment(),
         ).result()
     _CHILDREN.add(process)
     return process

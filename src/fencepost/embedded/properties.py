@@ -13,6 +13,8 @@ CLIENT: Final = "CLIENT"
 INTERNAL: Final = "INTERNAL"
 CONTROLLER: Final = "CONTROLLER"
 
+_ASCII: Final = 128
+
 
 @dataclass(frozen=True)
 class Listener:
@@ -95,8 +97,14 @@ def _advertised_port(listener: Listener, place: NodePlace) -> int:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a .properties file."""
-    return "".join(f"{name}={value.replace(chr(92), chr(92) * 2)}\n" for name, value in properties.items())
+    """The text of a .properties file, in ASCII: Kafka's scripts and classes read one as Latin-1 or as UTF-8."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    units = value.replace("\\", "\\\\").encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(code) if code < _ASCII else f"\\u{code:04x}" for code in codes)
 
 
 LOGGING: Final = render(

@@ -37,3 +37,7 @@ def test_a_listener_has_its_own_properties_and_extra_ones_win() -> None:
 
 def test_backslashes_survive_the_properties_file() -> None:
     assert render({"a": "C:\\b"}) == "a=C:\\\\b\n"
+
+
+def test_values_are_ascii_in_the_properties_file() -> None:
+    assert render({"a": "/d\u00e4ta \U0001f600"}) == "a=/d\\u00e4ta \\ud83d\\ude00\n"
