@@ -13,7 +13,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
-from fencepost.engine.errors import BatchCancelledError, SparkDataError
+from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.spark.job_write import coalesces_in_order
 from fencepost.kafka.errors import KafkaError
 from fencepost.kafka.transport.cluster import Cluster
@@ -186,17 +186,17 @@ def test_a_reader_that_fails_on_an_executor_fails_with_its_own_error(
     assert read_topic(bootstrap_servers, topic) == []
 
 
-def test_a_bug_in_a_reader_is_a_spark_data_error_of_one_line(
+def test_a_bug_in_a_reader_is_a_data_error_of_one_line_with_its_place(
     engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
     reader = TrickyReader("break", 1_500, str(tmp_path / "once"))
     with (
         producer(bootstrap_servers) as owner,
-        pytest.raises(SparkDataError, match="RuntimeError: a bug in a reader") as e,
+        pytest.raises(DataError, match=r"read\(\) of TrickyReader failed: RuntimeError: a bug in a reader") as e,
     ):
         write(engine, owner, SourceBatch(reader=reader, splits=splits(3_000, 2)), pipeline(topic))
     assert "\n" not in str(e.value)
-    assert "connector-0" in str(e.value)
+    assert "engine.py:" in str(e.value)
 
 
 def test_a_topic_that_does_not_exist_is_named(engine: SparkEngine, bootstrap_servers: str, topics: Topics):
