@@ -13,7 +13,7 @@ from fencepost.runtime.state import State
 from fencepost.storage.statuses.codec import Status
 
 # What does not depend on any worker's doing anything.
-_AT_REST: Final = frozenset({State.FAILED, State.STOPPED})
+_AT_REST: Final = frozenset({State.FAILED, State.STOPPED, State.UNASSIGNED})
 
 
 class Snapshots:
