@@ -164,6 +164,8 @@ class SimWriter:
         now = self._site.broker.partitions(topic)
         return now if now == 1 else self._site.kernel.random.choice((now, now - 1))
 
+    kept_partitions = partitions
+
     def write(self, topic: str, partition: int, records: Records | Sequence[Row]) -> None:
         rows: Sequence[Row]
         if isinstance(records, Records):

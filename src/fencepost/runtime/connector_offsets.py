@@ -65,7 +65,7 @@ def _write(producer: TransactionalProducer, topic: str, records: OffsetRecords) 
     producer.begin_transaction()
     try:
         with closing(producer.writer()) as writer:
-            for partition, rows in records.by_partition(writer.partitions(topic)):
+            for partition, rows in records.by_partition(writer.kept_partitions(topic)):
                 writer.write(topic, partition, rows)
             producer.acknowledge(writer.flush())
         records.written()

@@ -84,9 +84,16 @@ class RecordWriter:
         return not self._closed or self._adding or any(queue.in_doubt for queue in self._queues.values())
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic that the worker creates itself: no broker does.
+        """Return the number of partitions of a topic. A broker that creates topics by itself creates it.
 
         Raises TopicNotFoundError or AuthorizationError.
+        """
+        return self._cluster.partitions(topic, Deadline.after(self._config.max_block_ms))
+
+    def kept_partitions(self, topic: str) -> int:
+        """Return the same for a topic that the worker creates itself, with settings of its own: no broker does.
+
+        Raises as `partitions`.
         """
         return self._cluster.kept_partitions(topic, Deadline.after(self._config.max_block_ms))
 

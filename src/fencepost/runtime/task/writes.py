@@ -121,7 +121,7 @@ class TaskWrites(ABC):
         topic = self._path.offsets_topic
         try:
             with closing(producer.writer()) as writer:
-                for partition, records in self._offsets.by_partition(writer.partitions(topic)):
+                for partition, records in self._offsets.by_partition(writer.kept_partitions(topic)):
                     writer.write(topic, partition, records)
                 producer.acknowledge(writer.flush())
         except TopicNotFoundError as error:

@@ -146,7 +146,7 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
     writer = producer.writer()
     try:
         # One that was deleted must not come back with a broker's settings.
-        writer.partitions(topic)
+        writer.kept_partitions(topic)
         writer.write(topic, CONFIG_PARTITION, Records.of_rows(rows))
         acks = writer.flush()
         producer.acknowledge(acks)
