@@ -22,7 +22,7 @@ def verdict(report: Mapping[str, Any] | None) -> tuple[int, list[str]]:
     """Return the exit status and what to print for pip-audit's report in JSON, None if there is none."""
     if report is None:
         return 0, [
-            "Dependencies were NOT audited: pip-audit did not get an answer. Run make lint where pypi.org is reached"
+            "Dependencies were NOT audited: pip-audit did not get an answer. Run make lint on a machine that reaches its service"
         ]
     packages = report["dependencies"]
     vulnerable = [package for package in packages if package.get("vulns")]
