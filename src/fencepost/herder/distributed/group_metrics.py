@@ -13,15 +13,20 @@ from prometheus_client.registry import Collector
 
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.kafka.group.membership import GroupRequest, Membership
-from fencepost.runtime.metrics.definitions import MetricDefinition, MetricType, define
+from fencepost.runtime.metrics.definitions import MetricDefinition, MetricType, define, single_values, with_prefix
 from fencepost.runtime.metrics.histogram import Histogram
 from fencepost.runtime.metrics.windowed import Windowed
 
 _MS: Final = 1000.0
 _PER_HOUR: Final = 3600.0
 
+_REBALANCE_PREFIX: Final = "kafka_connect_worker_rebalance_"
+_COORDINATOR_PREFIX: Final = "kafka_connect_coordinator_"
+_FENCING_PREFIX: Final = "fencepost_fencing_"
+_MIXED_PREFIX: Final = "fencepost_group_"
+
 _REBALANCE: Final = define(
-    "kafka_connect_worker_rebalance_",
+    _REBALANCE_PREFIX,
     {
         "epoch": "The generation of the group that this worker is in, or was in last; 0 before the first",
         "completed_rebalances_total": "Rebalances that this worker completed",
@@ -44,7 +49,7 @@ _PROTOCOL: Final = MetricDefinition(
     ("connect_protocol",),
 )
 _COORDINATOR: Final = define(
-    "kafka_connect_coordinator_",
+    _COORDINATOR_PREFIX,
     {
         "assigned_connectors": "Connectors that the group gave to this worker",
         "assigned_tasks": "Tasks that the group gave to this worker",
@@ -71,14 +76,14 @@ _COORDINATOR: Final = define(
     },
 )
 _FENCING: Final = define(
-    "fencepost_fencing_",
+    _FENCING_PREFIX,
     {
         "rounds_total": "Rounds of fencing that this worker carried out as the leader of its group",
         "failures_total": "Those of them that failed",
     },
 )
 _MIXED: Final = define(
-    "fencepost_group_",
+    _MIXED_PREFIX,
     {
         "workers_breaking_exactly_once": "Workers of the group whose exactly.once.source.support is disabled while "
         "others have enabled: while there are any, exactly-once delivery does not hold",
@@ -202,45 +207,66 @@ class GroupMetrics(Collector):
             values = (
                 (_REBALANCE, self._rebalance_values(now)),
                 (_COORDINATOR, self._coordinator_values(now)),
-                (_FENCING, (self._fencing_rounds, self._fencing_failures)),
-                (_MIXED, (self._breaking, self._unknown)),
+                (_FENCING, self._fencing_values()),
+                (_MIXED, self._mixed_values()),
             )
             fencing_time = self._fencing_time.snapshot()
         leader = None if membership is None else membership.assignment.leader_url
         yield _LEADER.metric([((leader,), 1.0)] if leader else [])
         yield _PROTOCOL.metric([((str(membership.protocol),), 1.0)] if membership is not None else [])
         for definitions, numbers in values:
-            for definition, number in zip(definitions.values(), numbers, strict=True):
-                yield definition.metric([((), number)])
+            yield from single_values(definitions, numbers)
         yield _FENCING_TIME.histogram([((), fencing_time)])
 
-    def _rebalance_values(self, now: float) -> tuple[float, ...]:
+    def _rebalance_values(self, now: float) -> dict[str, float]:
         done = self._rebalances
-        rebalancing = self._began is not None
-        return self._epoch, done.total, rebalancing, done.average(now), done.maximum(now), done.ago(now) * _MS
-
-    def _coordinator_values(self, now: float) -> tuple[float, ...]:
-        assignment = None if self._membership is None else self._membership.assignment
-        heartbeats, done = self._requests[GroupRequest.HEARTBEAT], self._rebalances
-        return (
-            0 if assignment is None else len(assignment.connectors),
-            0 if assignment is None else len(assignment.tasks),
-            heartbeats.rate(now),
-            heartbeats.total,
-            heartbeats.maximum(now),
-            heartbeats.ago(now),
-            *self._phase_values(GroupRequest.JOIN, now),
-            *self._phase_values(GroupRequest.SYNC, now),
-            done.rate(now) * _PER_HOUR,
-            done.total,
-            done.average(now),
-            done.maximum(now),
-            done.seconds * _MS,
-            self._failures.rate(now) * _PER_HOUR,
-            self._failures.total,
-            done.ago(now),
+        return with_prefix(
+            _REBALANCE_PREFIX,
+            epoch=self._epoch,
+            completed_rebalances_total=done.total,
+            rebalancing=self._began is not None,
+            rebalance_avg_time_ms=done.average(now),
+            rebalance_max_time_ms=done.maximum(now),
+            time_since_last_rebalance_ms=done.ago(now) * _MS,
         )
 
-    def _phase_values(self, request: GroupRequest, now: float) -> tuple[float, ...]:
+    def _coordinator_values(self, now: float) -> dict[str, float]:
+        assignment = None if self._membership is None else self._membership.assignment
+        heartbeats, done = self._requests[GroupRequest.HEARTBEAT], self._rebalances
+        return with_prefix(
+            _COORDINATOR_PREFIX,
+            assigned_connectors=0 if assignment is None else len(assignment.connectors),
+            assigned_tasks=0 if assignment is None else len(assignment.tasks),
+            heartbeat_rate=heartbeats.rate(now),
+            heartbeat_total=heartbeats.total,
+            heartbeat_response_time_max=heartbeats.maximum(now),
+            last_heartbeat_seconds_ago=heartbeats.ago(now),
+            **self._phase_values("join", GroupRequest.JOIN, now),
+            **self._phase_values("sync", GroupRequest.SYNC, now),
+            rebalance_rate_per_hour=done.rate(now) * _PER_HOUR,
+            rebalance_total=done.total,
+            rebalance_latency_avg=done.average(now),
+            rebalance_latency_max=done.maximum(now),
+            rebalance_latency_total=done.seconds * _MS,
+            failed_rebalance_rate_per_hour=self._failures.rate(now) * _PER_HOUR,
+            failed_rebalance_total=self._failures.total,
+            last_rebalance_seconds_ago=done.ago(now),
+        )
+
+    def _phase_values(self, phase: str, request: GroupRequest, now: float) -> dict[str, float]:
         timed = self._requests[request]
-        return timed.rate(now), timed.total, timed.average(now), timed.maximum(now)
+        return with_prefix(
+            f"{phase}_",
+            rate=timed.rate(now),
+            total=timed.total,
+            time_avg=timed.average(now),
+            time_max=timed.maximum(now),
+        )
+
+    def _fencing_values(self) -> dict[str, float]:
+        return with_prefix(_FENCING_PREFIX, rounds_total=self._fencing_rounds, failures_total=self._fencing_failures)
+
+    def _mixed_values(self) -> dict[str, float]:
+        return with_prefix(
+            _MIXED_PREFIX, workers_breaking_exactly_once=self._breaking, workers_of_unknown_support=self._unknown
+        )

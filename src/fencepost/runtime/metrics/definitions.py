@@ -6,7 +6,7 @@ does not measure is under `fencepost_`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -67,6 +67,22 @@ def define(
         )
         for name, text in names.items()
     }
+
+
+def with_prefix(prefix: str, **values: float) -> dict[str, float]:
+    """Return values by the names of their metrics: the prefix, then the keyword."""
+    return {f"{prefix}{name}": value for name, value in values.items()}
+
+
+def single_values(definitions: Mapping[str, MetricDefinition], values: Mapping[str, float]) -> Iterator[Metric]:
+    """Yield the metrics without labels that have these definitions and values, both by name.
+
+    Raises KeyError unless there is a value for each definition and a definition for each value.
+    """
+    if left := values.keys() ^ definitions.keys():
+        raise KeyError(*sorted(left))
+    for name, definition in definitions.items():
+        yield definition.metric([((), values[name])])
 
 
 _TASK_LABELS: Final = ("connector", "task")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from fencepost.engine.error_counts import ErrorCounts
-from fencepost.runtime.metrics.definitions import TASK_HISTOGRAMS, TASK_VALUES
+from fencepost.runtime.metrics.definitions import ERROR_PREFIX, OWN_PREFIX, SOURCE_PREFIX, TASK_PREFIX, with_prefix
 from fencepost.runtime.metrics.histogram import Buckets
 from fencepost.runtime.metrics.transaction_metrics import CommittedOffsets, TransactionMetrics
 from fencepost.runtime.metrics.windowed import Windowed
@@ -149,58 +149,68 @@ class TaskMetrics:
         """Return the state, and the value of each metric."""
         with self._lock:
             now = self._clock()
-            values = (*self._task_values(now), *self._source_values(now), *self._error_values(), *self._own_values())
-            histograms = (self.transactions.commit_latency, self.transactions.batch_latency)
             return TaskSnapshot(
                 self._state,
-                dict(zip(TASK_VALUES, values, strict=True)),
-                dict(zip(TASK_HISTOGRAMS, (histogram.snapshot() for histogram in histograms), strict=True)),
+                self._task_values(now) | self._source_values(now) | self._error_values() | self._own_values(),
+                {
+                    f"{OWN_PREFIX}commit_latency_seconds": self.transactions.commit_latency.snapshot(),
+                    f"{OWN_PREFIX}batch_latency_seconds": self.transactions.batch_latency.snapshot(),
+                },
                 self._sent,
             )
 
-    def _task_values(self, now: float) -> Iterable[float]:
+    def _task_values(self, now: float) -> dict[str, float]:
         success = self._commits.average(now)
-        return (
-            self._ratio(State.RUNNING, now),
-            self._ratio(State.PAUSED, now),
-            self._batch_size.average(now),
-            self._batch_size.maximum(now),
-            self._commit_time.average(now),
-            self._commit_time.maximum(now),
-            0.0 if math.isnan(success) else success,
-            0.0 if math.isnan(success) else 1.0 - success,
+        return with_prefix(
+            TASK_PREFIX,
+            running_ratio=self._ratio(State.RUNNING, now),
+            pause_ratio=self._ratio(State.PAUSED, now),
+            batch_size_avg=self._batch_size.average(now),
+            batch_size_max=self._batch_size.maximum(now),
+            offset_commit_avg_time_ms=self._commit_time.average(now),
+            offset_commit_max_time_ms=self._commit_time.maximum(now),
+            offset_commit_success_percentage=0.0 if math.isnan(success) else success,
+            offset_commit_failure_percentage=0.0 if math.isnan(success) else 1.0 - success,
         )
 
-    def _source_values(self, now: float) -> Iterable[float]:
-        return (
-            self._poll_records.rate(now),
-            self._polled,
-            self._writes.rate(now),
-            self._written,
-            self._poll_time.average(now),
-            self._poll_time.maximum(now),
-            self._active,
-            self._active_count.average(now),
-            self._active_count.maximum(now),
-            self._transaction_size.minimum(now),
-            self._transaction_size.maximum(now),
-            self._transaction_size.average(now),
+    def _source_values(self, now: float) -> dict[str, float]:
+        return with_prefix(
+            SOURCE_PREFIX,
+            source_record_poll_rate=self._poll_records.rate(now),
+            source_record_poll_total=self._polled,
+            source_record_write_rate=self._writes.rate(now),
+            source_record_write_total=self._written,
+            poll_batch_avg_time_ms=self._poll_time.average(now),
+            poll_batch_max_time_ms=self._poll_time.maximum(now),
+            source_record_active_count=self._active,
+            source_record_active_count_avg=self._active_count.average(now),
+            source_record_active_count_max=self._active_count.maximum(now),
+            transaction_size_min=self._transaction_size.minimum(now),
+            transaction_size_max=self._transaction_size.maximum(now),
+            transaction_size_avg=self._transaction_size.average(now),
         )
 
-    def _error_values(self) -> Iterable[float]:
+    def _error_values(self) -> dict[str, float]:
         errors = self._errors
-        return (
-            errors.failures,
-            errors.errors,
-            errors.skipped,
-            errors.retries,
-            errors.errors_logged,
-            self._last_error_ms,
+        return with_prefix(
+            ERROR_PREFIX,
+            total_record_failures=errors.failures,
+            total_record_errors=errors.errors,
+            total_records_skipped=errors.skipped,
+            total_retries=errors.retries,
+            total_errors_logged=errors.errors_logged,
+            last_error_timestamp=self._last_error_ms,
         )
 
-    def _own_values(self) -> Iterable[float]:
+    def _own_values(self) -> dict[str, float]:
         transaction = self.transactions.open
-        return self.transactions.age, 0 if transaction is None else transaction.records, self._restarts, self._lag
+        return with_prefix(
+            OWN_PREFIX,
+            open_transaction_age_seconds=self.transactions.age,
+            open_transaction_records=0 if transaction is None else transaction.records,
+            restarts_total=self._restarts,
+            source_lag=self._lag,
+        )
 
     def _ratio(self, state: State, now: float) -> float:
         total = now - self._created

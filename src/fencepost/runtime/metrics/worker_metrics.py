@@ -22,15 +22,27 @@ from fencepost.runtime.metrics.definitions import (
     TASK_HISTOGRAMS,
     TASK_STATUS,
     TASK_VALUES,
+    WORKER_PREFIX,
     WORKER_VALUES,
+    single_values,
+    with_prefix,
 )
 from fencepost.runtime.metrics.task_metrics import TaskMetrics, TaskSnapshot
 from fencepost.runtime.state import State
 
-# In the order of their definitions; None counts all.
-_COUNTED: Final = (
-    None, State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.STOPPED, State.RESTARTING,
-)  # fmt: skip
+_COUNTED: Final[Mapping[str, State | None]] = {
+    f"{WORKER_PREFIX}connector_{which}_task_count": state
+    for which, state in {
+        "total": None,
+        "running": State.RUNNING,
+        "paused": State.PAUSED,
+        "failed": State.FAILED,
+        "unassigned": State.UNASSIGNED,
+        "destroyed": State.STOPPED,
+        "restarting": State.RESTARTING,
+    }.items()
+}
+"""Which tasks each metric of a connector counts; None counts all."""
 
 _CLASS: Final = "connector.class"
 
@@ -49,12 +61,19 @@ class Startups:
         with self._lock:
             self._counts[success] += 1
 
-    def values(self) -> tuple[float, float, float, float, float]:
-        """Return attempts, successes, failures, and the parts of both in the attempts."""
+    def values(self, what: str) -> dict[str, float]:
+        """Return the values of the metrics of starts of `what`, by their names."""
         with self._lock:
             good, bad = self._counts[True], self._counts[False]
         attempts = good + bad
-        return attempts, good, bad, good / attempts if attempts else 0.0, bad / attempts if attempts else 0.0
+        return with_prefix(
+            f"{WORKER_PREFIX}{what}_startup_",
+            attempts_total=attempts,
+            success_total=good,
+            failure_total=bad,
+            success_percentage=good / attempts if attempts else 0.0,
+            failure_percentage=bad / attempts if attempts else 0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +146,9 @@ class WorkerMetrics(Collector):
         yield from _of_connectors(connectors)
         yield from _of_tasks(snapshots)
         yield from _of_task_counts(snapshots)
-        values = (len(connectors), len(tasks), *self.connector_startups.values(), *self._task_startups.values())
-        for definition, value in zip(WORKER_VALUES.values(), values, strict=True):
-            yield definition.metric([((), value)])
+        counts = with_prefix(WORKER_PREFIX, connector_count=len(connectors), task_count=len(tasks))
+        startups = self.connector_startups.values("connector") | self._task_startups.values("task")
+        yield from single_values(WORKER_VALUES, counts | startups)
         yield PENDING_COPIES.metric([((), self._pending_copies())])
 
 
@@ -164,5 +183,6 @@ def _of_task_counts(tasks: _Tasks) -> Iterator[Metric]:
     counts: defaultdict[str, Counter[State | None]] = defaultdict(Counter)
     for task, snapshot in tasks:
         counts[task.connector].update((None, snapshot.state))
-    for state, definition in zip(_COUNTED, TASK_COUNTS.values(), strict=True):
+    for metric, definition in TASK_COUNTS.items():
+        state = _COUNTED[metric]
         yield definition.metric(((name,), of[state]) for name, of in counts.items())
