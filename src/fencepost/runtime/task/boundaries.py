@@ -53,9 +53,6 @@ class TransactionBoundaryManager(ABC):
     def at_end(self) -> BoundaryDecision:
         """Decide when the task stops or is paused."""
 
-    def restart(self, now: float) -> None:  # noqa: B027 - most managers keep nothing
-        """Begin anew, for a task that starts."""
-
 
 class PollBoundary(TransactionBoundaryManager):
     """A transaction for each poll."""
@@ -91,10 +88,6 @@ class IntervalBoundary(TransactionBoundaryManager):
     def at_end(self) -> BoundaryDecision:
         """Commit."""
         return BoundaryDecision.COMMIT
-
-    def restart(self, now: float) -> None:
-        """Let the first interval begin."""
-        self._last_commit = now
 
 
 class FlushInterval(IntervalBoundary):
@@ -153,11 +146,6 @@ class ConnectorBoundary(TransactionBoundaryManager):
     def at_end(self) -> BoundaryDecision:
         """Do what was asked for after the batch; otherwise the open transaction is not to be committed."""
         return self._batch_decision()
-
-    def restart(self, now: float) -> None:
-        """Forget what was asked for."""
-        del now
-        self._context.clear()
 
     def _batch_decision(self) -> BoundaryDecision:
         return _DECISIONS[self._context.take_batch_request()]

@@ -70,12 +70,6 @@ class WorkerTransactionContext:
             raise IllegalStateError("The task asked both to commit and to abort the transaction after the same batch")
         return next(iter(requests), None)
 
-    def clear(self) -> None:
-        """Forget everything that was asked for."""
-        with self._lock:
-            self._batch = set()
-            self._records = {}
-
     def _ask(self, request: Request, record: SourceRecord | _Batch | None) -> None:
         if record is None:
             raise IllegalStateError(

@@ -77,15 +77,6 @@ class OffsetView:
                 uncopied.append(CommittedOffset(partition, _offset(found), found.mark.time))
         return uncopied
 
-    def buried(self, partitions: Iterable[SourcePartition | None]) -> list[CommittedOffset]:
-        """Return the newest offsets behind which an older copy lies in the log. Raises DataError for malformed ones."""
-        stored = ((partition, self._stored(partition)) for partition in partitions)
-        return [
-            CommittedOffset(partition, _offset(found), found.mark.time)
-            for partition, found in stored
-            if found is not None and found.is_buried
-        ]
-
     def _stored(self, partition: SourcePartition | None) -> StoredOffset | None:
         every = (table.stored(self._connector, partition) for table in self._tables)
         return newest([stored for stored in every if stored is not None])
