@@ -159,8 +159,7 @@ class ModelHerder(Herder):
         self, name: str, *, include_tasks: bool, only_failed: bool
     ) -> ConnectorStateInfo:
         self._check_here()
-        if self._known(name).target is TargetState.STOPPED:
-            return self._status(name, "", "")
+        self._known(name)
         restarts_task = include_tasks and (self._fails(name) or not only_failed)
         return self._status(name, "" if only_failed else "RESTARTING", "RESTARTING" if restarts_task else "")
 
