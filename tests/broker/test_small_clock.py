@@ -58,7 +58,7 @@ def test_a_transaction_is_written_on_a_machine_that_was_just_booted(
 
 
 def test_the_unit_tests_of_what_keeps_times_pass_on_a_machine_that_was_just_booted() -> None:
-    folders = [f"tests/unit/{name}" for name in ("kafka", "runtime", "storage", "worker")]
+    folders = [f"tests/unit/{name}" for name in ("kafka", "runtime", "storage", "herder")]
     command = [*(_namespace() or ()), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders]
 
     run = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=590, check=False)
