@@ -122,9 +122,10 @@ def test_a_task_that_owns_its_transactional_id_does_not_start_if_there_are_newer
         checks = GroupChecks(lagging.parts, lagging.fencing, lambda: generation() == started_as)
         fault_proxy.to_client = Link.HOLD
         await configure(leader, name, topic, tasks=2)
-        asked = fault_proxy.requests[ApiKey.LIST_OFFSETS]
+        # The partitions are looked up before their ends are listed.
+        asked = fault_proxy.requests[ApiKey.METADATA]
         check = asyncio.create_task(asyncio.to_thread(checks.after_ownership, ConnectorTaskId(name, 0)))
-        await until(lambda: fault_proxy.requests[ApiKey.LIST_OFFSETS] > asked or check.done())
+        await until(lambda: fault_proxy.requests[ApiKey.METADATA] > asked or check.done())
         fault_proxy.heal()
         with pytest.raises(SupersededError, match=f"Task {name}-0 does not start: the connector has newer task"):
             await check

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
+import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -35,6 +37,9 @@ _log: Final = logging.getLogger(__name__)
 _BACKLOG: Final = 128
 _ALL_INTERFACES: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _SHUTDOWN_SECONDS: Final = 5.0
+
+_LISTENING: Final[weakref.WeakSet[socket.socket]] = weakref.WeakSet()
+"""The sockets that this process listens on, or has listened on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +193,29 @@ def _bind_all(name: str, listeners: Sequence[Listener], tls: Mapping[str, str], 
 
 def _bind(name: str, listener: Listener) -> socket.socket:
     try:
-        return socket.create_server(
+        opened = socket.create_server(
             (listener.host, listener.port),
             family=socket.AF_INET6 if ":" in listener.host else socket.AF_INET,
             backlog=_BACKLOG,
         )
+        _LISTENING.add(opened)
+        return opened  # noqa: TRY300 - what follows is about the call above
     except OSError as error:
         raise ConfigError(
             f"Cannot listen on {listener}, which the property {name} names: {error.strerror or error}. If another "
             "program has the port, stop it or choose another port",
             name=name,
         ) from error
+
+
+def _leave_ports() -> None:
+    """Close the ports in a child that a connector forked: it would keep them from the worker's next start."""
+    for opened in list(_LISTENING):
+        with suppress(OSError):
+            os.close(opened.detach())
+
+
+os.register_at_fork(after_in_child=_leave_ports)
 
 
 def _own_address() -> str:

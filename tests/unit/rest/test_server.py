@@ -59,6 +59,33 @@ def test_errors_of_the_herder_have_their_statuses(apis: RestApis, error: Excepti
     assert "secret" not in answer.text
 
 
+def test_a_child_that_a_connector_forked_keeps_no_port():
+    """In a process of its own: a fork of this one would have all threads' locks as they are."""
+    script = """
+import asyncio, os, signal
+from fencepost.config.rest_config import RestConfig
+from fencepost.rest.server import RestServer
+
+def listen(port):
+    return RestServer(RestConfig.from_properties({"listeners": f"http://127.0.0.1:{port}"}, where="worker.properties"))
+
+first = listen(0)
+port = first.advertised_url.rpartition(":")[2]
+child = os.fork()
+if child == 0:
+    signal.pause()
+try:
+    asyncio.run(first.stop())
+    asyncio.run(listen(port).stop())
+    print("listened again")
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert run.stdout == "listened again\n", run.stderr
+
+
 def test_a_request_that_takes_too_long_is_told_so():
     async def never(request: web.Request) -> web.Response:
         await asyncio.Event().wait()
