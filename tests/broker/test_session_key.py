@@ -95,9 +95,9 @@ def test_a_request_that_was_signed_as_the_key_was_renewed_is_signed_anew(
                 await fence()
             fault_proxy.to_client = Link.HOLD
             await leader.write(lambda: leader.configs.put_session_key(KEY))
-            asked = fault_proxy.requests[ApiKey.LIST_OFFSETS]
+            asked = fault_proxy.requests[ApiKey.METADATA]
             fencing = fence()
-            await until(lambda: fault_proxy.requests[ApiKey.LIST_OFFSETS] > asked or fencing.done())
+            await until(lambda: fault_proxy.requests[ApiKey.METADATA] > asked or fencing.done())
             fault_proxy.heal()
             await fencing
             assert herder.fenced == [name]
