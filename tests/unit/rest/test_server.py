@@ -71,9 +71,12 @@ def listen(port):
 
 first = listen(0)
 port = first.advertised_url.rpartition(":")[2]
+ends = os.pipe()
 child = os.fork()
 if child == 0:
+    os.write(ends[1], b"!")
     signal.pause()
+os.read(ends[0], 1)
 try:
     asyncio.run(first.stop())
     asyncio.run(listen(port).stop())
