@@ -34,7 +34,7 @@ def _saved(bootstrap_servers: str, runner: TaskRunner, name: str) -> int | None:
     return int((offsets[0][1] or {})["saved"]) if offsets else None
 
 
-def test_records_are_written_outside_of_transactions_and_are_settled_before_any_offset(
+def test_records_without_transactions_are_acknowledged_before_their_offsets(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     task, seen = runner.started(name, topic, AT_LEAST_ONCE | {"limit": 500})
@@ -47,7 +47,7 @@ def test_records_are_written_outside_of_transactions_and_are_settled_before_any_
     assert offsets == list(range(500)), "no marker of a transaction stands between two polls"
 
 
-def test_offsets_are_flushed_at_their_interval_and_the_task_hears_of_it_also_where_there_is_nothing_new(
+def test_offsets_are_flushed_and_commit_is_called_at_every_interval(
     often: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     task, seen = often.started(name, topic, AT_LEAST_ONCE | {"limit": 300})

@@ -216,7 +216,7 @@ def test_a_transaction_that_stays_open_is_named(store: OffsetStore, producer: Tr
     producer.abort_transaction()
 
 
-def test_who_waits_behind_another_reader_gives_up_in_time_and_names_the_transaction_as_well(
+def test_a_reader_behind_another_one_times_out_and_names_the_transaction(
     store: OffsetStore, producer: TransactionalProducer
 ):
     offsets = ConnectorOffsetStore("orders", store).records()

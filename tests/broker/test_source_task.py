@@ -128,7 +128,7 @@ def test_t12_a_request_for_the_last_record_comes_before_the_batchs(
     assert task.state is State.STOPPED
 
 
-def test_t9_what_the_task_did_not_say_may_end_is_not_committed_at_stop_and_read_again(
+def test_t9_a_transaction_the_task_did_not_end_is_not_committed_at_stop(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     """T9."""

@@ -62,7 +62,7 @@ def _emptied(seq: int) -> Any:
     return empty
 
 
-def test_t25_dropped_records_are_reported_without_metadata_and_their_offsets_are_not_recorded(
+def test_t25_dropped_records_are_reported_without_metadata_or_offsets(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     """T25, A3."""
@@ -183,7 +183,7 @@ class KilledOnceTask(SourceTask):
         return self._done
 
 
-def test_f2_a_task_whose_python_worker_is_killed_starts_again_and_delivers_exactly_once(
+def test_f2_a_task_whose_python_worker_is_killed_delivers_exactly_once(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str, tmp_path: Path
 ):
     """F2."""
@@ -280,7 +280,7 @@ def test_topics_that_only_the_rows_of_a_batch_name_are_created_as_the_connector_
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["by the worker", "by executors"])
-def test_d5_rows_of_a_batch_for_the_own_offsets_topic_are_refused_before_they_are_sent(
+def test_d5_rows_for_the_connectors_own_offsets_topic_are_refused_before_sending(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, size: int
 ):
     """D5."""

@@ -77,7 +77,7 @@ def test_a_round_fences_all_former_tasks_and_records_how_many_may_start(bootstra
     ],
     ids=["the leader has recorded nothing", "the leader lacks a right, which no retry mends"],
 )
-def test_a_task_that_is_not_in_the_task_count_does_not_start_whatever_the_leader_says(
+def test_a_task_beyond_the_task_count_does_not_start(
     bootstrap_servers: str, topic: str, refusal: FencepostError | None, error: type[FencepostError], said: str
 ) -> None:
     """C1, C3."""
@@ -104,7 +104,7 @@ def test_a_task_that_is_not_in_the_task_count_does_not_start_whatever_the_leader
     in_group(bootstrap_servers, bootstrap_servers, scenario=scenario)
 
 
-def test_a_task_that_owns_its_transactional_id_does_not_start_if_there_are_newer_task_configurations(
+def test_a_task_with_its_transactional_id_does_not_start_on_outdated_task_configs(
     bootstrap_servers: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
     """C1, F4: its worker has not heard of them when the task gets its transactional id."""

@@ -237,7 +237,7 @@ def test_nothing_is_said_again_of_what_is_given_up(workers: Workers):
     assert len(workers.records()) == 3 + 2
 
 
-def test_what_was_stored_before_a_worker_joined_blocks_no_report_whatever_its_generation(workers: Workers):
+def test_statuses_stored_before_a_worker_joined_block_no_report(workers: Workers):
     """A group that its coordinator forgot counts from 1 again."""
     former = workers.store()
     former.put(_TASK, Status("RUNNING", "former:8083", 57))
@@ -325,7 +325,7 @@ def test_a_closed_store_takes_no_reports(workers: Workers):
         store.put("c1", _RUNNING)
 
 
-def test_of_equal_keys_in_two_partitions_the_newest_status_counts_and_is_replaced_where_it_stands(
+def test_the_newest_status_of_equal_keys_in_two_partitions_wins(
     workers: Workers, topics: Topics, bootstrap_servers: str
 ):
     """As after the topic got more partitions: the hash of the key belongs to another one."""

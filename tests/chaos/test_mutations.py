@@ -81,7 +81,7 @@ GUARDS = (
         "        return in_doubt and self._version is TransactionVersion.V1",
         "        return False",
         "tests/chaos/test_writer_faults_v1.py::"
-        "test_a_batch_that_timed_out_and_arrives_after_the_abort_is_not_committed_by_the_next[not verifying]",
+        "test_a_batch_that_arrives_after_its_abort_is_not_committed_by_the_next[not verifying]",
     ),
     Guard(
         "the epoch that ends with a task that is given up",
@@ -154,8 +154,7 @@ GUARDS = (
         "herder/distributed/fencing_round.py",
         "        if self._is_due(connector):\n            raise RebalanceNeededError(",
         "        if False:\n            raise RebalanceNeededError(",
-        "tests/broker/test_start_checks.py::"
-        "test_a_task_that_is_not_in_the_task_count_does_not_start_whatever_the_leader_says",
+        "tests/broker/test_start_checks.py::test_a_task_beyond_the_task_count_does_not_start",
     ),
     Guard(
         "the read to end after a task owns its transactional id",
@@ -163,7 +162,7 @@ GUARDS = (
         "        await self._parts.read_config_topic()\n        await self._check(task)",
         "        await self._check(task)",
         "tests/broker/test_start_checks.py::"
-        "test_a_task_that_owns_its_transactional_id_does_not_start_if_there_are_newer_task_configurations",
+        "test_a_task_with_its_transactional_id_does_not_start_on_outdated_task_configs",
     ),
     Guard(
         "the leader's transaction",
@@ -207,7 +206,7 @@ GUARDS = (
         "known + 1",
         "0",
         "tests/unit/storage/offsets/test_uncommitted.py::"
-        "test_a_commit_is_later_than_what_was_read_and_than_the_one_before_whatever_the_clock_says",
+        "test_a_commit_time_is_after_all_that_was_read_whatever_the_clock_says",
     ),
     Guard(
         "the removal in each place that has an offset",
@@ -258,8 +257,7 @@ GUARDS = (
         "storage/statuses/topic.py",
         "elif self._newest.take(record):",
         "elif self._newest.take(record) or True:",
-        "tests/broker/test_status_topic.py::"
-        "test_of_equal_keys_in_two_partitions_the_newest_status_counts_and_is_replaced_where_it_stands",
+        "tests/broker/test_status_topic.py::test_the_newest_status_of_equal_keys_in_two_partitions_wins",
     ),
     Guard(
         "the paths that connectors of files keep to",

@@ -262,7 +262,7 @@ def test_no_commit_takes_place_while_a_writer_here_has_not_answered(topic: str, 
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-def test_a_commit_that_nobody_answers_has_an_unknown_outcome_that_a_new_start_settles(
+def test_a_commit_without_an_answer_is_settled_by_the_next_start(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, arrives: bool
 ) -> None:
     config = producer_config(fault_proxy.address, request_timeout_ms=200, max_block_ms=2_000)

@@ -142,9 +142,7 @@ def test_what_an_executor_sends_after_the_close_is_not_committed_by_the_next(ser
     assert values(read_topic(servers, topic)) == [b"next"]
 
 
-def test_a_batch_that_timed_out_and_arrives_after_the_abort_is_not_committed_by_the_next(
-    servers: str, proxy: FaultProxy
-) -> None:
+def test_a_batch_that_arrives_after_its_abort_is_not_committed_by_the_next(servers: str, proxy: FaultProxy) -> None:
     topic = Topics(servers).create()
     config = producer_config(proxy.address, request_timeout_ms=300, delivery_timeout_ms=500)
     with open_producer(config, unique("task")) as producer:

@@ -174,7 +174,7 @@ def test_a_round_is_cancelled_by_newer_task_configurations(
     pair.wait_until_written(name, topic, tasks=2, limit=30)
 
 
-def test_a_leader_that_cannot_write_the_task_count_fails_the_task_with_the_reason_and_heals(
+def test_a_task_fails_with_the_reason_when_the_leader_cannot_write_its_task_count(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
     """F5: another one takes over writing as the leader, while this one fences."""
@@ -198,7 +198,7 @@ def test_a_leader_that_cannot_write_the_task_count_fails_the_task_with_the_reaso
     assert pair.counts(name) == [2, 1]
 
 
-def test_a_fenced_leader_answers_that_the_request_can_be_retried_and_claims_its_right_back(
+def test_a_fenced_leader_answers_that_a_retry_may_help_and_reclaims_leadership(
     pair: Pair, name: str, topic: str
 ) -> None:
     """C4."""
@@ -267,9 +267,7 @@ def test_who_asked_for_a_round_that_fails_is_told_why_and_asks_again(
     assert pair.counts(name) == [2, 2]
 
 
-def test_a_task_that_is_fenced_again_and_again_fails_and_goes_on_when_it_is_restarted_by_hand(
-    pair: Pair, name: str, topic: str
-) -> None:
+def test_a_task_that_is_fenced_repeatedly_fails_and_runs_after_a_restart(pair: Pair, name: str, topic: str) -> None:
     config = properties(name, topic, {"messages.per.poll": 5, "poll.ms": 40})
     assert pair.follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
     pair.leader.wait_for_states(name, "RUNNING", "RUNNING")

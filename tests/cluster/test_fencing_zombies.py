@@ -150,7 +150,7 @@ def test_every_former_task_is_fenced_however_many_there_were_and_will_be(
     tasks.assert_exactly_once(leader)
 
 
-def test_a_task_that_is_slow_to_start_and_overtaken_by_a_reconfiguration_does_not_run(
+def test_a_slow_task_overtaken_by_a_reconfiguration_does_not_run(
     pair: tuple[Group, WorkerApi, WorkerApi], tasks: Tasks, topics: Topics, fault_proxy: FaultProxy
 ) -> None:
     """F4, C1."""
@@ -183,7 +183,7 @@ def test_a_task_that_is_slow_to_start_and_overtaken_by_a_reconfiguration_does_no
         assert_exactly_once(numbers, range(1, offset["saved"] + 1))
 
 
-def test_a_task_is_not_restarted_by_a_worker_that_cannot_learn_whether_it_is_still_to_run(
+def test_a_worker_that_cannot_read_the_config_topic_restarts_no_task(
     pair: tuple[Group, WorkerApi, WorkerApi], tasks: Tasks, fault_proxy: FaultProxy
 ) -> None:
     """C8."""
@@ -208,7 +208,7 @@ def test_a_task_is_not_restarted_by_a_worker_that_cannot_learn_whether_it_is_sti
     wait_for(lambda: follower.request("POST", restart).status == 404, what="the follower knows that it is gone")
 
 
-def test_a_leader_that_was_asleep_for_longer_than_its_session_finds_all_of_its_writes_refused(
+def test_all_writes_of_a_leader_that_slept_past_its_session_are_refused(
     tmp_path: Path, bootstrap_servers: str, topic: str
 ) -> None:
     """F3, C4: a process that is stopped amid the transactions of its tasks, replaced, and continued."""

@@ -73,9 +73,7 @@ class _Rolling:
         return self._stack.enter_context(self._group.starting(port, exactly_once_source_support=support))
 
 
-def test_a_group_is_rolled_up_and_down_in_one_step_and_tasks_wait_while_a_member_breaks_the_guarantee(
-    tmp_path: Path, bootstrap_servers: str
-) -> None:
+def test_tasks_wait_during_a_roll_while_a_member_breaks_the_guarantee(tmp_path: Path, bootstrap_servers: str) -> None:
     """K1, C7: nothing is lost; exactly-once tasks do not begin beside a worker that is disabled."""
     group = Group(tmp_path, bootstrap_servers)
     tasks = RunningTasks(group, bootstrap_servers, count=_WORKERS)

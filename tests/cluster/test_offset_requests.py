@@ -21,7 +21,7 @@ _WAITING_MS = 500
 _SECONDS = 60
 
 
-def test_requests_and_tasks_name_the_transaction_that_they_wait_for_until_it_is_aborted(
+def test_requests_and_tasks_name_the_open_transaction_they_wait_for(
     tmp_path: Path, bootstrap_servers: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, stranger = topics.create(config={"cleanup.policy": "compact"}), unique("stranger")

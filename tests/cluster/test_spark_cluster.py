@@ -52,7 +52,7 @@ def test_two_executors_write_one_transaction(engine: SparkEngine, bootstrap_serv
         assert own == sorted(own)
 
 
-def test_an_executor_killed_in_mid_batch_aborts_it_and_the_next_attempt_commits_it_once(
+def test_a_batch_whose_executor_was_killed_is_aborted_and_committed_once(
     cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     topic = topics.create(partitions=2)

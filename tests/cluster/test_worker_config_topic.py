@@ -34,7 +34,7 @@ def alter(bootstrap_servers: str, topic: str, settings: dict[str, str]) -> None:
     admin.incremental_alter_configs([resource])[resource].result(60)
 
 
-def test_workers_read_a_long_topic_and_make_tasks_anew_that_compaction_has_left_inconsistent(
+def test_tasks_that_compaction_left_inconsistent_are_generated_again(
     tmp_path: Path, bootstrap_servers: str, topics: Topics
 ) -> None:
     group, name = Group(tmp_path, bootstrap_servers), unique("connector")

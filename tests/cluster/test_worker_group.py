@@ -196,7 +196,7 @@ def test_other_tasks_are_started_after_those_of_all_workers_were_fenced(
     assert_all(bootstrap_servers, topic, name, tasks=4, limit=400)
 
 
-def test_a_connector_changes_between_exactly_once_and_at_least_once_and_former_tasks_are_fenced(
+def test_former_tasks_are_fenced_when_a_connector_changes_its_guarantee(
     pair: tuple[Worker, Worker], group: Group, bootstrap_servers: str
 ) -> None:
     """N3."""

@@ -161,7 +161,7 @@ def test_they_share_work_in_the_older_protocols_as_well(
 
 
 @pytest.mark.timeout(900)
-def test_a_group_whose_worker_died_in_a_commit_is_handed_to_java_workers_from_before_exactly_once(
+def test_java_workers_take_over_a_group_whose_worker_died_in_a_commit(
     tmp_path: Path, bootstrap_servers: str, topics: Topics
 ) -> None:
     """C7, D7: connectors go on where they were, also one whose own offsets topic is unknown over there."""

@@ -69,7 +69,7 @@ def test_a_task_that_waits_to_start_again_says_why_and_can_be_paused(
     worker.wait_for_states(name, "RUNNING", "RUNNING")
 
 
-def test_a_running_connector_that_reports_a_passing_failure_is_started_again_until_it_lasts(
+def test_a_connector_is_restarted_after_retriable_failures_until_a_fatal_one(
     worker: Worker, name: str, topic: str, tmp_path: Path
 ) -> None:
     lost = tmp_path / "lost"
@@ -94,7 +94,7 @@ def test_a_running_connector_that_reports_a_passing_failure_is_started_again_unt
     worker.wait_for_states(name, "FAILED", "RUNNING")
 
 
-def test_a_connector_that_finds_other_work_gets_other_tasks_but_not_more_than_it_may_have(
+def test_a_connector_with_other_work_gets_other_tasks_up_to_tasks_max(
     worker: Worker, name: str, topic: str, tmp_path: Path
 ) -> None:
     wanted = tmp_path / "tasks"

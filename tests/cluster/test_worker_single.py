@@ -264,7 +264,7 @@ def test_d7_a_running_connector_that_gets_its_own_offsets_topic_reads_nothing_ag
     assert read_offsets(bootstrap_servers, own, name) == [(partition, {"saved": 80})]
 
 
-def test_an_offsets_topic_that_would_lose_offsets_fails_the_connector_and_requests_with_the_remedy(
+def test_an_offsets_topic_that_is_not_compacted_fails_the_connector_with_the_remedy(
     worker: Worker, name: str, topics: Topics
 ) -> None:
     own = topics.create(config={"cleanup.policy": "delete"})

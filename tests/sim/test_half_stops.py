@@ -7,7 +7,7 @@ from fencepost.storage.configs.codec import CommitRecord, TargetState, TargetSta
 from tests.sim.scripted import ScriptedWorld
 
 
-def test_a_connector_whose_stop_was_half_written_by_a_leader_that_died_gets_its_tasks_again() -> None:
+def test_a_connector_with_a_half_written_stop_gets_its_tasks_again() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.write(CommitRecord("a", 0))
@@ -18,7 +18,7 @@ def test_a_connector_whose_stop_was_half_written_by_a_leader_that_died_gets_its_
     ScriptedWorld(script).play()
 
 
-def test_a_connector_that_is_stopped_and_resumed_before_anybody_reads_of_it_has_its_tasks() -> None:
+def test_a_connector_stopped_and_resumed_between_two_reads_keeps_its_tasks() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.deafen(5.0)
@@ -41,7 +41,7 @@ def test_task_configurations_that_are_written_behind_a_stop_are_taken_away() -> 
     ScriptedWorld(script).play()
 
 
-def test_task_configurations_that_a_leader_wrote_behind_a_stop_and_died_are_taken_away_by_the_next() -> None:
+def test_a_new_leader_removes_task_configs_written_after_a_stop() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.stop()
@@ -54,7 +54,7 @@ def test_task_configurations_that_a_leader_wrote_behind_a_stop_and_died_are_take
     ScriptedWorld(script).play()
 
 
-def test_a_connector_that_is_resumed_has_its_tasks_though_the_leader_hears_of_it_last() -> None:
+def test_a_resumed_connector_has_its_tasks_though_the_leader_reads_it_last() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.stop()

@@ -23,7 +23,7 @@ from tests.sim.scripted import ScriptedWorld
 from tests.sim.site import GROUP_ID
 
 
-def test_a_zombie_leader_can_change_nothing_and_tells_who_asked_it_that_this_can_be_retried() -> None:
+def test_a_zombie_leader_changes_nothing_and_answers_that_a_retry_may_help() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         zombie = world.workers()[0][1]
@@ -42,7 +42,7 @@ def test_a_zombie_leader_can_change_nothing_and_tells_who_asked_it_that_this_can
     ScriptedWorld(script).play()
 
 
-def test_task_configurations_that_could_not_be_read_back_are_not_taken_for_fenced_with_those_before_them() -> None:
+def test_unread_task_configs_are_not_treated_as_fenced() -> None:
     asked: list[asyncio.Task[None]] = []
 
     def script(world: ScriptedWorld) -> None:
@@ -87,7 +87,7 @@ def test_a_write_that_waited_for_one_that_cost_the_right_to_write_is_not_done() 
     ScriptedWorld(script).play()
 
 
-def test_tasks_say_that_their_predecessors_could_not_be_fenced_in_time_until_they_are() -> None:
+def test_tasks_report_that_fencing_timed_out_until_it_succeeds() -> None:
     slow = [True]
 
     def fence_producers(admin: SimAdmin, ids: Iterable[str]) -> Any:
@@ -121,7 +121,7 @@ def test_tasks_say_that_their_predecessors_could_not_be_fenced_in_time_until_the
     ScriptedWorld(script, [(SimAdmin, "fence_producers", fence_producers)]).play()
 
 
-def test_a_zombie_leader_does_not_commit_the_reset_of_a_connector_that_its_successor_resumed() -> None:
+def test_a_zombie_leader_cannot_reset_offsets_of_a_connector_its_successor_resumed() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.wait_for(lambda: len(world.checker.stored()) > 0)

@@ -127,7 +127,7 @@ def test_a_worker_imports_modules_of_its_plugin_path(folder: Path, module: str):
     assert find(config(plugin_path=str(folder)), f"{module}.Mine").__module__ == module
 
 
-def test_a_directory_of_the_plugin_path_does_not_vouch_for_modules_that_shadow_its_own(folder: Path, module: str):
+def test_a_plugin_path_directory_does_not_allow_modules_that_shadow_its_own(folder: Path, module: str):
     (folder / "own").mkdir()
     (folder / "own" / f"{module}.py").write_text(CONNECTOR)
     use_plugin_path(str(folder / "own"))

@@ -22,7 +22,7 @@ def _worker(properties: dict[str, str], mode: WorkerMode = WorkerMode.STANDALONE
     return WorkerConfig.from_properties(MINIMAL | properties, where="worker.properties", mode=mode)
 
 
-def test_a_standalone_worker_needs_brokers_and_converters_only_and_delivers_exactly_once():
+def test_a_standalone_worker_needs_brokers_and_converters_and_is_exactly_once():
     config = _worker({})
     assert config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED
     assert (config.offset_flush_interval_ms, config.task_shutdown_graceful_timeout_ms) == (60_000, 5_000)
@@ -30,7 +30,7 @@ def test_a_standalone_worker_needs_brokers_and_converters_only_and_delivers_exac
     assert (config.config_storage.partitions, config.status_storage.partitions) == (1, 5)
 
 
-def test_a_distributed_worker_must_name_its_group_and_topics_and_is_exactly_once_only_on_request():
+def test_a_distributed_worker_names_group_and_topics_and_is_exactly_once_on_request():
     with pytest.raises(ConfigError, match=r"worker.properties: .*group.id is required"):
         _worker({}, WorkerMode.DISTRIBUTED)
     config = _worker(GROUP, WorkerMode.DISTRIBUTED)
@@ -152,7 +152,7 @@ def test_k9_without_a_policy_connectors_tune_clients_and_choose_no_brokers(
     assert list(_worker(properties).override_policy.refused(_TUNED)) == refused
 
 
-def test_k9_a_refused_override_tells_the_line_to_change_and_the_name_that_may_be_meant():
+def test_k9_a_refused_override_names_the_line_to_change_and_a_similar_name():
     """K9."""
     config = {"admin.override.bootstrap.servers": "b", "consumer.override.reqest.timeout.ms": "1"}
     brokers, misspelt = map(_worker({}).override_policy.refused(config).__getitem__, config)

@@ -45,7 +45,7 @@ def test_each_row_passes_or_is_refused_by_itself_and_in_its_order(given_rows: tu
 
 
 @given(st.integers(0, 1023))
-def test_a_batch_costs_one_attempt_and_one_bad_row_among_a_thousand_at_most_twenty_more(bad: int):
+def test_one_bad_row_in_a_thousand_costs_at_most_twenty_more_attempts(bad: int):
     clean, dirty = Rows(1024, set()), Rows(1024, {bad})
     clean.outcomes()
     dirty.outcomes()

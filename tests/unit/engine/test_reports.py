@@ -136,7 +136,7 @@ def test_a_pickle_is_no_report_and_is_not_loaded(tmp_path: Path):
     assert not touched.exists()
 
 
-def test_a_failure_is_found_in_the_text_that_spark_makes_of_it_by_the_mark_of_its_job():
+def test_a_failure_is_found_in_sparks_error_text_by_the_mark_of_its_job():
     mark, sent = new_mark(), RecordTooLargeError("orders", 5, 4, "max.request.size")
     error = Exception(f"Job aborted:\n\tat java\n{CarriedFailureError(sent, mark)}\n\tat java")
     found = carried_failure(error, mark)

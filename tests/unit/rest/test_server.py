@@ -383,9 +383,7 @@ def test_a_body_must_say_that_it_is_json(headers: str, status: bytes):
 
 
 @pytest.mark.parametrize("default", [True, False])
-def test_a_worker_that_only_this_machine_reaches_by_default_says_which_line_changes_that(
-    caplog: pytest.LogCaptureFixture, default: bool
-):
+def test_a_worker_on_loopback_by_default_logs_the_line_that_changes_it(caplog: pytest.LogCaptureFixture, default: bool):
     async def scenario() -> None:
         config = RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties")
         server = RestServer(replace(config, loopback_by_default=default))

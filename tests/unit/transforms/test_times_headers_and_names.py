@@ -88,7 +88,7 @@ def test_timestamp_converter_writes_a_field(spark: SparkSession, properties: dic
     assert applied(spark, records, converted) == [{"id": 1, "at": expected}, {"id": 2, "at": None}, None]
 
 
-def test_timestamp_converter_makes_a_timestamp_of_a_text_with_an_offset_or_a_number_of_seconds(
+def test_timestamp_converter_reads_text_with_an_offset_and_seconds(
     spark: SparkSession,
 ) -> None:
     text = step("TimestampConverter$Value", {"target.type": "Timestamp", "format": "yyyy-MM-dd HH:mm Z"})
@@ -99,7 +99,7 @@ def test_timestamp_converter_makes_a_timestamp_of_a_text_with_an_offset_or_a_num
     assert found.astimezone(UTC) == datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
-def test_timestamp_converter_counts_in_the_precision_that_is_asked_for_and_keeps_milliseconds(
+def test_timestamp_converter_uses_the_given_precision_and_keeps_milliseconds(
     spark: SparkSession,
 ) -> None:
     micros = step("TimestampConverter$Value", {"target.type": "unix", "unix.precision": "microseconds"})

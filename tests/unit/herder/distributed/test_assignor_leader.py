@@ -84,7 +84,7 @@ def test_a_new_leader_holds_back_what_the_former_one_ran():
     assert len(group.held_by("m2")) == 4
 
 
-def test_a_new_leader_that_must_read_on_first_still_holds_back_what_the_former_one_ran():
+def test_a_new_leader_that_is_behind_holds_back_tasks_the_former_one_ran():
     group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     group.rebalance()
     del group.members["m1"]

@@ -98,7 +98,7 @@ def test_plugins_that_configurations_name_by_their_paths_are_listed_too():
     assert "tasks.max" in {key.name for key in catalogue.config(path)}
 
 
-def test_plugins_in_plain_modules_of_the_plugin_path_are_listed_before_anybody_names_them(
+def test_plugins_in_plain_modules_of_plugin_path_are_listed_before_their_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     own = unique("plain").replace("-", "_")

@@ -224,7 +224,7 @@ def test_what_was_accepted_before_is_not_put_to_the_connectors_own_check_again()
         WORKER.checked({**away, "tasks.max": "none"}, accepted=True)
 
 
-def test_a_plugin_that_cannot_be_made_for_the_moment_is_no_fault_of_what_was_accepted_before():
+def test_an_accepted_config_stays_valid_while_a_plugin_cannot_be_created():
     config = {**CONFIG, "value.converter": f"{Away.__module__}.Away"}
     with pytest.raises(BadRequestError, match="the registry is away"):
         _validate(config)

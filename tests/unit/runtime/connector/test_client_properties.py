@@ -99,9 +99,7 @@ def test_topics_are_created_where_the_connector_writes():
         ({"producer.override.bootstrap.servers": "other:9092"}, "connector"),
     ],
 )
-def test_offsets_outside_of_transactions_are_written_by_whoever_their_topic_belongs_to(
-    connector: dict[str, str], user: str
-):
+def test_offsets_outside_of_transactions_are_written_by_the_owner_of_their_topic(connector: dict[str, str], user: str):
     worker = _worker(SASL | {"sasl.jaas.config": JAAS % "worker"})
     own = {"producer.override.sasl.jaas.config": JAAS % "connector"}
     config = offset_producer_config(worker, _connector(own | connector), TASK)
@@ -141,7 +139,7 @@ def test_the_workers_credentials_go_only_where_the_worker_sends_them(
     assert client_properties(base, _connector(moved | own), kind)["sasl.jaas.config"] == JAAS % "connector"
 
 
-def test_credentials_do_not_follow_the_producers_to_another_cluster_with_the_other_clients():
+def test_credentials_do_not_follow_any_client_to_another_cluster():
     worker = _worker(SASL | {"sasl.jaas.config": JAAS % "worker"})
     connector = _connector(
         {"producer.override.bootstrap.servers": "other:9092", "producer.override.sasl.jaas.config": JAAS % "connector"}

@@ -84,7 +84,7 @@ def test_a_worker_counts_its_tasks_by_connector_and_state():
     assert value("kafka_connect_worker_task_count") == 3
 
 
-def test_a_start_that_ends_in_a_failure_is_counted_once_and_one_that_came_to_run_is_a_success():
+def test_a_failed_start_is_counted_once_and_one_that_ran_is_a_success():
     metrics = WorkerMetrics()
     metrics.add(ConnectorTaskId("c", 0)).state(State.FAILED)
     for number in (1, 2):
@@ -119,7 +119,7 @@ def test_a_connector_shows_its_state_class_and_version_until_it_is_removed():
     assert _read(metrics)("kafka_connect_worker_connector_count") == 0
 
 
-def test_a_connector_that_could_not_be_made_shows_as_failed_unless_it_is_started_again():
+def test_a_connector_that_could_not_be_created_shows_as_failed():
     metrics = WorkerMetrics()
     metrics.add_failed_connector("c", {"connector.class": "Gone"})
     value = _read(metrics)

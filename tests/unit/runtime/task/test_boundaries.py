@@ -77,9 +77,7 @@ def test_an_idle_task_with_nothing_open_commits_nothing():
 
 
 @given(st.lists(st.floats(0, 50, allow_nan=False), min_size=1, max_size=50), st.floats(0.1, 30))
-def test_commits_are_never_closer_than_the_interval_and_never_later_than_the_next_batch(
-    steps: list[float], interval: float
-):
+def test_commits_keep_the_interval_and_come_by_the_next_batch(steps: list[float], interval: float):
     """T8."""
     manager = IntervalBoundary(interval, 0.0)
     now, last = 0.0, 0.0

@@ -119,7 +119,7 @@ def test_a_task_that_was_another_one_in_between_is_new(topic: _Topic):
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_what_was_changed_since_the_last_round_is_fenced_whatever_there_was_in_between(topic: _Topic, *, fenced: bool):
+def test_tasks_changed_since_the_last_round_are_fenced(topic: _Topic, *, fenced: bool):
     topic.commit("a", "x", "y")
     if fenced:
         topic.fenced()

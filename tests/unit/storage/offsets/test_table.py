@@ -70,7 +70,7 @@ def test_a_removed_partition_keeps_its_key():
 
 
 @given(st.permutations([(_KEY, b'{"n":1}', 1), (_SAME_IN_OTHER_ORDER, b'{"n":2}', 2)]))
-def test_of_two_keys_for_one_partition_the_later_record_counts_in_any_order_of_reading(
+def test_the_later_record_of_two_equal_keys_wins_in_any_reading_order(
     records: list[tuple[bytes, bytes, int]],
 ):
     table = OffsetTable()

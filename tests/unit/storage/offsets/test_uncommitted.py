@@ -117,7 +117,7 @@ def test_an_offset_that_cannot_be_stored_is_refused_when_it_is_written():
         offsets.by_partition(25)
 
 
-def test_offsets_are_reported_once_they_are_committed_and_only_those_that_were_written():
+def test_only_committed_offsets_are_reported():
     reported: list[Any] = []
     offsets = OffsetRecords("c", OffsetTable(), on_commit=reported.append)
     offsets.put({"file": "a"}, {"n": 1})
@@ -148,7 +148,7 @@ def _headers(offsets: OffsetRecords) -> set[bytes]:
     }
 
 
-def test_a_commit_is_later_than_what_was_read_and_than_the_one_before_whatever_the_clock_says():
+def test_a_commit_time_is_after_all_that_was_read_whatever_the_clock_says():
     """Of two topics, or two partitions of one, the latest commit counts."""
     table = OffsetTable()
     ahead = 10**15
