@@ -89,7 +89,7 @@ def _store(runner: TaskRunner, name: str, **config: str) -> ConnectorOffsetStore
     return runner.worker.offsets(runner.worker.checked(properties(name, "t", dotted)))
 
 
-def test_k5_d7_a_connector_that_gets_an_offsets_topic_of_its_own_reads_nothing_again(
+def test_k5_d7_a_connector_that_gets_its_own_offsets_topic_reads_nothing_again(
     runner: TaskRunner, topic: str, topics: Topics, name: str, own: str
 ):
     """K5, D7: into the own topic, and out of it again; with exactly-once and without."""

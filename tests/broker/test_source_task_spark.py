@@ -259,7 +259,7 @@ def started(runner: TaskRunner, name: str, topics: str, size: int, config: Mappi
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["by the worker", "by executors"])
-def test_topics_that_only_the_rows_of_a_batch_name_are_created_as_the_connector_says(
+def test_topics_that_only_rows_name_are_created_with_the_connectors_settings(
     runner: TaskRunner, bootstrap_servers: str, topics: Topics, name: str, size: int
 ):
     one, other = unique("one"), unique("other")

@@ -296,7 +296,7 @@ def test_a_machine_without_java_is_told_in_one_line(files: Files, tmp_path: Path
     )
 
 
-def test_a_task_that_fails_is_told_in_one_line_and_with_a_traceback_to_those_who_ask(
+def test_a_failed_task_is_reported_in_one_line_and_with_a_traceback_on_request(
     files: Files, bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
     arguments = ("standalone", "--once", str(files.worker), str(files.connector))

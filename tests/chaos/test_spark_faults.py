@@ -76,7 +76,7 @@ def batch(tmp_path: Path) -> SourceBatch:
     return SourceBatch(reader=TrickyReader("kill", COUNT - 5, str(tmp_path / "killed")), splits=splits(COUNT, 2))
 
 
-def test_a_killed_python_worker_fails_the_batch_and_the_next_attempt_commits_it_once(
+def test_a_batch_whose_python_worker_was_killed_is_committed_once(
     engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     topic = topics.create(partitions=2)

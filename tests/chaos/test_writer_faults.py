@@ -122,7 +122,7 @@ def test_a_cut_network_that_heals_in_time_is_survived(
     assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
 
 
-def test_a_batch_that_is_never_acknowledged_times_out_and_the_transaction_is_aborted(
+def test_a_batch_without_acknowledgement_times_out_and_its_transaction_is_aborted(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy
 ) -> None:
     config = producer_config(fault_proxy.address, request_timeout_ms=200, delivery_timeout_ms=500)

@@ -17,7 +17,7 @@ def _simulate(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
-def test_whatever_a_schedule_brings_nothing_is_lost_or_doubled_and_no_zombie_is_seen():
+def test_no_schedule_loses_or_doubles_a_record_or_shows_a_zombie():
     run = _simulate("--schedules", "2500", "--seconds", "35", "--jobs", "2")
 
     assert run.returncode == 0, f"{run.stdout[-8000:]}{run.stderr[-2000:]}"

@@ -154,7 +154,7 @@ def test_a_connector_without_target_state_is_started():
         ([_CREATED, _task(0), CommitRecord("c", 1), _DELETED], False),
     ],
 )
-def test_a_connector_that_runs_without_tasks_or_is_stopped_with_some_is_half_stopped(
+def test_a_connector_running_without_tasks_or_stopped_with_some_is_half_stopped(
     records: list[ConfigRecord], *, half: bool
 ):
     state, _ = _replayed(*records)
