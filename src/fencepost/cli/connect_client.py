@@ -13,6 +13,7 @@ from yarl import URL
 
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.foreign_json import parse_json
+from fencepost.herder.peers.rest_client import connection_failure
 
 # A worker answers after 90 s at the latest, if only with an error.
 _ANSWER_SECONDS: Final = 100.0
@@ -93,7 +94,7 @@ class ConnectClient:
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WorkerUnreachableError(
-                f"The worker at {self.shown_url} cannot be reached ({error}): start it, or name another with --url or "
+                f"The worker at {self.shown_url} cannot be reached ({connection_failure(error)}): start it, or name another with --url or "
                 "FENCEPOST_URL"
             ) from error
 

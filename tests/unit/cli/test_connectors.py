@@ -329,6 +329,7 @@ def test_a_worker_that_is_not_there_is_told_without_the_password(run: Run) -> No
     code, _, err = run("list", "--url", "http://me:secret@127.0.0.1:1")
     assert code == 1
     assert "http://127.0.0.1:1 cannot be reached" in err
+    assert "ssl" not in err
     assert "secret" not in err
 
 

@@ -96,8 +96,8 @@ class RestClient:
             ) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise RebalanceNeededError(
-                f"The request cannot be completed now, because the worker at {url} cannot be reached ({error}): ask "
-                "again when the group has shared out its work without it. If that does not help, check its "
+                f"The request cannot be completed now, because the worker at {url} cannot be reached ({connection_failure(error)}): ask "
+                "again when the group has rebalanced without it. If that does not help, check its "
                 "listeners, rest.advertised.host.name, rest.advertised.port and rest.advertised.listener"
             ) from error
         except TimeoutError:
@@ -168,3 +168,8 @@ class RestClient:
 
 def _connector_url(worker_url: str, connector: str) -> str:
     return f"{worker_url.rstrip('/')}/connectors/{quote(connector, safe='')}"
+
+
+def connection_failure(error: Exception) -> str:
+    """Say why a connection failed: aiohttp's own text speaks of TLS whether or not the address is HTTPS."""
+    return str(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)
