@@ -7,7 +7,6 @@ what records mean together in cluster_config_state.py.
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -273,7 +272,7 @@ def _config(value: bytes | None) -> Config:
 def _session_key(value: Mapping[str, Any]) -> SessionKey:
     try:
         key = base64.b64decode(_string(value, "key"), validate=True)
-    except binascii.Error:
+    except ValueError:
         raise _MalformedError("its key is not base64") from None
     return SessionKey(key, _string(value, "algorithm"), _integer(value, "creation-timestamp"))
 

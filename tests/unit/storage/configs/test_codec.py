@@ -85,6 +85,7 @@ def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord
     [
         (b"session-key", None),
         (b"session-key", b'{"key":"no base64!","algorithm":"A","creation-timestamp":1}'),
+        (b"session-key", '{"key":"é","algorithm":"A","creation-timestamp":1}'.encode()),
         (b"session-key", b'{"key":"AP8=","algorithm":"A","creation-timestamp":"1"}'),
         (b"session-key", b'{"key":"AP8=","creation-timestamp":1}'),
         (b"connector-c", b""),
