@@ -107,24 +107,24 @@ def _json_type(value: Any) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each property's text with continuation lines joined, and the number of its first line."""
-    pending: str | None = None
+    """Yield each property's text with continuation lines joined, and the number of its first line.
+
+    A backslash alone in its line continues nothing: what follows is a line of its own.
+    """
+    pending = ""
     first = 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = natural.lstrip(_BLANK)
-        if pending is None:
+        if not pending:
             if not line or line[0] in "#!":
                 continue
             first = number
-        else:
-            line = pending + line
+        line = pending + line
         backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending = line[:-1]
-        else:
+        pending = line[:-1] if backslashes % 2 else ""
+        if not backslashes % 2:
             yield first, line
-            pending = None
-    if pending is not None:
+    if pending:
         yield first, pending
 
 

@@ -32,13 +32,24 @@ from fencepost.config.properties import load_connector_config, load_properties, 
         ("a=\\u00e9\\uD83D\\uDE00", {"a": "é😀"}),
         ("a=1\na=2", {"a": "2"}),
         ("=1", {"": "1"}),
+        # A backslash alone in its line: what follows is no continuation. javaproperties reads the comment as a property.
+        ("\\\n# b=2\na=1", {"a": "1"}),
+        ("\\\n\n!b\na=1\n \\\r\n", {"a": "1"}),
+        ("\\\n  a=1\\\n  # 2", {"a": "1# 2"}),
+        ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
+        ("a=1\\\n \\\n#2", {"a": "1#2"}),
+        # Ends of lines and blanks to Java are line feed, carriage return, space, tab, form feed.
+        ("a\x0bb\x85c\u2028d\u00a0=1", {"a\x0bb\x85c\u2028d\u00a0": "1"}),
+        ("\\#a=1\n\\u0020\\u003D=2\n\\!=3", {"#a": "1", " =": "2", "!": "3"}),
+        ("a=\\ b \n\tc\f:\t=d", {"a": " b ", "c": "=d"}),
+        ("a=\\U0041\\b\\0", {"a": "U0041b0"}),
     ],
 )
 def test_a_properties_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]):
     assert parse_properties(text, where="worker.properties") == expected
 
 
-@pytest.mark.parametrize("escape", ["\\u12", "\\uXYZW", "\\u", "\\u12 4"])
+@pytest.mark.parametrize("escape", ["\\u12", "\\uXYZW", "\\u", "\\u12 4", "\\u+041", "\\u\uff10\uff10\uff14\uff11"])
 def test_a_malformed_escape_is_an_error_with_file_and_line(escape: str):
     with pytest.raises(ConfigError, match=r"worker\.properties, line 3: .*hexadecimal"):
         parse_properties(f"# comment\na=1\nb={escape}", where="worker.properties")
