@@ -233,23 +233,6 @@ def test_a_leader_that_lags_behind_a_worker_assigns_nothing(bootstrap_servers: s
     asyncio.run(scenario())
 
 
-def test_a_worker_that_leaves_comes_back_when_it_asks_for_it(bootstrap_servers: str):
-    async def scenario() -> None:
-        async with a_cluster() as cluster:
-            worker = cluster.worker("worker", bootstrap_servers)
-            await cluster.settled(worker)
-            worker.runs = frozenset()
-            worker.member.leave("the config topic cannot be read")
-            await until(lambda: worker.member.state is MemberState.LEFT)
-            member_id = worker.memberships[-1].member_id
-            worker.member.rejoin()
-            await cluster.settled(worker)
-            assert worker.memberships[-1].member_id != member_id
-            assert worker.lost == []
-
-    asyncio.run(scenario())
-
-
 def test_a_group_of_consumers_is_not_one_of_workers(bootstrap_servers: str, topic: str):
     async def scenario() -> None:
         async with a_cluster() as cluster:

@@ -39,9 +39,6 @@ _HASHES: Final[Mapping[str, Any]] = {
     "HmacSHA384": hashlib.sha384,
     "HmacSHA512": hashlib.sha512,
 }
-ALGORITHMS: Final = tuple(_HASHES)
-"""The algorithms that can be configured, by Java's names."""
-
 _PURPOSE: Final = b"fencepost request"
 
 

@@ -51,7 +51,7 @@ from fencepost.kafka.transport.control_connections import BAD_CREDENTIALS, Conne
 
 _log: Final = logging.getLogger(__name__)
 
-# How long the member is deaf to rejoin, leave and close while it waits for an answer.
+# How long the member is deaf to rejoin and close while it waits for an answer.
 _TICK_MS: Final = 200
 _LEAVE_TIMEOUT_MS: Final = 3_000
 
@@ -106,7 +106,6 @@ class GroupMember:
         self._rejoin_at: float | None = None
         self._unknown_since: float | None = time.monotonic()
         self._rejoin_asked = False
-        self._leave_asked: str | None = None
         self._closing = False
 
     @property
@@ -131,16 +130,11 @@ class GroupMember:
         self._thread.start()
 
     def rejoin(self) -> None:
-        """Join again; also comes back after `leave`.
+        """Join again.
 
         The group is assigned anew if this worker leads it, or tells something new: its `config_offset`, what it runs.
         """
         self._rejoin_asked = True
-        self._wake()
-
-    def leave(self, reason: str) -> None:
-        """Leave the group until `rejoin`. The caller has stopped what ran; the listener is not called."""
-        self._leave_asked = reason
         self._wake()
 
     async def close(self) -> None:
@@ -177,13 +171,8 @@ class GroupMember:
 
     async def _step(self) -> None:
         """Look at everything once, and rest when there is nothing to do."""
-        if self._leave_asked is not None:
-            await self._leave(self._leave_asked)
         if self._rejoin_asked or self._rejoin_is_due():
             self._ask_to_join()
-        if self._state is MemberState.LEFT:
-            await self._wakeup()
-            return
         active = await self._try_to_be_active()
         await self._lose_if_silent()
         self._watch_coordinator()
@@ -237,8 +226,6 @@ class GroupMember:
 
     def _ask_to_join(self) -> None:
         self._rejoin_asked, self._rejoin_at = False, None
-        if self._state is MemberState.LEFT:
-            self._become(MemberState.CONNECTING)
         if self._coordinator is not None:
             self._coordinator.request_rejoin()
 
@@ -275,11 +262,6 @@ class GroupMember:
         self._held, self._rejoin_at = None, None
         self._become(MemberState.CONNECTING)
         await self._tell(self._listener.on_lost(reason))
-
-    async def _leave(self, reason: str) -> None:
-        self._leave_asked = None
-        await self._depart(reason)
-        self._become(MemberState.LEFT)
 
     async def _depart(self, reason: str) -> None:
         self._held, self._rejoin_at = None, None

@@ -4,10 +4,9 @@ A member goes through these states, and may be closed in any of them:
 
                         joined                  joined again
     CONNECTING ────────────────────> MEMBER ───────────────────> MEMBER      on_revoked, then on_assigned
-        ^                             │ │ │
-        ├── silent for a session, ────┘ │ └── an error that lasts ──> FAILED      on_lost, then on_failed
-        │   or expelled: on_lost        │ leave
-        └──────────── rejoin ───────── LEFT
+        ^                             │ │
+        └── silent for a session, ────┘ └── an error that lasts ──> FAILED        on_lost, then on_failed
+            or expelled: on_lost
 
 A member that was told to stop something joins again by itself once that is done, and so it does when the delay of an
 assignment is over.
@@ -29,15 +28,13 @@ class MemberState(StrEnum):
 
     CONNECTING = "CONNECTING"
     MEMBER = "MEMBER"
-    LEFT = "LEFT"
     FAILED = "FAILED"
     CLOSED = "CLOSED"
 
 
 TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
-    MemberState.CONNECTING: frozenset({MemberState.MEMBER, MemberState.LEFT, MemberState.FAILED, MemberState.CLOSED}),
+    MemberState.CONNECTING: frozenset({MemberState.MEMBER, MemberState.FAILED, MemberState.CLOSED}),
     MemberState.MEMBER: frozenset(MemberState),
-    MemberState.LEFT: frozenset(MemberState) - {MemberState.MEMBER},
     MemberState.FAILED: frozenset({MemberState.CLOSED}),
     MemberState.CLOSED: frozenset({MemberState.CLOSED}),
 }

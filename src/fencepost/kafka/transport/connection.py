@@ -36,7 +36,6 @@ Address = tuple[str, int]
 """A broker's host and port."""
 
 _UNSUPPORTED_VERSION: Final = 35
-_UNSUPPORTED_SASL_MECHANISM: Final = 33
 _SENDMSG_PARTS: Final = 512
 """Linux takes 1,024 parts at most (IOV_MAX)."""
 

@@ -147,10 +147,6 @@ class ClusterConfigState:
         """The configurations of a connector's tasks."""
         return list(self.entry(connector).tasks)
 
-    def inconsistent_connectors(self) -> list[str]:
-        """The connectors whose last commit lacks task configurations, sorted."""
-        return sorted(name for name, entry in self.entries.items() if entry.inconsistent)
-
     def pending_fencing(self, connector: str) -> bool:
         """Whether the tasks may not start before the former ones are fenced."""
         return self.entry(connector).pending_fencing

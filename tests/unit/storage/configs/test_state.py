@@ -84,14 +84,14 @@ def test_a_commit_that_lacks_tasks_leaves_the_connector_without_any():
     """L3: compaction took the record of task 0, because a newer one follows."""
     state, events = _replayed(_CREATED, _task(1), CommitRecord("c", 2), _task(0))
     assert state.tasks("c") == []
-    assert state.inconsistent_connectors() == ["c"]
+    assert state.entry("c").inconsistent
     assert events[2] == TaskConfigUpdate("c", ())
     # What the incomplete commit had is out of date: the next one must bring all.
     state, _ = apply(state, 5, CommitRecord("c", 2))
-    assert state.inconsistent_connectors() == ["c"]
+    assert state.entry("c").inconsistent
     for record in (_task(0), _task(1), CommitRecord("c", 2)):
         state, _ = apply(state, 6, record)
-    assert state.inconsistent_connectors() == []
+    assert not state.entry("c").inconsistent
     assert state.task_configs("c") == [{"n": "0"}, {"n": "1"}]
 
 
@@ -99,7 +99,7 @@ def test_tasks_that_a_shrink_left_behind_do_not_matter():
     """L3: more tasks may wait than a commit counts."""
     state, _ = _replayed(_CREATED, _task(1, "old"), _task(0), CommitRecord("c", 1))
     assert state.task_configs("c") == [{"n": "0"}]
-    assert state.inconsistent_connectors() == []
+    assert not state.entry("c").inconsistent
 
 
 def test_a_commit_of_an_unknown_connector_is_ignored():
@@ -110,7 +110,7 @@ def test_a_commit_of_an_unknown_connector_is_ignored():
     assert not state.pending_fencing("c")
     # What waited is gone with it: a commit of the new connector must bring its own tasks.
     state, _ = apply(state, 5, CommitRecord("c", 1))
-    assert state.inconsistent_connectors() == ["c"]
+    assert state.entry("c").inconsistent
 
 
 def test_a_task_count_ends_what_a_commit_made_pending():
@@ -354,7 +354,7 @@ def test_any_compacted_form_of_a_log_says_the_same(logs: tuple[list[_Written], l
         elif whole.tasks(name):
             # The next commit has yet to come, or its leader died over it.
             reconfigured = whole.entry(name).applied_config != whole.connector_config(name)
-            assert reconfigured or name in rest.inconsistent_connectors()
+            assert reconfigured or rest.entry(name).inconsistent
 
 
 @given(_LOGS)
