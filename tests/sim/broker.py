@@ -1,8 +1,8 @@
 """A Kafka of one broker, as far as transactions go: logs, producer ids and epochs, and when what is visible.
 
-A topic has one partition, unless it grows: then each further one is a log `topic/number` of its own. A batch is open until a marker commits or aborts it; readers see what is committed before
-the first batch that is still open (the last stable offset). Markers are written some time after a transaction was
-decided on, each partition for itself.
+A topic has one partition, unless it grows: then each further one is a log `topic/number` of its own. A batch is open
+until a marker commits or aborts it; readers see what is committed before the first batch that is still open (the last
+stable offset). Markers are written some time after a transaction was decided on, each partition for itself.
 
 Source: KIP-98, KIP-360, KIP-890 (both transaction versions); of a producer's earlier batches only the last is known.
 """
@@ -100,6 +100,11 @@ def log_of(topic: str, partition: int) -> str:
     return f"{topic}/{partition}" if partition else topic
 
 
+def topic_of(log: str) -> str:
+    """The topic that a partition's log is of."""
+    return log.partition("/")[0]
+
+
 class Broker:
     """All methods are requests, which take no time of their own."""
 
@@ -113,6 +118,7 @@ class Broker:
         self._kernel = kernel
         self._logs: dict[str, _Log] = {}
         self._partitions: dict[str, int] = {}
+        self._grown_at: dict[str, float] = {}
         self._transactions: dict[str, _Transaction] = {}
         self._next_producer_id = 1
         self._on_marker = on_marker
@@ -147,10 +153,15 @@ class Broker:
     def grow(self, topic: str) -> None:
         """Give a topic one more partition."""
         self._partitions[topic] = self.partitions(topic) + 1
+        self._grown_at[topic] = self._kernel.now
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
         return self._partitions.get(topic, 1)
+
+    def grown(self, within_s: float) -> list[str]:
+        """The topics that got a partition in the last seconds."""
+        return [topic for topic, grown_at in self._grown_at.items() if self._kernel.now - grown_at < within_s]
 
     def logs(self, topic: str) -> list[str]:
         """The names of the logs of a topic's partitions."""

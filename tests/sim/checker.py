@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,15 @@ from fencepost.storage.configs.state import ClusterConfigState, apply
 from fencepost.storage.configs.task_count import fencing_plan
 from fencepost.storage.offsets.codec import decode_key, decode_value
 from fencepost.storage.offsets.marks import COPIED_FROM
-from tests.sim.broker import Batch, Broker, Row
+from tests.sim.broker import Batch, Broker, Row, topic_of
 from tests.sim.kernel import Kernel
 from tests.sim.site import CONFIGS, OFFSETS, OWN_OFFSETS, decoded
-from tests.sim.source import DATA
+from tests.sim.source import DATA, Origin
 
 _OFFSETS_TOPICS = OFFSETS, OWN_OFFSETS
+
+_Record = tuple[tuple[int, int], int]
+"""The producer id and epoch of a record's transaction, and its number in its source partition."""
 
 
 @dataclass
@@ -45,6 +48,8 @@ class Checker:
         self._on_commit = on_commit
         self.state = ClusterConfigState()
         self.looks_at_stops = True
+        self.keyed = False
+        """Whether the records of each source partition have a key of their own."""
         self._position = 0
         self._stored: dict[tuple[str, int], tuple[float, int]] = {}
         self._stored_positions: dict[str, int] = {}
@@ -64,7 +69,7 @@ class Checker:
     def on_marker(self, batches: Sequence[Batch], committed: bool) -> None:
         """Look at what becomes visible."""
         for batch in batches:
-            if committed and batch.topic == DATA:
+            if committed and topic_of(batch.topic) == DATA:
                 for (origin, number), sequence in batch.rows:
                     known = self._generations[origin.connector]
                     commit = bisect_left(known.commits, origin.planned_at)
@@ -142,7 +147,7 @@ class Checker:
         The offset before a transaction, the records in it, and the offset in it must fit together.
         """
         written = self._records_by_transaction()
-        order: dict[tuple[str, int], list[int]] = defaultdict(list)
+        order: dict[tuple[str, int], list[_Record]] = defaultdict(list)
         offsets: dict[tuple[str, int], int] = defaultdict(int)
         # What is not in a transaction is a copy of what is.
         batches = [
@@ -157,7 +162,7 @@ class Checker:
             rows = [row for batch in parts for row in batch.rows]
             for key, value in rows:
                 partition, stored = _committed(key, value)
-                sequences = records.pop(partition, [])
+                sequences = sorted(records.pop(partition, []))
                 expected = list(range(offsets[partition], stored))
                 if sequences and sequences != expected:
                     self._fault(
@@ -167,12 +172,14 @@ class Checker:
                 elif not sequences and expected and not self._set_by_hand(rows):
                     self._fault(partition, f"records {expected} are lost: their offsets are stored, they are not")
                 offsets[partition] = stored
-                order[partition] += sequences
+                order[partition] += [(transaction, sequence) for sequence in sequences]
             if records:
                 self._fault(next(iter(records)), f"{records} are visible without their offsets")
         for records in written.values():
             self._fault(next(iter(records)), f"{records} are visible without their offsets")
         self._check_order(order)
+        if self.keyed:
+            self._check_keys()
         return offsets
 
     def _offsets_logs(self) -> list[str]:
@@ -184,21 +191,42 @@ class Checker:
 
     def _records_by_transaction(self) -> dict[tuple[int, int], dict[tuple[str, int], list[int]]]:
         written: dict[tuple[int, int], dict[tuple[str, int], list[int]]] = defaultdict(lambda: defaultdict(list))
-        for batch in self._broker.batches(DATA):
-            if batch.committed:
-                for (origin, number), sequence in batch.rows:
-                    written[batch.producer_id, batch.epoch][origin.connector, number].append(sequence)
+        for _, origin, number, (transaction, sequence) in self._visible():
+            written[transaction][origin.connector, number].append(sequence)
         return written
 
-    def _check_order(self, order: dict[tuple[str, int], list[int]]) -> None:
-        visible: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for batch in self._broker.batches(DATA):
-            if batch.committed:
-                for (origin, number), sequence in batch.rows:
-                    visible[origin.connector, number].append(sequence)
-        for partition, sequences in visible.items():
-            if sequences != order[partition]:
-                self._fault(partition, f"the topic has {sequences}, the offsets tell of {order[partition]}")
+    def _check_order(self, order: dict[tuple[str, int], list[_Record]]) -> None:
+        """See that each partition of the topic has a source partition's records in the order of the offsets."""
+        visible: dict[tuple[str, tuple[str, int]], list[_Record]] = defaultdict(list)
+        for log, origin, number, record in self._visible():
+            visible[log, (origin.connector, number)].append(record)
+        ranks = {
+            partition: {record: rank for rank, record in enumerate(records)} for partition, records in order.items()
+        }
+        for (log, partition), records in visible.items():
+            rank = ranks[partition]
+            if records != sorted(records, key=rank.__getitem__):
+                told = [sequence for _, sequence in sorted(records, key=rank.__getitem__)]
+                self._fault(partition, f"{log} has {[sequence for _, sequence in records]}, the offsets tell of {told}")
+
+    def _check_keys(self) -> None:
+        """See that records of one key that were written at once are in one partition of the topic."""
+        placed: dict[tuple[tuple[int, int], Origin, int], str] = {}
+        for log, origin, number, (transaction, sequence) in self._visible():
+            other = placed.setdefault((transaction, origin, number), log)
+            if log != other:
+                partition = origin.connector, number
+                self._fault(partition, f"one batch has the key's records in {other} and, from {sequence} on, in {log}")
+                return
+
+    def _visible(self) -> Iterator[tuple[str, Origin, int, _Record]]:
+        """The visible records: their log, who wrote them, the source partition, and which they are."""
+        for log in self._broker.logs(DATA):
+            for batch in self._broker.batches(log):
+                if batch.committed:
+                    transaction = batch.producer_id, batch.epoch
+                    for (origin, number), sequence in batch.rows:
+                        yield log, origin, number, (transaction, sequence)
 
     def _fault(self, partition: tuple[str, int], text: str) -> None:
         self._kernel.fault(f"partition {partition[1]} of {partition[0]}: {text}")

@@ -31,6 +31,7 @@ from tests.sim.network import Network
 
 REQUEST_S = 2.0
 _DELIVERY_MS = 20_000.0
+_METADATA_AGE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -160,11 +161,21 @@ class SimWriter:
         self._given_up = True
 
     def partitions(self, topic: str) -> int:
+        # The worker and each executor learn of a topic's growth at their own times.
+        broker = self._site.broker
+        return self.kept_partitions(topic) if topic in broker.grown(_METADATA_AGE_S) else broker.partitions(topic)
+
+    def kept_partitions(self, topic: str) -> int:
         # What a worker knows of a topic that grew may be old.
         now = self._site.broker.partitions(topic)
         return now if now == 1 else self._site.kernel.random.choice((now, now - 1))
 
-    kept_partitions = partitions
+    def known_partitions(self) -> dict[str, int]:
+        # A worker that has to ask again knows nothing.
+        draw = self._site.kernel.random
+        return {
+            topic: self.partitions(topic) for topic in self._site.broker.grown(_METADATA_AGE_S) if draw.random() < 0.5
+        }
 
     def write(self, topic: str, partition: int, records: Records | Sequence[Row]) -> None:
         rows: Sequence[Row]

@@ -62,6 +62,10 @@ def _writes_in_any_attempt(*_: Any, **__: Any) -> None:
     pass
 
 
+def _agrees(_: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    return {}
+
+
 def _reads_nothing(store: ConnectorOffsetStore, *_: Any) -> None:
     """Leave the offsets as they were last read."""
 
@@ -100,9 +104,11 @@ _start = NumbersTask.start
 
 
 def _start_by_what_was_last_said(task: NumbersTask, config: Mapping[str, str]) -> None:
-    number = int(config["number"])
-    share = _shares[number] if number < len(_shares) else []
-    _start(task, {**config, "partitions": json.dumps(share)})
+    if "number" in config:
+        number = int(config["number"])
+        share = _shares[number] if number < len(_shares) else []
+        config = {**config, "partitions": json.dumps(share)}
+    _start(task, config)
 
 
 def _all_that_stay(state: ClusterConfigState, connector: str) -> frozenset[int]:
@@ -122,6 +128,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the read of the offsets at a start": [(ConnectorOffsetStore, "refresh", _reads_nothing)],
     "the worker's offsets below those of an own topic": [(OffsetView, "__init__", _looks_in_no_other_topic)],
     "the refusal of a stage that Spark runs again": [(source, "check_stage_attempt", _writes_in_any_attempt)],
+    "the agreement on the numbers of partitions": [(source, "agreed", _agrees)],
     "the newest commit of several topics": [(StoredOffset, "is_newer_than", _takes_the_first)],
     "the former offsets topics of a connector": [(ConnectorOffsetStore, "_refresh_former", _leaves_former_topics)],
     "the fencing of tasks that change": [(ClusterConfigState, "unchanged_tasks", _all_that_stay)],

@@ -34,8 +34,10 @@ class Plan:
     """Whether workers that start may find the config topic compacted."""
     own_offsets: bool = False
     """Whether connectors get an offsets topic besides the worker's, give it up and take it again, while they run."""
-    growing_offsets: bool = False
-    """Whether the offsets topics get more partitions."""
+    growing: tuple[str, ...] = ()
+    """The topics that get more partitions."""
+    keyed: bool = False
+    """Whether the records of each source partition have a key of their own."""
     reruns: float = 0.0
     """How often Spark runs the stage of a writer again."""
 

@@ -37,7 +37,9 @@ _OWNING = f"before InitProducerId of {GROUP_ID}-"
 TASKS_MAX = (3, 5, 1, 5, 3)
 _GROWING_OFFSETS = (2, 6)
 """Of eight seeds in a row, those in whose schedules the offsets topics get more partitions."""
-_MOST_OFFSETS_PARTITIONS = 5
+_GROWING_DATA = (4, 7)
+"""Of eight seeds in a row, those in whose schedules the topic of the records does."""
+_MOST_PARTITIONS = 5
 _WITH_RERUNS = 5
 """Of eight seeds in a row, the one in whose schedule Spark runs stages again."""
 STEADY_TASKS_MAX = (3, 5, 3, 4, 5, 4, 2, 1)
@@ -67,7 +69,11 @@ class World:
             self.plan = replace(self.plan, partitions=5, records=60, chaos_s=50.0, slow=0.1, pause_s=4.0)
             self.plan = replace(self.plan, troubles=0.004, connectors=("a",))
         if seed % 8 in _GROWING_OFFSETS:
-            self.plan = replace(self.plan, growing_offsets=True)
+            self.plan = replace(self.plan, growing=(OFFSETS, OWN_OFFSETS))
+        data_partitions = 1
+        if seed % 8 in _GROWING_DATA:
+            self.plan = replace(self.plan, growing=(DATA,), keyed=seed % 32 < 24)
+            data_partitions = 1 + seed % 3
         if seed % 8 == _WITH_RERUNS:
             self.plan = replace(self.plan, reruns=0.1)
         self.kernel.reruns = self.plan.reruns
@@ -75,6 +81,9 @@ class World:
         self.checker = Checker(self.kernel, self._wake_stopped)
         self.broker = Broker(self.kernel, self.checker.on_marker)
         self.checker.follow(self.broker)
+        self.checker.keyed = self.plan.keyed
+        for _ in range(1, data_partitions):
+            self.broker.grow(DATA)
         self.broker.compacts = self.plan.compacted
         self._group = GroupCoordinator(self.kernel)
         self._statuses = SimStatuses(StatusTable())
@@ -109,7 +118,8 @@ class World:
             self._judge()
         for process in list(self._sites):
             process.kill()
-        records = sum(len(batch.rows) for batch in self.broker.batches(DATA) if batch.committed)
+        logs = self.broker.logs(DATA)
+        records = sum(len(batch.rows) for log in logs for batch in self.broker.batches(log) if batch.committed)
         return Outcome(0, tuple(kernel.faults), kernel.now, kernel.events, records, kernel.troubles)
 
     # -- workers ------------------------------------------------------------------------------------------------
@@ -210,7 +220,7 @@ class World:
         self.kernel.sleep(0.5)
         for name in self.plan.connectors:
             self._configure(name)
-        grows = 2 if self.plan.growing_offsets else 0
+        grows = 2 if self.plan.growing else 0
         while not self._peace:
             self.kernel.sleep(self.kernel.random.expovariate(1 / self.plan.pause_s))
             if not self._peace:
@@ -245,6 +255,8 @@ class World:
             "transaction.boundary.interval.ms": "2000",
             "transaction.boundary": "interval" if interval else "poll",
         }
+        if self.plan.keyed:
+            config["keyed"] = "true"
         if self.plan.own_offsets and step % 2:
             config["offsets.storage.topic"] = OWN_OFFSETS
         self._ask(
@@ -254,10 +266,10 @@ class World:
         )
 
     def _grow(self, _: str) -> None:
-        """Give the offsets topics more partitions."""
-        for topic in (OFFSETS, OWN_OFFSETS):
-            if self.broker.partitions(topic) < _MOST_OFFSETS_PARTITIONS:
-                self.kernel.trouble("topic grown", f"{topic} has one more partition")
+        """Give topics more partitions."""
+        for topic in self.plan.growing:
+            if self.broker.partitions(topic) < _MOST_PARTITIONS:
+                self.kernel.trouble(f"{topic} grown", f"{topic} has one more partition")
                 self.broker.grow(topic)
 
     def _recreate(self, name: str) -> None:

@@ -109,7 +109,9 @@ class SimWorkerRuntime(Worker):
 
     def _parts(self, task_id: ConnectorTaskId, connector: ConnectorConfig, *args: Any) -> TaskParts:
         parts = super()._parts(task_id, connector, *args)
-        pipeline: Any = SimPipeline(Origin(connector.name, task_id.task, self.planned_at))
+        pipeline: Any = SimPipeline(
+            Origin(connector.name, task_id.task, self.planned_at), keyed="keyed" in connector.properties
+        )
         return replace(parts, new_write_path=lambda: replace(parts.new_write_path(), pipeline=pipeline))
 
 

@@ -1,6 +1,7 @@
 """A source of numbered records, shared out among tasks by its partitions, and the engine that writes them.
 
-A connector's property `partitions` says how many source partitions there are, `records` how many records each has.
+A connector's property `partitions` says how many source partitions there are, `records` how many records each has,
+`keyed` whether their records have a key.
 Task t of n takes the partitions whose number leaves the remainder t, so a change of `tasks.max` moves most of them; a
 steady connector leaves the first ones where they are, and promises that partitions follow task configurations.
 """
@@ -8,10 +9,15 @@ steady connector leaves the first ones where they are, and promises that partiti
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
 from typing import Any
+
+import pyarrow as pa
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.record import SourceRecord
@@ -19,6 +25,8 @@ from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.engine.attempts import check_stage_attempt
 from fencepost.engine.engine import WriteResult
 from fencepost.engine.error_counts import ErrorCounts
+from fencepost.engine.routing import PartitionCounts, agreed
+from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.kafka.producer.sender import Ack
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.sim.kernel import Kernel
@@ -34,6 +42,8 @@ class Origin:
     connector: str
     task: int
     planned_at: int
+    batch: int = 0
+    """Which of its worker's batches it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,8 @@ class SimPipeline:
 
     origin: Origin
     default_topic: str | None = None
+    keyed: bool = False
+    """Whether the source partition is a record's key; else it has none."""
 
 
 class NumbersConnector(SourceConnector):
@@ -132,7 +144,13 @@ class NumbersTask(SourceTask):
 
 
 class SimEngine:
-    """As spark.engine.SparkEngine. Now and then it loses what it shuffled, half way through a write of its executors."""
+    """As engine.engine.SparkEngine for a SourceBatch, which two executors convert and one writes.
+
+    Now and then it loses what it shuffled, half way through a write of its executors.
+    """
+
+    def __init__(self) -> None:
+        self._batches = count(1)
 
     def warm_up(self) -> None:
         """There is nothing to start."""
@@ -157,19 +175,43 @@ class SimEngine:
     ) -> WriteResult:
         before_write({DATA})
         kernel = NumbersTask.kernel
-        rows = [((pipeline.origin, record.source_partition["partition"]), record.value) for record in batch]
+        origin = replace(pipeline.origin, batch=next(self._batches))
+        rows = [((origin, record.source_partition["partition"]), record.value) for record in batch]
         reruns = kernel.reruns > 0 and len(rows) > 1 and kernel.random.random() < kernel.reruns
         if reruns:
             kernel.trouble("stages run again", "Spark loses what it shuffled, and runs the stage of a writer again")
-            self._attempt(0, rows[: len(rows) // 2], producer)
-        producer.acknowledge(self._attempt(int(reruns), rows, producer))
+            self._attempt(0, rows[: len(rows) // 2], producer, keyed=pipeline.keyed)
+        producer.acknowledge(self._attempt(int(reruns), rows, producer, keyed=pipeline.keyed))
         return WriteResult(
             written=len(rows), bytes=0, metadata=[None] * len(rows), topics=frozenset({DATA}), errors=ErrorCounts()
         )
 
-    def _attempt(self, number: int, rows: Sequence[Any], producer: TransactionalProducer) -> list[Ack]:
+    def _attempt(self, number: int, rows: Sequence[Any], producer: TransactionalProducer, *, keyed: bool) -> list[Ack]:
         thread = f"Executor task launch worker for task 0.0 in stage 1.{number} (TID {number})"
         check_stage_attempt(thread, stage=1, task=number)
         with closing(producer.writer()) as writer:
-            writer.write(DATA, 0, rows)  # type: ignore[arg-type]
-            return writer.flush()
+            targeted: dict[int, list[Any]] = defaultdict(list)
+            told, asked = writer.known_partitions(), list[dict[str, int]]()
+            middle = (len(rows) + 1) // 2
+            for executor, part in enumerate((rows[:middle], rows[middle:])):
+                counts = PartitionCounts(told, writer.partitions)
+                for row in part:
+                    targeted[_target(row, counts(DATA), executor, keyed=keyed)].append(row)
+                asked.append(counts.asked)
+            for partition, owned in targeted.items():
+                writer.write(DATA, partition, owned)  # type: ignore[arg-type]
+            acks = writer.flush()
+            found = agreed(asked)
+            agreed([found, {topic: writer.partitions(topic) for topic in found}])
+            return acks
+
+
+def _target(row: Any, partitions: int, executor: int, *, keyed: bool) -> int:
+    """The partition of a record, as engine.routing.Router finds it."""
+    (origin, key), _ = row
+    return _partition_of(key, partitions) if keyed else (origin.batch + executor) % partitions
+
+
+@lru_cache
+def _partition_of(key: int, partitions: int) -> int:
+    return int(partition_for_keys(pa.array([str(key).encode()]), partitions)[0])
