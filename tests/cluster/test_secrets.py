@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +21,13 @@ PLACES = (
     "password-property", "password-default", "task-config", "file-provider", "directory-provider", "env-provider",
     "worker-jaas", "worker-key-password", "rest-user", "producer-jaas", "admin-keystore-key", "converter-password",
 )  # fmt: skip
-SECRET = {place: f"hunter-{number}-{place}" for number, place in enumerate(PLACES)}
+SECRET = {place: f"hunter-{number}-{place}-retnuh" for number, place in enumerate(PLACES)}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{}";'
 
 # A connector that tells whoever listens what it knows.
 LEAKY = f"""
 import logging
+import threading
 from fencepost import ConfigDef, SourceConnector, SourceTask
 from fencepost.converters import StringConverter
 
@@ -33,6 +36,9 @@ LOG = logging.getLogger("fencepost.leaky")
 class Converter(StringConverter):
     def config(self):
         return super().config().define("token", ConfigDef.Type.PASSWORD, "")
+
+def fail(text):
+    raise ValueError(text)
 
 class Leaky(SourceConnector):
     def version(self):
@@ -48,10 +54,14 @@ class Leaky(SourceConnector):
         if config.get("tell") == "error":
             values[0].errors.append(f"cannot log in with {{dict(config)}}")
         if config.get("tell") == "raise":
-            raise RuntimeError(f"cannot log in with {{dict(config)}}")
+            raise RuntimeError(f"cannot log in with {{dict(config)}}" * 1000)
         return values
     def start(self, config):
         self.all = dict(config)
+        if config.get("tell") == "thread":
+            thread = threading.Thread(target=fail, args=[f"cannot log in with {{self.all}}"])
+            thread.start()
+            thread.join()
         LOG.warning("started with %s", self.all)
         logging.getLogger("leaky").error("started with %r", self.all)
     def task_class(self):
@@ -66,7 +76,8 @@ class LeakyTask(SourceTask):
         try:
             raise KeyError(str(self.all))
         except KeyError as error:
-            raise RuntimeError(f"cannot log in with {{self.all}}") from error
+            # Long enough to be cut, with secrets across the cut.
+            raise RuntimeError(f"cannot log in with {{self.all}}" * 1000) from error
 """
 
 
@@ -111,9 +122,8 @@ class Told:
 @pytest.fixture(scope="module")
 def told(group: Group) -> Iterator[Told]:
     port = free_ports(1)[0]
-    file = group.folder / "worker.properties"
     settings = group.settings | {"listeners": f"http://127.0.0.1:{port}"}
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    file = _properties(group.folder / "worker.properties", settings)
     environment = {**NO_JAVA, "LEAKY_PASSWORD": SECRET["env-provider"]}
     with Process.fencepost(
         "--log-level", "DEBUG", "worker", str(file), log_file=group.folder / "log", environment=environment
@@ -121,6 +131,18 @@ def told(group: Group) -> Iterator[Told]:
         worker = Worker(process, port)
         worker.wait_until_healthy()
         yield Told(worker)
+
+
+def _properties(path: Path, settings: Mapping[str, str]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return path
+
+
+def _found(out: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Where something of a secret is, and what: the beginning of one, its end, or what it is about."""
+    return [
+        (where, part) for where, text in out.items() for part in re.findall(r".{0,40}(?:hunter-|-retnuh).{0,40}", text)
+    ]
 
 
 def _config(group: Group, topics: Topics) -> dict[str, str]:
@@ -162,12 +184,14 @@ def test_nothing_that_comes_out_has_a_secret(told: Told, group: Group, topics: T
     ):  # fmt: skip
         told.ask("GET", asked)
 
+    metrics = told.worker.text("/metrics", told.headers)
     statuses = [record.value or b"" for record in read_topic(bootstrap_servers, f"{group.id}-status")]
     log = told.worker.process.output
-    out = {**told.said, "statuses": b"".join(statuses).decode(), "log": log}
+    out = {**told.said, "metrics": metrics, "statuses": b"".join(statuses).decode(), "log": log}
     assert "cannot log in" in out["log"]
     assert "cannot log in" in out["statuses"]
-    assert [(place, where) for where, text in out.items() for place, secret in SECRET.items() if secret in text] == []
+    assert name in out["metrics"]
+    assert _found(out) == []
 
 
 def test_a_configuration_that_was_shown_can_be_given_back(told: Told, group: Group, topics: Topics) -> None:
@@ -182,3 +206,34 @@ def test_a_configuration_that_was_shown_can_be_given_back(told: Told, group: Gro
     assert stored[-1]["properties"] == {**config, "name": name, "tasks.max": "3"}
     answer = told.ask("POST", "/connectors", {"name": unique("leaky"), "config": shown | {"name": unique("leaky")}})
     assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    ("options", "tell", "said"),
+    [
+        (["--traceback"], "raise", "failed while it checked the configuration"),
+        (["--traceback"], "thread", "ended with ValueError"),
+        (["--log-format", "json"], "thread", "ended with ValueError"),
+    ],
+    ids=["refused", "with traces", "as json"],
+)
+def test_no_secret_comes_out_of_standalone(
+    group: Group, topics: Topics, options: Sequence[str], tell: str, said: str
+) -> None:
+    # A group of its own: it would fence the leader of the other one.
+    own = {
+        name: unique("standalone") for name in group.settings if name == "group.id" or name.endswith("storage.topic")
+    }
+    rest = {name: value for name, value in group.settings.items() if not name.startswith("rest.")}
+    worker = _properties(group.folder / "standalone.properties", rest | own)
+    config = {**_config(group, topics), "name": unique("leaky"), "tell": tell}
+    connector = _properties(group.folder / f"{config['name']}.properties", config)
+    command = [*options, "standalone", "--once", str(worker), str(connector)]
+    environment = {**NO_JAVA, "LEAKY_PASSWORD": SECRET["env-provider"]}
+    with Process.fencepost(*command, log_file=group.folder / config["name"], environment=environment) as process:
+        assert process.wait() == 1
+
+    assert said in process.output
+    assert "cannot log in" in process.output
+    assert "Traceback" in process.output
+    assert _found({"stdout and stderr": process.output}) == []

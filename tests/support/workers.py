@@ -61,10 +61,10 @@ class WorkerApi:
         answer = self.request("GET", path)
         return answer.body if answer.status == 200 else None
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, headers: Mapping[str, str] | None = None) -> str:
         """The body of a GET as it is."""
         with contextlib.closing(self._connection()) as connection:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=headers or {})
             return connection.getresponse().read().decode()
 
     def metric(self, name: str) -> float | None:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.api.traces import plugin_location, printable, shortened
+from fencepost.api.secrets import SECRETS
+from fencepost.api.texts import printable, shortened
+from fencepost.api.traces import plugin_location
 
 _LONGEST_MESSAGE: Final = 8 * 1024
 
@@ -58,9 +60,9 @@ def describe_error(error: BaseException) -> str:
     """Return an error in one line. Others than fencepost's own are told with their type: `KeyError: 'id'`.
 
     What the code of a plugin raised is told with its place: `KeyError: 'id' (/plugins/counter.py:12)`. Of a message with
-    more than 8 Ki characters the middle is left out.
+    more than 8 Ki characters the middle is left out. Passwords are hidden.
     """
-    message = printable(shortened(" ".join(_text(error).split()), _LONGEST_MESSAGE))
+    message = printable(shortened(" ".join(SECRETS.hidden(_text(error)).split()), _LONGEST_MESSAGE))
     if isinstance(error, FencepostError):
         return message
     described = f"{type(error).__name__}: {message}" if message else type(error).__name__

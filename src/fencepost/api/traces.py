@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Final
 
+from fencepost.api.secrets import SECRETS
+from fencepost.api.texts import printable, shortened
+
 _EDGE: Final = "fencepost.api.plugin_calls"
 # Where a plugin is imported, Python's own frames come before those of its module.
 _IMPORTS: Final = "importlib"
@@ -22,27 +25,15 @@ _LONGEST_TRACE: Final = 64 * 1024
 def format_trace(error: BaseException) -> str:
     """Return an error with its causes as Python prints it; of what a plugin raised, the plugin's frames only.
 
-    It has about 64 Ki characters at most. Python asks objects for their names and texts to show an error; what these
+    It has about 64 Ki characters at most, and no passwords. Python asks objects for their names and texts to show an error; what these
     raise is named in place of the trace.
     """
     try:
         shown = traceback.TracebackException.from_exception(error)
         _trim(shown, error)
-        return printable(shortened("".join(shown.format()), _LONGEST_TRACE))
+        return printable(shortened(SECRETS.hidden("".join(shown.format())), _LONGEST_TRACE))
     except BaseException as broken:  # noqa: BLE001 - code of plugins may raise anything
         return f"An error that cannot be shown: showing it raised {type(broken).__name__}\n"
-
-
-def printable(text: str) -> str:
-    """Return a text whose control and format characters, but for line ends, are escaped: logs are read in terminals."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
-def shortened(text: str, longest: int) -> str:
-    """Return a text without its middle if it has more than `longest` characters: what was left out is counted there."""
-    half = longest // 2
-    left_out = len(text) - 2 * half
-    return text if left_out <= 0 else f"{text[:half]} ... ({left_out} characters left out) ... {text[-half:]}"
 
 
 def plugin_location(error: BaseException) -> str | None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import sys
+import threading
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fencepost.api.errors import FencepostError
+import click
+
+from fencepost.api.errors import FencepostError, describe_error
+from fencepost.api.secrets import SECRETS
 from fencepost.api.traces import format_trace
 from fencepost.config.log_context import ContextFilter
-from fencepost.config.secrets import SECRETS
+
+_log: Final = logging.getLogger(__name__)
 
 FORMATS: Final = ("text", "json")
 
@@ -85,7 +91,7 @@ class JsonFormatter(_TraceFormatter):
             "connector": getattr(record, "connector", None),
             "task": getattr(record, "task", None),
             "message": SECRETS.hidden(record.getMessage()),
-            "exception": SECRETS.hidden(self.formatException(record.exc_info)) if record.exc_info else None,
+            "exception": self.formatException(record.exc_info) if record.exc_info else None,
         }
         return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
 
@@ -108,3 +114,22 @@ def log_to_stderr(level: str, log_format: str, *, tracebacks: bool) -> None:
     logging.getLogger("fencepost").setLevel(number)
     for name in _SILENT_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def hide_secrets_in_uncaught_errors() -> None:
+    """Have what Python prints of errors that nobody catches go through the log, and without passwords to stderr."""
+    sys.excepthook = lambda _kind, error, _trace: click.echo(format_trace(error), nl=False, err=True)
+    threading.excepthook = _log_end_of_thread
+    sys.unraisablehook = _log_unraisable
+
+
+def _log_end_of_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+        name = args.thread.name if args.thread is not None else "that has ended"
+        _log.error("The thread %s ended with %s", name, describe_error(args.exc_value), exc_info=args.exc_value)
+
+
+def _log_unraisable(args: sys.UnraisableHookArgs) -> None:
+    error = args.exc_value if args.exc_value is not None else args.exc_type()
+    what = args.err_msg or "What Python calls by itself"
+    _log.error("%s failed: %s", what, describe_error(error), exc_info=error)

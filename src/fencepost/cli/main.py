@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from fencepost.api.errors import FencepostError
+from fencepost.api.secrets import SECRETS
+from fencepost.api.traces import format_trace
 from fencepost.cli.left_threads import end_without_threads
-from fencepost.cli.logs import FORMATS, log_to_stderr
-from fencepost.config.secrets import SECRETS
+from fencepost.cli.logs import FORMATS, hide_secrets_in_uncaught_errors, log_to_stderr
 
 # Commands are imported when they run: `fencepost --help` needs none of what they stand on (Spark, a Kafka client).
 _COMMANDS: Final = {
@@ -94,7 +94,7 @@ def _invoke(context: click.Context) -> int:
         cli.invoke(context)
     except FencepostError as error:
         if context.obj:
-            traceback.print_exc()
+            click.echo(format_trace(error), nl=False, err=True)
         else:
             click.echo(f"fencepost: {_one_line(error)}", err=True)
         return 1
@@ -107,6 +107,7 @@ def _one_line(error: FencepostError) -> str:
 
 def main() -> None:
     """The entry point of the installed command."""
+    hide_secrets_in_uncaught_errors()
     code = run(sys.argv[1:])
     end_without_threads(code)
     sys.exit(code)

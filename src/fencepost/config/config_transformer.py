@@ -15,10 +15,10 @@ from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.config_provider import ConfigProvider
 from fencepost.api.errors import ConfigError, describe_error
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
+from fencepost.api.secrets import SECRETS
 from fencepost.config.plugin_instances import new_plugin
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path
-from fencepost.config.secrets import SECRETS
 
 PROVIDERS: Final = "config.providers"
 PREFIX: Final = f"{PROVIDERS}."

@@ -13,12 +13,12 @@ from fencepost.api import allowed_paths
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
+from fencepost.api.secrets import SECRETS
 from fencepost.config import client_overrides, config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.group_config import group_config_def
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, check_modules
 from fencepost.config.restart_config import define_restarts
-from fencepost.config.secrets import SECRETS
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
 

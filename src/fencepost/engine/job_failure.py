@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 
 from fencepost.api.errors import RetriableError
+from fencepost.api.secrets import SECRETS
 
 PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
 
@@ -85,7 +86,7 @@ class JobFailure:
         else:
             lost = _EXECUTOR_LOST.search(told.message)
             lines = [lost[0]] if lost and not told.is_of_data else told.message.strip().splitlines()
-        return (lines[0] if lines else self.text).strip()[:_LONGEST]
+        return SECRETS.excerpt((lines[0] if lines else self.text).strip(), _LONGEST)
 
 
 def _exceptions(message: str) -> list[str]:

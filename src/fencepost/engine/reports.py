@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from fencepost.api import errors as api
 from fencepost.api.errors import FencepostError
+from fencepost.api.secrets import SECRETS
 from fencepost.engine import errors as spark
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.errors import RecordRefusedError, SparkJobError
@@ -191,5 +192,5 @@ def _failure_from_json(found: Mapping[str, Any]) -> FencepostError:
 
 def _typed(value: Any, *kinds: type) -> Any:
     if not isinstance(value, kinds):
-        raise TypeError(f"{value!r:.50} is of type {type(value).__name__}")
+        raise TypeError(f"{SECRETS.excerpt(repr(value), 50)} is of type {type(value).__name__}")
     return value

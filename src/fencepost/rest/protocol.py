@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from fencepost.api.secrets import SECRETS
 from fencepost.rest.responses import error_response
 
 _log: Final = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class HttpProtocol(web.RequestHandler):
         if status >= 500 or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
         _log.debug("%s sent what is no HTTP request", request.remote, exc_info=exc)
-        said = " ".join((message or "").split())[:_SHOWN]
+        said = SECRETS.excerpt(" ".join((message or "").split()), _SHOWN)
         response = error_response(status, f"This cannot be read as an HTTP request: {said}")
         response.force_close()
         return response

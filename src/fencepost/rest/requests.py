@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from fencepost.api.secrets import SECRETS
 from fencepost.herder.errors import BadRequestError
 from fencepost.herder.interface import ConnectorOffset
 from fencepost.storage.configs.codec import TargetState
@@ -211,4 +212,4 @@ def _kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return json.dumps(value)[:80]
+    return SECRETS.excerpt(json.dumps(value), 80)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from fencepost.api.errors import FencepostError
-from fencepost.config.secrets import SECRETS
+from fencepost.api.secrets import SECRETS
 from fencepost.herder.errors import (
     BadRequestError,
     ConflictError,

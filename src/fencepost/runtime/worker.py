@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Final
 
 from fencepost.api.errors import ConfigError
+from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.config.config_transformer import ConfigTransformer
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
@@ -20,7 +21,6 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
 from fencepost.config.plugins import use_plugin_path
 from fencepost.config.restart_config import RestartConfig
-from fencepost.config.secrets import HIDDEN, SECRETS
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.admin.topic_creator import TopicCreator

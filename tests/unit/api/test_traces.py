@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
+import pytest
+
 from fencepost.api.errors import describe_error
+from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.api.traces import format_trace
 
 
@@ -24,3 +30,17 @@ def test_control_characters_of_an_error_are_shown_escaped() -> None:
     error = ValueError("bad \x1b[2J\u202e\x00 \u00e9")
     assert describe_error(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9"
     assert format_trace(error) == "ValueError: bad \\x1b[2J\\u202e\\x00 \u00e9\n"
+
+
+@pytest.mark.parametrize("shown", [describe_error, format_trace])
+@pytest.mark.parametrize(
+    "secret", ["hunter-of-the-cut", "hunter of\tthe\ncut and more", "hunter 'of' \\ \u202e \"cut\""]
+)
+def test_no_part_of_a_secret_stays_where_a_text_is_cut(shown: Callable[[BaseException], str], secret: str) -> None:
+    SECRETS.learn({secret: HIDDEN})
+    for padding in range(0, len(secret), 2):
+        # Whatever the length of the texts, some secret lies across each cut.
+        text = "." * padding + secret * (300_000 // len(secret))
+        told = shown(ValueError(text)) + shown(KeyError(text))
+        assert "characters left out" in told
+        assert re.findall("hun|nter|cut", told) == []

@@ -8,13 +8,18 @@ import click
 import pytest
 
 from fencepost import FencepostError, __version__
+from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.cli import main
 
 
 @pytest.fixture
 def failing_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fencepost fail` raises what it is told to."""
-    errors = {"known": FencepostError("file a.csv is not there:\n  put it there"), "interrupt": KeyboardInterrupt()}
+    errors = {
+        "known": FencepostError("file a.csv is not there:\n  put it there"),
+        "login": FencepostError("no login as hunter-of-main"),
+        "interrupt": KeyboardInterrupt(),
+    }
 
     @click.command()
     @click.argument("kind")
@@ -42,6 +47,14 @@ def test_a_traceback_is_shown_to_those_who_ask(
     monkeypatch.setenv("FENCEPOST_TRACEBACK", "1")
     assert main.run(["fail", "known"]) == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("failing_command")
+@pytest.mark.parametrize("options", [[], ["--traceback"]])
+def test_an_expected_failure_has_no_passwords(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    SECRETS.learn({"hunter-of-main": HIDDEN})
+    assert main.run([*options, "fail", "login"]) == 1
+    assert "no login as [hidden]" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("failing_command")

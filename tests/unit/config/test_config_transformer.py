@@ -23,7 +23,7 @@ class Vault(ConfigProvider):
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
         self.asked.append(path)
         if path == "/sealed":
-            raise RuntimeError("the vault is sealed")
+            raise RuntimeError("it is sealed")
         return {key: VALUES[key] for key in keys if key in VALUES}
 
 
@@ -65,7 +65,7 @@ def test_each_path_is_asked_for_once():
     [
         ("${vault:nobody}", "no 'nobody'"),
         ("${safe:user}", "no config provider named 'safe'; its config.providers are vault"),
-        ("${vault:/sealed:user}", "RuntimeError: the vault is sealed"),
+        ("${vault:/sealed:user}", "RuntimeError: it is sealed"),
         ("${vault:user} and ${vault:nobody}", "no 'nobody'"),
     ],
 )

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fencepost.api.errors import FencepostError
+from fencepost.api.secrets import HIDDEN
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.secrets import HIDDEN
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.distributed.assignor_leader import LeaderAssignor
 from fencepost.herder.distributed.group_parts import GroupParts

@@ -13,7 +13,6 @@ from fencepost.config.connector_config import ExactlyOnceRequest
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
-from fencepost.config.secrets import SECRETS
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.core.calls import Calls
 from fencepost.herder.core.mixed_group import MixedGroup
@@ -144,7 +143,7 @@ class GroupParts:
         if self.generation is None:
             self.statuses.disown(subject)
             return
-        trace = None if error is None else SECRETS.hidden(format_trace(error))
+        trace = None if error is None else format_trace(error)
         self.statuses.put(subject, Status(state, self.worker_id, self.generation, trace, version))
 
     def at_least_once(self, connector: str) -> bool:

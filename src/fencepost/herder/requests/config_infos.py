@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost.api.config_def import ConfigKey, ConfigValue, PropertyType
+from fencepost.api.secrets import HIDDEN
 from fencepost.api.source import describe
-from fencepost.config.secrets import HIDDEN
 from fencepost.herder.interface import ConfigInfo, ConfigInfos, ConfigKeyInfo, ConfigValueInfo
 
 

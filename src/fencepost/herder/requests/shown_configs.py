@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fencepost.config.secrets import HIDDEN, hide, is_secret_name, secret_values
+from fencepost.api.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.herder.errors import BadRequestError
 
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")

@@ -8,9 +8,9 @@ from typing import Any
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.plugin_calls import call_plugin
+from fencepost.api.secrets import is_secret_name, secret_values
 from fencepost.config.connector_config import plugin_aliases
 from fencepost.config.plugins import PluginKind, find_plugin
-from fencepost.config.secrets import is_secret_name, secret_values
 from fencepost.config.worker_config import WorkerConfig
 
 _ROLES = {

@@ -15,6 +15,7 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef, ConfigKey, ConfigValue
 from fencepost.api.errors import ConfigError, RetriableError, describe_error
 from fencepost.api.plugin_calls import call_plugin
+from fencepost.api.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.api.source import SourceConnector
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.config_transformer import TransformedConfig
@@ -25,7 +26,6 @@ from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_version
 from fencepost.config.preflight import merge, preflight
 from fencepost.config.restart_config import define_restarts
-from fencepost.config.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.config.topic_creation import PREFIX as TOPIC_CREATION
 from fencepost.config.topic_creation import topic_creation_properties
 from fencepost.config.unknown_properties import unknown_properties

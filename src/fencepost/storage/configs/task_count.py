@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from fencepost.api.foreign_json import parse_json
+from fencepost.api.secrets import SECRETS
 from fencepost.storage.compact_json import compact
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 # Key prefix and the field that holds the count: as shipped, and as the KIP spells it.
 _SPELLINGS: Final = (("tasks-fencing-", "task-count"), ("tasks-count-", "tasks"))
+
+_SHOWN: Final = 200
 
 
 def leader_transactional_id(group_id: str) -> str:
@@ -63,7 +66,8 @@ def decode_task_count(key: bytes | None, value: bytes | None) -> tuple[str, int 
             return connector, None
         count = _count_in(value, field)
         if count is None:
-            _LOG.warning("The task count record %s has the malformed value %r: it is left alone", text, value[:200])
+            shown = SECRETS.excerpt(repr(value), _SHOWN)
+            _LOG.warning("The task count record %s has the malformed value %s: it is left alone", text, shown)
             return None
         return connector, count
     return None

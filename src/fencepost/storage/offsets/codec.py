@@ -18,12 +18,15 @@ from typing import Any, Final
 from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
 from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.api.secrets import SECRETS
 from fencepost.storage.compact_json import text
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 # Java writes numbers from 1e-3 to 1e7 with plain digits, others as 1.5E10.
 _PLAIN_FROM: Final = 1e-3
 _PLAIN_BELOW: Final = 1e7
+
+_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,8 @@ def decode_value(value: bytes | None) -> dict[str, Any] | None:
     except ValueError:
         decoded = value
     if decoded is not None and not isinstance(decoded, dict):
-        raise DataError(f'{value[:200]!r} is not a source offset: it should be a JSON object such as {{"position":42}}')
+        shown = SECRETS.excerpt(repr(value), _SHOWN)
+        raise DataError(f'{shown} is not a source offset: it should be a JSON object such as {{"position":42}}')
     return decoded
 
 

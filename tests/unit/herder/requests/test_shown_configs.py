@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.config.secrets import HIDDEN
+from fencepost.api.secrets import HIDDEN
 from fencepost.herder.errors import BadRequestError
 from fencepost.herder.requests.shown_configs import (
     check_passwords_stay_hidden,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost import ConfigDef, ConfigError, RetriableError, SourceConnector, SourceTask
-from fencepost.config.secrets import HIDDEN
+from fencepost.api.secrets import HIDDEN
 from fencepost.converters import StringConverter
 from fencepost.herder.errors import BadRequestError
 from fencepost.herder.interface import ConfigInfo, ConfigInfos

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
 import pytest
 
 from fencepost.api.config_def import ConfigValue
+from fencepost.api.secrets import HIDDEN, Secrets, secret_values
+from fencepost.api.texts import shortened
 from fencepost.config.connector_config import PluginSpec
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.secrets import HIDDEN, Secrets, secret_values
 from fencepost.herder.interface import ConnectorInfo, TaskInfo
 from fencepost.rest.requests import CreateConnector
 
@@ -36,6 +42,38 @@ def test_properties_that_hold_passwords_are_known_by_their_names():
 def test_the_passwords_in_a_jaas_entry_are_secrets_of_their_own():
     assert secret_values("sasl.jaas.config", JAAS) == [JAAS, "pass word"]
     assert secret_values("sasl.jaas.config", "x required clientId=a clientSecret='s e';")[1:] == ["s e"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "{!r}".format, lambda value: repr({"p": value}), json.dumps, lambda value: " ".join(value.split()), quote,
+        lambda value: f"db://me:{quote_plus(value)}@host", lambda value: f"| {value}".replace("\n", "\n| "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ["pass wörd'\"\\", "first line of it\nsecond line of it\n", "control\x1b\u202e/?&"])
+def test_values_are_hidden_however_they_are_escaped(said: Callable[[str], str], value: str):
+    secrets = Secrets()
+    secrets.learn({value: HIDDEN})
+    assert re.findall("pass|rd|line|of it|control|202e", secrets.hidden(said(value))) == []
+
+
+def test_what_a_cut_elsewhere_left_of_a_value_is_hidden():
+    secrets = Secrets()
+    secrets.learn({"hunter-two-two": HIDDEN, "other-value": HIDDEN})
+    text = "hunter-two-two" * 20
+    for length in range(60, 90):
+        assert re.findall("hunt|two-", secrets.hidden(shortened(text, length))) == []
+    assert (
+        secrets.hidden("no hunt ... (5 characters left out) ... er") == "no [hidden] ... (5 characters left out) ... er"
+    )
+    assert secrets.hidden("hunt her ... or there") == "hunt her ... or there"
+
+
+def test_an_excerpt_has_no_part_of_a_value():
+    secrets = Secrets()
+    secrets.learn({"hunter-two-two": HIDDEN})
+    assert secrets.excerpt("as hunter-two-two", 8) == "as [hidd"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,24 @@
+"""Texts of errors as a log and a status can hold them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LEFT_OUT: Final = re.compile(r" \.\.\. \(\d+ characters left out\) \.\.\. ")
+"""What `shortened` puts in place of a middle."""
+
+
+def printable(text: str) -> str:
+    """Return a text whose control and format characters, but for line ends, are escaped: logs are read in terminals."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text without its middle if it has more than `longest` characters: what was left out is counted there.
+
+    Passwords are hidden before that: half of one is not found any more.
+    """
+    half = longest // 2
+    left_out = len(text) - 2 * half
+    return text if left_out <= 0 else f"{text[:half]} ... ({left_out} characters left out) ... {text[-half:]}"
