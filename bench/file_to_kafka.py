@@ -42,6 +42,7 @@ from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringCon
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.topic_gate import TopicGate
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.producer.transactional import TransactionalProducer
 
@@ -142,7 +143,12 @@ class Bench:
         batch = SourceBatch(reader=StructReader() if as_json else LineReader(), splits=splits)
         self.producer.begin_transaction()
         result = self.engine.write(
-            batch, Pipeline((), key, converter, header, topic), self.producer, task="bench", cancelled=threading.Event()
+            batch,
+            Pipeline((), key, converter, header, topic),
+            self.producer,
+            task="bench",
+            cancelled=threading.Event(),
+            topic_gate=TopicGate("bench", None),
         )
         self.producer.commit_transaction()
         assert result.written == self.lines

@@ -17,6 +17,7 @@ from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringCon
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.topic_gate import TopicGate
 from fencepost.kafka.admin.admin import Admin, NewTopic
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.producer.transactional import TransactionalProducer
@@ -53,12 +54,12 @@ def polled(count: int, number: int) -> list[SourceRecord]:
 def measure(
     engine: SparkEngine, producer: TransactionalProducer, arguments: argparse.Namespace, steps: Pipeline
 ) -> None:
-    times = []
+    times, never, gate = [], threading.Event(), TopicGate("bench-0", None)
     for number in range(arguments.batches + WARM_UP):
         records = polled(arguments.records, number)
         started = time.perf_counter()
         producer.begin_transaction()
-        engine.write(records, steps, producer, task="bench-0", cancelled=threading.Event())
+        engine.write(records, steps, producer, task="bench-0", cancelled=never, topic_gate=gate)
         producer.commit_transaction()
         if number >= WARM_UP:
             times.append((time.perf_counter() - started) * 1000)

@@ -17,7 +17,16 @@ from fencepost.engine.errors import BatchCancelledError
 from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.kafka.producer.transaction import TransactionState
 from tests.support.checker import read_topic, values
-from tests.support.engine import NumberReader, TrickyReader, json_converter, pipeline, producer, splits, write
+from tests.support.engine import (
+    NumberReader,
+    TrickyReader,
+    json_converter,
+    pipeline,
+    producer,
+    splits,
+    write,
+    write_into,
+)
 from tests.support.topics import Topics
 
 
@@ -82,7 +91,7 @@ def test_several_batches_share_a_transaction(bootstrap_servers: str, topic: str)
         owner.begin_transaction()
         for first in range(0, 500, 100):
             batch = [record(topic, str(n)) for n in range(first, first + 100)]
-            engine.write(batch, steps, owner, task="c-0", cancelled=threading.Event())
+            write_into(engine, owner, batch, steps)
         assert values(read_topic(bootstrap_servers, topic)) == []
         owner.commit_transaction()
     assert values(read_topic(bootstrap_servers, topic)) == [str(n).encode() for n in range(500)]
@@ -151,7 +160,7 @@ def test_a_cancelled_task_stops_between_two_reads(bootstrap_servers: str, topic:
     with producer(bootstrap_servers) as owner:
         owner.begin_transaction()
         with pytest.raises(BatchCancelledError, match="c-0"):
-            SparkEngine({}).write(batch, pipeline(topic), owner, task="c-0", cancelled=cancelled)
+            write_into(SparkEngine({}), owner, batch, pipeline(topic), task="c-0", cancelled=cancelled)
         owner.abort_transaction()
     assert read_topic(bootstrap_servers, topic) == []
 

@@ -18,7 +18,16 @@ from fencepost.engine.spark.job_write import coalesces_in_order
 from fencepost.kafka.errors import KafkaError
 from fencepost.kafka.transport.cluster import Cluster
 from tests.support.checker import Record, read_topic
-from tests.support.engine import NumberReader, TrickyReader, json_converter, pipeline, producer, splits, write
+from tests.support.engine import (
+    NumberReader,
+    TrickyReader,
+    json_converter,
+    pipeline,
+    producer,
+    splits,
+    write,
+    write_into,
+)
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 
@@ -152,7 +161,7 @@ def test_two_spark_batches_share_a_transaction(engine: SparkEngine, bootstrap_se
         owner.begin_transaction()
         for first in (0, 5_000):
             batch = SourceBatch(reader=NumberReader(), splits=[(first, first + 2_500), (first + 2_500, first + 5_000)])
-            engine.write(batch, pipeline(topic), owner, task="c-0", cancelled=threading.Event())
+            write_into(engine, owner, batch, pipeline(topic))
         owner.commit_transaction()
     assert sorted(numbers(read_topic(bootstrap_servers, topic))) == list(range(10_000))
 
@@ -228,7 +237,7 @@ def test_a_short_batch_is_not_held_up_by_a_long_one_of_another_task(
             owner.begin_transaction()
             try:
                 batch = SourceBatch(reader=reader, splits=splits(4_000, 4))
-                engine.write(batch, pipeline(long_topic), owner, task="long-0", cancelled=cancelled)
+                write_into(engine, owner, batch, pipeline(long_topic), task="long-0", cancelled=cancelled)
             except BatchCancelledError as error:
                 outcome.append(error)
             owner.abort_transaction()

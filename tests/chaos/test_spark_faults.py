@@ -18,7 +18,7 @@ from fencepost.engine.errors import SparkJobError, WriteRetriedError
 from fencepost.engine.spark.session import REQUIRED
 from fencepost.kafka.producer.idempotent import IdempotentProducer
 from tests.support.checker import read_topic
-from tests.support.engine import TrickyReader, pipeline, producer, splits, write
+from tests.support.engine import TrickyReader, pipeline, producer, splits, write, write_into
 from tests.support.processes import wait_for
 from tests.support.topics import Topics
 from tests.support.writing import producer_config
@@ -96,7 +96,7 @@ def test_outside_of_transactions_a_killed_python_worker_costs_no_record(
     owner = IdempotentProducer(producer_config(bootstrap_servers))
 
     def attempt() -> None:
-        engine.write(batch(tmp_path), pipeline(topic), owner, task="connector-0", cancelled=threading.Event())
+        write_into(engine, owner, batch(tmp_path), pipeline(topic))
 
     with pytest.raises(SparkJobError, match="Python worker exited unexpectedly"):
         attempt()

@@ -12,7 +12,7 @@ from fencepost.api.record import SourceBatch
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkJobError
 from tests.support.checker import read_topic
-from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write
+from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write, write_into
 from tests.support.processes import wait_for
 from tests.support.spark_cluster import SparkCluster, spark_cluster
 from tests.support.topics import Topics
@@ -41,7 +41,7 @@ def test_two_executors_write_one_transaction(engine: SparkEngine, bootstrap_serv
     batch = SourceBatch(reader=NumberReader(("key",)), splits=splits(COUNT, 4))
     with producer(bootstrap_servers) as owner:
         owner.begin_transaction()
-        result = engine.write(batch, pipeline(topic), owner, task="c-0", cancelled=threading.Event())
+        result = write_into(engine, owner, batch, pipeline(topic))
         assert read_topic(bootstrap_servers, topic) == []
         owner.commit_transaction()
     found = read_topic(bootstrap_servers, topic)

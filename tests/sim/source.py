@@ -26,6 +26,7 @@ from fencepost.engine.attempts import check_stage_attempt
 from fencepost.engine.engine import WriteResult
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.routing import PartitionCounts, agreed
+from fencepost.engine.topic_gate import TopicGate
 from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.kafka.producer.sender import Ack
 from fencepost.kafka.producer.transactional import TransactionalProducer
@@ -170,10 +171,10 @@ class SimEngine:
         pipeline: SimPipeline,
         producer: TransactionalProducer,
         *,
-        before_write: Any = lambda _: None,
+        topic_gate: TopicGate,
         **_: Any,
     ) -> WriteResult:
-        before_write({DATA})
+        topic_gate.admit({DATA})
         kernel = NumbersTask.kernel
         origin = replace(pipeline.origin, batch=next(self._batches))
         rows = [((origin, record.source_partition["partition"]), record.value) for record in batch]

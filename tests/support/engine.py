@@ -24,7 +24,9 @@ from fencepost.converters.simple_header_converter import SimpleHeaderConverter
 from fencepost.converters.string_converter import StringConverter
 from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.topic_gate import TopicGate
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.producer.record_producer import RecordProducer
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.topics import unique
 
@@ -67,6 +69,21 @@ def producer(bootstrap_servers: str, transactional_id: str | None = None) -> Ite
         yield owner
 
 
+def write_into(
+    engine: SparkEngine,
+    owner: RecordProducer,
+    batch: Sequence[SourceRecord] | SourceBatch,
+    steps: Pipeline,
+    *,
+    task: str = "connector-0",
+    cancelled: threading.Event | None = None,
+) -> WriteResult:
+    """Write a batch into what is open; brokers create its topics."""
+    return engine.write(
+        batch, steps, owner, task=task, cancelled=cancelled or threading.Event(), topic_gate=TopicGate(task, None)
+    )
+
+
 def write(
     engine: SparkEngine,
     owner: TransactionalProducer,
@@ -78,7 +95,7 @@ def write(
     """One transaction around one batch; aborted if the engine raises."""
     owner.begin_transaction()
     try:
-        result = engine.write(batch, steps, owner, task=task, cancelled=threading.Event())
+        result = write_into(engine, owner, batch, steps, task=task)
     except BaseException:
         owner.abort_transaction()
         raise

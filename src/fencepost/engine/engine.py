@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -38,36 +38,16 @@ from fencepost.engine.spark.job_write import SparkWrite, write_batch
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
 from fencepost.engine.spark.transform import transform_group
-from fencepost.engine.write_stage import BeforeWrite, SplitRows, WriteStage, reader_types
-from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.kafka.producer.sender import Ack, RecordWriter
-from fencepost.kafka.producer.transaction import Transaction
+from fencepost.engine.topic_gate import TopicGate
+from fencepost.engine.write_spec import WriteSpec
+from fencepost.engine.write_stage import SplitRows, WriteStage, reader_types
+from fencepost.kafka.producer.partition_queue import Ack
+from fencepost.kafka.producer.record_producer import RecordProducer
 
 _log: Final = logging.getLogger(__name__)
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """Bytes up to which the worker reads and writes a batch itself: that takes less time than starting a Spark job."""
-
-
-class RecordProducer(Protocol):
-    """What batches are written with: a transaction that is open, or a producer id outside of transactions."""
-
-    @property
-    def config(self) -> ProducerConfig:
-        """How it talks to Kafka."""
-
-    @property
-    def transaction(self) -> Transaction:
-        """What a writer of this process needs to know."""
-
-    def lent(self) -> AbstractContextManager[Transaction]:
-        """Give it to writers elsewhere, for a block that ends without an exception only when all of them are done."""
-
-    def writer(self) -> RecordWriter:
-        """Return a writer for this process."""
-
-    def acknowledge(self, acks: Iterable[Ack]) -> None:
-        """Take note of what writers wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +116,15 @@ class SparkEngine:
         *,
         task: str,
         cancelled: Cancelled,
-        before_write: BeforeWrite = lambda _: None,
+        topic_gate: TopicGate,
     ) -> WriteResult:
         """Write a batch, into `producer`'s open transaction if it has any, and return when the brokers have all of it.
 
-        `task` names the task in Spark's pools and in messages. `before_write` is told the topics that records go to,
-        after the transforms and before the first of them is sent, and may raise to keep them from being written; it is
-        pickled to the executors. What a transform or converter refuses is handled as `pipeline.errors` says. The
-        transaction is left open. Raises a FencepostError (RecordRefusedError, DataError, KafkaError, SparkJobError),
-        after which the transaction must be aborted; without one, some of the batch may be there, and more may come.
+        `task` names the task in Spark's pools and in messages. The `topic_gate` is asked for each topic that records go
+        to, after the transforms and before the first of them is sent. What a transform or converter refuses is handled
+        as `pipeline.errors` says. The transaction is left open. Raises a FencepostError (what the gate raises,
+        RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without
+        one, some of the batch may be there, and more may come.
         """
         check_cancelled(task, cancelled)
         errors = ErrorHandler(
@@ -152,8 +132,21 @@ class SparkEngine:
             records=() if isinstance(batch, SourceBatch) else batch,
             wait=partial(wait_unless_cancelled, task, cancelled),
         )
+        spec = WriteSpec(
+            pipeline=pipeline,
+            config=producer.config,
+            transaction=producer.transaction,
+            topic_gate=topic_gate,
+            start=next(self._batches),
+        )
         writing = _BatchWrite(
-            self, self._jobs, pipeline, producer, task, cancelled, next(self._batches), errors, before_write
+            session=self.session,
+            jobs=self._jobs,
+            producer=producer,
+            task=task,
+            cancelled=cancelled,
+            errors=errors,
+            spec=spec,
         )
         metadata: Sequence[RecordMetadata | None] | None = None
         try:
@@ -173,72 +166,69 @@ class SparkEngine:
         self._jobs.cancel(task)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchWrite:
-    """One batch on its way; `number` counts the engine's batches."""
+    """One batch on its way: the `spec`, and what only the worker has."""
 
-    engine: SparkEngine
+    session: Callable[[], SparkSession]
     jobs: Jobs
-    pipeline: Pipeline
     producer: RecordProducer
     task: str
     cancelled: Cancelled
-    number: int
     errors: ErrorHandler
-    before_write: BeforeWrite
+    spec: WriteSpec
 
     def records(self, records: Sequence[SourceRecord]) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
         """Write polled records from the worker."""
-        structured = bool(self.pipeline.transforms)
+        spec, pipeline = self.spec, self.spec.pipeline
+        structured = bool(pipeline.transforms)
         converted: list[Converted] = []
-        for group in group_records(records, self.pipeline, self.errors, structured=structured):
+        for group in group_records(records, pipeline, self.errors, structured=structured):
             for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
                 for batch in batches:
-                    converted += convert(batch, types, self.pipeline, self.errors, group.topic)
-        self.before_write({part.topic for part in converted})
+                    converted += convert(batch, types, pipeline, self.errors, group.topic)
+        spec.topic_gate.admit({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
-            router = Router(
-                writer.partitions, Ownership(), run_bytes=self.producer.config.batch_size, start=self.number
-            )
+            router = Router(writer.partitions, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
             return write_polled(converted, len(records), router, writer)
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:
         """Write a SourceBatch, from the worker if that takes no Spark and little time."""
-        if batch.reader is None or self.pipeline.transforms:
+        if batch.reader is None or self.spec.pipeline.transforms:
             return self._by_spark(batch)
         if batch.bytes is None or batch.bytes > SMALL_BATCH:
             return self._by_spark(batch)
         rows = SplitRows(batch.reader, batch.splits)
-        stage = WriteStage(
-            rows, reader_types(batch.reader), self.pipeline, self.producer.config, self.producer.transaction,
-            self.before_write, start=self.number,
-        )  # fmt: skip
+        stage = WriteStage(self.spec, rows, reader_types(batch.reader))
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
             return list(stage.write(rows.read([0]), writer, Ownership(), self.errors, check).acks)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
-        session, mark = self.engine.session(), new_mark()
+        session, mark = self.session(), new_mark()
         # A job that succeeds has each writer's answer; after any other end some may be writing still.
         with closing(self.producer.writer()) as metadata, self.producer.lent() as transaction:
             write = SparkWrite(
-                session, self.pipeline, self.producer.config, transaction, metadata,
-                self.number, partial(self.jobs.running, session, self.task, self.cancelled, mark), self.errors,
-                self.before_write, mark,
-            )  # fmt: skip
+                session=session,
+                spec=replace(self.spec, transaction=transaction),
+                metadata=metadata,
+                errors=self.errors,
+                running=partial(self.jobs.running, session, self.task, self.cancelled, mark),
+                mark=mark,
+            )
             return write_batch(write, batch)
 
     def _transformed(self, group: RecordGroup) -> list[tuple[list[pa.RecordBatch], ColumnTypes]]:
-        session = self.engine.session()
+        session, pipeline = self.session(), self.spec.pipeline
 
         def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
             part = replace(group, columns=group.columns.slice(start, stop - start))
             with self.jobs.running(session, self.task, self.cancelled):
-                return transform_group(session, part, self.pipeline)
+                return transform_group(session, part, pipeline)
 
         columns = group.columns
         rows = StageRows(
-            Stage.TRANSFORMATION, self.pipeline.transform_names, group.topic, columns.num_rows,
+            Stage.TRANSFORMATION, pipeline.transform_names, group.topic, columns.num_rows,
             row=lambda position: columns[ROW][position].as_py(),
         )  # fmt: skip
         passed, _ = self.errors.apply(rows, transform)

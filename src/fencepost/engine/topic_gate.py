@@ -22,8 +22,8 @@ class TopicGate:
         self._offsets_topic = offsets_topic
         self._known: set[str] = set()
 
-    def __call__(self, topics: Collection[str]) -> None:
-        """Create missing topics.
+    def admit(self, topics: Collection[str]) -> None:
+        """Create missing topics, ahead of the first record for them.
 
         Raises ConfigError for the task's own offsets topic, TopicCreationError or AuthorizationError for topics that
         cannot be created.

@@ -6,9 +6,9 @@ itself. A writer answers with one row: a Report, or a FencepostError, which thus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -23,7 +23,6 @@ from fencepost.api.record import ArrowReader
 from fencepost.engine.attempts import of_first_attempt, task_context
 from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert
 from fencepost.engine.error_handler import ErrorHandler
-from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.read_ahead import read_ahead
 from fencepost.engine.refused_records import Tally
 from fencepost.engine.reports import Report, read_reports, report_text
@@ -37,9 +36,8 @@ from fencepost.engine.routing import (
     split,
     writer_of,
 )
-from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.engine.write_spec import WriteSpec
 from fencepost.kafka.producer.sender import RecordWriter
-from fencepost.kafka.producer.transaction import Transaction
 from fencepost.kafka.records.columns import HEADERS, Records
 
 REPORT_SCHEMA: Final = "report STRING"
@@ -60,10 +58,6 @@ _TARGETED: Final = pa.schema(
         ("value", pa.binary()), ("timestamp", pa.int64()), ("headers", HEADERS), ("message", pa.string()),
     ]
 )  # fmt: skip
-
-
-BeforeWrite = Callable[[Collection[str]], None]
-"""Told the topics of records before the first of them is sent; may raise to keep them from being written."""
 
 
 class Source(Protocol):
@@ -127,28 +121,22 @@ class SplitRows:
 class WriteStage:
     """Convert rows and write them to Kafka, in the worker or as one of `writers` Spark partitions.
 
-    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`). `partitions` are
-    the numbers of partitions of topics, as far as the worker knows them.
+    With more than one writer, rows must not choose their own topic partition (`ColumnTypes.targeted`).
     """
 
+    spec: WriteSpec
     source: Source
     types: ColumnTypes
-    pipeline: Pipeline
-    config: ProducerConfig
-    transaction: Transaction
-    before_write: BeforeWrite
     writers: int = 1
-    start: int = 0
-    partitions: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
         yield _report(lambda context: self._write_partition(given, context))
 
     def _write_partition(self, given: Iterator[pa.RecordBatch], context: TaskContext) -> Report:
-        ownership = Ownership((context.partitionId() + self.start) % self.writers, self.writers)
-        errors = ErrorHandler(self.pipeline.errors)
-        with closing(RecordWriter(self.config, self.transaction)) as writer:
+        ownership = Ownership((context.partitionId() + self.spec.start) % self.writers, self.writers)
+        errors = ErrorHandler(self.spec.pipeline.errors)
+        with closing(self.spec.writer()) as writer:
             rows = self.source.batches(of_first_attempt(given, context))
             return self.write(rows, writer, ownership, errors)
 
@@ -161,12 +149,13 @@ class WriteStage:
         check: Callable[[], None] = lambda: None,
     ) -> Report:
         """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
-        counts = PartitionCounts(self.partitions, writer.partitions)
-        router = Router(counts, ownership, run_bytes=self.config.batch_size, start=self.start)
+        spec = self.spec
+        counts = PartitionCounts(spec.partitions, writer.partitions)
+        router = Router(counts, ownership, run_bytes=spec.config.batch_size, start=spec.start)
         for batch in batches:
             check()
-            for converted in convert(batch, self.types, self.pipeline, errors):
-                self.before_write({converted.topic})
+            for converted in convert(batch, self.types, spec.pipeline, errors):
+                spec.topic_gate.admit({converted.topic})
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
         return Report(writer.flush(), errors.tally, counts.asked)
@@ -176,26 +165,23 @@ class WriteStage:
 class ConvertStage:
     """Convert rows and find their topic partition and the writer that owns it, ahead of a shuffle by `writer`."""
 
+    spec: WriteSpec
     source: Source
     types: ColumnTypes
-    pipeline: Pipeline
-    config: ProducerConfig
-    transaction: Transaction
-    before_write: BeforeWrite
     writers: int
-    partitions: Mapping[str, int]
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        errors = ErrorHandler(self.pipeline.errors)
+        errors = ErrorHandler(self.spec.pipeline.errors)
         try:
             context = task_context()
-            with closing(RecordWriter(self.config, self.transaction)) as metadata:
-                counts = PartitionCounts(self.partitions, metadata.partitions)
-                router = Router(counts, Ownership(), run_bytes=self.config.batch_size, start=context.partitionId())
+            with closing(self.spec.writer()) as metadata:
+                counts = PartitionCounts(self.spec.partitions, metadata.partitions)
+                run_bytes = self.spec.config.batch_size
+                router = Router(counts, Ownership(), run_bytes=run_bytes, start=context.partitionId())
                 for batch in self.source.batches(given):
-                    for converted in convert(batch, self.types, self.pipeline, errors):
-                        self.before_write({converted.topic})
+                    for converted in convert(batch, self.types, self.spec.pipeline, errors):
+                        self.spec.topic_gate.admit({converted.topic})
                         yield self._targeted(converted, router)
         except FencepostError as error:
             yield _message(error)
@@ -224,8 +210,7 @@ class ConvertStage:
 class WriteTargeted:
     """Write converted records, which a shuffle brought to the writer that owns their topic partition."""
 
-    config: ProducerConfig
-    transaction: Transaction
+    spec: WriteSpec
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
@@ -233,7 +218,7 @@ class WriteTargeted:
 
     def _write(self, given: Iterator[pa.RecordBatch]) -> Report:
         converting: list[Report] = []
-        with closing(RecordWriter(self.config, self.transaction)) as writer:
+        with closing(self.spec.writer()) as writer:
             for batch in given:
                 messages = batch["message"].drop_null().to_pylist()
                 converting += read_reports(messages)

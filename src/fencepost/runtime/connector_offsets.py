@@ -9,6 +9,7 @@ from typing import Any, Final
 from fencepost.api.errors import FencepostError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.config.connector_config import ConnectorConfig
+from fencepost.kafka.producer.record_producer import write_and_acknowledge
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.worker import Worker, new_connector_instance
 from fencepost.storage.offsets.uncommitted import OffsetRecords
@@ -64,10 +65,7 @@ def _write(producer: TransactionalProducer, topic: str, records: OffsetRecords) 
     producer.init_transactions()
     producer.begin_transaction()
     try:
-        with closing(producer.writer()) as writer:
-            for partition, rows in records.by_partition(writer.kept_partitions(topic)):
-                writer.write(topic, partition, rows)
-            producer.acknowledge(writer.flush())
+        write_and_acknowledge(producer, topic, records.by_partition)
         records.written()
     except FencepostError as error:
         raise producer.resolve(error) from error

@@ -15,16 +15,15 @@ from fencepost.engine.attempts import with_attempt
 from fencepost.engine.conversion import ColumnTypes, column_types, require_topic
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
-from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 from fencepost.engine.reports import read_reports
 from fencepost.engine.routing import agreed, writer_count
 from fencepost.engine.spark.tolerant_transform import passing_rows
 from fencepost.engine.spark.transform import check_user_types, read_frame, transform_frame
+from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import (
     REPORT_SCHEMA,
     TARGETED_SCHEMA,
-    BeforeWrite,
     ConvertStage,
     GivenRows,
     Source,
@@ -33,29 +32,23 @@ from fencepost.engine.write_stage import (
     WriteTargeted,
     reader_types,
 )
-from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.producer.sender import Ack, RecordWriter
-from fencepost.kafka.producer.transaction import Transaction
 
 _POSITION: Final = "__fencepost_position"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWrite:
     """One batch's jobs, each of which runs in a context that `running` gives and knows its failures by `mark`.
 
-    `metadata` tells how many partitions a topic has; `start` varies from batch to batch.
+    `metadata` tells how many partitions a topic has.
     """
 
     session: SparkSession
-    pipeline: Pipeline
-    config: ProducerConfig
-    transaction: Transaction
+    spec: WriteSpec
     metadata: RecordWriter
-    start: int
-    running: Callable[[], AbstractContextManager[None]]
     errors: ErrorHandler
-    before_write: BeforeWrite
+    running: Callable[[], AbstractContextManager[None]]
     mark: str
 
     def splits(self, rows: SplitRows, types: ColumnTypes) -> list[Ack]:
@@ -82,41 +75,25 @@ class SparkWrite:
     def _writers(self, types: ColumnTypes, *, splits: int | None = None) -> int:
         partitions = self._parallelism
         if not types.has_topic:
-            topic = require_topic(self.pipeline.default_topic)
-            self.before_write({topic})
+            topic = require_topic(self.spec.pipeline.default_topic)
+            self.spec.topic_gate.admit({topic})
             partitions = self.metadata.partitions(topic)
         return writer_count(parallelism=self._parallelism, partitions=partitions, splits=splits)
 
     def _write(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
-        stage = WriteStage(
-            source,
-            types,
-            self.pipeline.without_transforms(),
-            self.config,
-            self.transaction,
-            self.before_write,
-            writers,
-            self.start,
-            self.metadata.known_partitions(),
-        )
+        stage = WriteStage(self._executors_spec(), source, types, writers)
         return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA))
 
     def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
-        stage = ConvertStage(
-            source,
-            types,
-            self.pipeline.without_transforms(),
-            self.config,
-            self.transaction,
-            self.before_write,
-            writers,
-            self.metadata.known_partitions(),
-        )
+        spec = self._executors_spec()
+        stage = ConvertStage(spec, source, types, writers)
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
         owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
-        write = WriteTargeted(self.config, self.transaction)
-        return self._collect(with_attempt(owned).mapInArrow(write, REPORT_SCHEMA))
+        return self._collect(with_attempt(owned).mapInArrow(WriteTargeted(spec), REPORT_SCHEMA))
+
+    def _executors_spec(self) -> WriteSpec:
+        return self.spec.for_executors(self.metadata.known_partitions())
 
     def _collect(self, reports: DataFrame) -> list[Ack]:
         found = read_reports(reports.toArrow()["report"].to_pylist())
@@ -145,7 +122,7 @@ def coalesces_in_order(frame: DataFrame, count: int) -> bool:
 def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
     """Write a SourceBatch by Spark's executors. Raises what they reported, and what `write.running` makes of errors."""
     rows = None if batch.reader is None else SplitRows(batch.reader, batch.splits, max(1, len(batch.splits)))
-    if rows is not None and not write.pipeline.transforms:
+    if rows is not None and not write.spec.pipeline.transforms:
         with write.running():
             return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
     with write.running():
@@ -153,22 +130,24 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
         if frame is None:
             return []
         check_user_types(frame)
-        if not write.pipeline.transforms:
+        if not write.spec.pipeline.transforms:
             return write.frame(frame, column_types(frame.schema, where="a SourceBatch"))
     return _write_transformed(write, frame)
 
 
 def _write_transformed(write: SparkWrite, frame: DataFrame) -> list[Ack]:
     if write.errors.stops_at_first:
-        rows = StageRows(Stage.TRANSFORMATION, write.pipeline.transform_names, write.pipeline.default_topic, 1)
+        rows = StageRows(
+            Stage.TRANSFORMATION, write.spec.pipeline.transform_names, write.spec.pipeline.default_topic, 1
+        )
         try:
             with write.running():
-                return write.frame(*transform_frame(frame, write.pipeline))
+                return write.frame(*transform_frame(frame, write.spec.pipeline))
         except AllRowsRefusedError as error:
             raise write.errors.refuse_batch(rows, error.reason) from error
         except (SparkDataError, RetriableJobError) as error:
             raise write.errors.refuse_batch(rows, error) from error
-    with passing_rows(frame, write.pipeline, write.errors, write.running) as passing:
+    with passing_rows(frame, write.spec.pipeline, write.errors, write.running) as passing:
         if passing is None:
             return []
         with write.running():

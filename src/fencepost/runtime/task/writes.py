@@ -13,17 +13,17 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from contextlib import closing
 from dataclasses import dataclass
 
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.engine.engine import RecordProducer, SparkEngine, WriteResult
+from fencepost.engine.engine import SparkEngine, WriteResult
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
+from fencepost.kafka.producer.record_producer import RecordProducer, write_and_acknowledge
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.task.boundaries import Batch
@@ -109,7 +109,7 @@ class TaskWrites(ABC):
                 producer,
                 task=str(self._task),
                 cancelled=self._context.cancelled,
-                before_write=self._gate,
+                topic_gate=self._gate,
             )
         except RecordRefusedError as error:
             self._metrics.failed_records(error.tally.counts)
@@ -120,10 +120,7 @@ class TaskWrites(ABC):
     def _write_offsets(self, producer: RecordProducer) -> None:
         topic = self._path.offsets_topic
         try:
-            with closing(producer.writer()) as writer:
-                for partition, records in self._offsets.by_partition(writer.kept_partitions(topic)):
-                    writer.write(topic, partition, records)
-                producer.acknowledge(writer.flush())
+            write_and_acknowledge(producer, topic, self._offsets.by_partition)
         except TopicNotFoundError as error:
             raise OffsetsTopicMissingError(topic) from error
         self._offsets.written()

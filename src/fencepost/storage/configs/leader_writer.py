@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError, RecordTooLargeError
+from fencepost.kafka.producer.record_producer import write_and_acknowledge
 from fencepost.kafka.producer.simple import PlainProducer
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.kafka.records.columns import OutgoingRecord, Records, Row
@@ -143,17 +144,10 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
     ProducerFencedError if another one took that over, and what writing and committing raise.
     """
     producer.begin_transaction()
-    writer = producer.writer()
     try:
-        # One that was deleted must not come back with a broker's settings.
-        writer.kept_partitions(topic)
-        writer.write(topic, CONFIG_PARTITION, Records.of_rows(rows))
-        acks = writer.flush()
-        producer.acknowledge(acks)
+        acks = write_and_acknowledge(producer, topic, lambda _: [(CONFIG_PARTITION, Records.of_rows(rows))])
     except FencepostError as error:
         raise producer.resolve(error) from error
-    finally:
-        writer.close()
     producer.commit_transaction()
     last = acks[-1]
     # A broker that had the batch already does not say where.

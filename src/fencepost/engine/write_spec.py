@@ -1,0 +1,36 @@
+"""What everybody who writes a part of a batch needs to know, in the worker and on Spark's executors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.topic_gate import TopicGate
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.producer.sender import RecordWriter
+from fencepost.kafka.producer.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSpec:
+    """How the rows of one batch become records, and where they are written. Can be pickled once it is `for_executors`.
+
+    `start` varies from batch to batch: it shifts the partition of the first run of records without key and partition.
+    `partitions` are the numbers of partitions of topics, as far as the worker has told them.
+    """
+
+    pipeline: Pipeline
+    config: ProducerConfig
+    transaction: Transaction
+    topic_gate: TopicGate
+    start: int = 0
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def for_executors(self, partitions: Mapping[str, int]) -> WriteSpec:
+        """Return what is sent to executors: without the transforms, which Spark itself applies."""
+        return replace(self, pipeline=self.pipeline.without_transforms(), partitions=partitions)
+
+    def writer(self) -> RecordWriter:
+        """Return a writer for a process that the transaction was lent to."""
+        return RecordWriter(self.config, self.transaction)
