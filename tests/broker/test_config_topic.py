@@ -15,6 +15,7 @@ from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import ProducerFencedError
@@ -60,6 +61,7 @@ class Worker:
         self.store = ConfigBackingStore(
             InternalTopic(topic, 1, None, {"segment.ms": "123456", "cleanup.policy": "compact"}),
             group,
+            clients=KafkaClients(),
             transactional=transactional,
             consumer=self.config,
             producer=ProducerConfig(client=self.config, max_block_ms=20_000),

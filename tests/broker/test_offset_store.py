@@ -14,8 +14,9 @@ from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka import ClientConfig
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
+from fencepost.kafka.consumer.read_to_end import TopicReader, TopicReadTimeoutError
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.storage.configs.task_count import leader_transactional_id
@@ -37,7 +38,8 @@ def config(bootstrap_servers: str) -> ClientConfig:
 
 
 def _store(config: ClientConfig, topic: str, settings: Mapping[str, str] | None = None) -> OffsetStore:
-    return OffsetStore(InternalTopic(topic, 5, None, settings or {}), consumer=config, admin=config)
+    settled = InternalTopic(topic, 5, None, settings or {})
+    return OffsetStore(settled, clients=KafkaClients(), consumer=config, admin=config)
 
 
 @pytest.fixture
@@ -304,7 +306,7 @@ def test_reading_offsets_takes_the_right_to_read_their_topic(secured: SecuredBro
 def test_task_counts_are_written_and_read(config: ClientConfig, topic: str, bootstrap_servers: str):
     leader = TransactionalProducer(ProducerConfig(client=config), leader_transactional_id(unique("group")))
     leader.init_transactions()
-    with TaskCounts(config, topic) as counts:
+    with TaskCounts(TopicReader(config, topic)) as counts:
         assert counts.read("c1") is None
         counts.write(leader, "c1", 3)
         counts.write(leader, "c2", 1)
@@ -325,7 +327,7 @@ def test_a_leader_that_was_replaced_cannot_write_a_task_count(config: ClientConf
     former, present = (TransactionalProducer(ProducerConfig(client=config), name) for _ in range(2))
     former.init_transactions()
     present.init_transactions()
-    with TaskCounts(config, topic) as counts:
+    with TaskCounts(TopicReader(config, topic)) as counts:
         with pytest.raises(ProducerFencedError):
             counts.write(former, "c1", 3)
         counts.write(present, "c1", 2)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.kafka.clients import KafkaClients
 from fencepost.runtime.offset_stores import OffsetStores
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
@@ -17,7 +18,7 @@ def _stores(bootstrap_servers: str) -> OffsetStores:
     worker = {"bootstrap.servers": bootstrap_servers, "group.id": unique("group")}
     worker |= dict.fromkeys(["key.converter", "value.converter"], "org.apache.kafka.connect.storage.StringConverter")
     worker |= {"offset.storage.topic": unique("offsets"), "offset.storage.partitions": "1"}
-    return OffsetStores(WorkerConfig.from_properties(worker, where="test worker"))
+    return OffsetStores(WorkerConfig.from_properties(worker, where="test worker"), KafkaClients())
 
 
 def _elsewhere(address: str) -> ConnectorConfig:

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -17,6 +16,9 @@ from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.errors import ConnectorsFailedError, OvertakenError
 from fencepost.herder.standalone.generations import Generations
 from fencepost.herder.standalone.herder import StandaloneHerder
+from fencepost.kafka.clients import KafkaClients
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.producer.transaction import Transaction
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.state import State
 from fencepost.runtime.worker import Worker
@@ -178,7 +180,7 @@ def test_the_former_generation_is_fenced_before_the_next(
     config: WorkerConfig, topic: str, group: str, former: int, tasks: int
 ) -> None:
     connector = ConnectorConfig.from_properties(properties(unique("connector"), topic))
-    generations = Generations(config)
+    generations = Generations(KafkaClients(), config)
     generations.ensure_topic()
     generations.advance(connector, former)
     ids = [task_transactional_id(group, connector.name, task) for task in range(former)]
@@ -195,7 +197,7 @@ def test_one_task_after_one_or_none_needs_no_fencing(
     config: WorkerConfig, topic: str, group: str, former: int | None
 ) -> None:
     connector = ConnectorConfig.from_properties(properties(unique("connector"), topic))
-    generations = Generations(config)
+    generations = Generations(KafkaClients(), config)
     generations.ensure_topic()
     if former is not None:
         generations.advance(connector, former)
@@ -215,7 +217,7 @@ def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
         ConnectorConfig.from_properties(properties(name, topic, {"exactly.once.support": support}))
         for support in ("required", "disabled")
     )
-    generations = Generations(config)
+    generations = Generations(KafkaClients(), config)
     generations.ensure_topic()
     generations.advance(exactly_once, 1)
     stranger = Stranger(config.bootstrap_servers, topic, task_transactional_id(group, name, 0))
@@ -227,7 +229,7 @@ def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
 
 
 def test_moving_on_fences_whoever_else_is_at_it(config: WorkerConfig, topic: str, group: str) -> None:
-    generations = Generations(config)
+    generations = Generations(KafkaClients(), config)
     generations.ensure_topic()
     other = Stranger(config.bootstrap_servers, topic, leader_transactional_id(group))
 
@@ -239,7 +241,7 @@ def test_moving_on_fences_whoever_else_is_at_it(config: WorkerConfig, topic: str
 def test_tasks_of_a_generation_that_was_overtaken_do_not_start(config: WorkerConfig, topic: str) -> None:
     worker, states = Worker(config), States()
     connector = worker.checked(properties(unique("connector"), topic))
-    generations = Generations(config)
+    generations = Generations(KafkaClients(), config)
     generations.ensure_topic()
     held_up = generations.advance(connector, 1)
     newer = generations.advance(connector, 1)
@@ -263,30 +265,37 @@ def test_tasks_of_a_generation_that_was_overtaken_do_not_start(config: WorkerCon
         held_up.after_ownership(late_task.id)
 
 
-class _OvertakenOnce(TransactionalProducer):
-    """Loses its id to another one after it has taken it over, the first time."""
+class _OvertakenOnce(KafkaClients):
+    """Makes producers of which the first loses its id to another one after it has taken it over."""
 
-    overtakes = 1
+    def __init__(self) -> None:
+        self.overtakes = 1
 
-    def begin_transaction(self) -> Any:
-        if _OvertakenOnce.overtakes:
-            _OvertakenOnce.overtakes -= 1
+    def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
+        return _Overtaken(self, config, transactional_id)
+
+
+class _Overtaken(TransactionalProducer):
+    def __init__(self, clients: _OvertakenOnce, config: ProducerConfig, transactional_id: str) -> None:
+        super().__init__(config, transactional_id)
+        self._clients = clients
+
+    def begin_transaction(self) -> Transaction:
+        if self._clients.overtakes:
+            self._clients.overtakes -= 1
             with closing(TransactionalProducer(self.config, self.transactional_id)) as other:
                 other.init_transactions()
         return super().begin_transaction()
 
 
-def test_one_that_is_overtaken_while_moving_on_begins_again(
-    config: WorkerConfig, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fencepost.herder.standalone.generations.TransactionalProducer", _OvertakenOnce)
-    monkeypatch.setattr(_OvertakenOnce, "overtakes", 1)
-    generations = Generations(config)
+def test_one_that_is_overtaken_while_moving_on_begins_again(config: WorkerConfig, topic: str) -> None:
+    clients = _OvertakenOnce()
+    generations = Generations(clients, config)
     generations.ensure_topic()
 
     generations.advance(ConnectorConfig.from_properties(properties(unique("connector"), topic)), 2)
 
-    assert _OvertakenOnce.overtakes == 0
+    assert clients.overtakes == 0
     assert [value for _, value in task_counts(config)] == [b'{"task-count":2}']
 
 

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from fencepost.api.errors import ConfigError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.storage.statuses.codec import ActiveTopic, Status, TopicStatus, encode
 from fencepost.storage.statuses.topic import StatusBackingStore
@@ -37,7 +38,7 @@ class Workers:
         config = ClientConfig(bootstrap_servers=(address or self.bootstrap_servers,), request_timeout_ms=5_000)
         topic = InternalTopic(self.topic, 5, None, {"cleanup.policy": "compact", "segment.ms": "123456"})
         producer = ProducerConfig(client=config, delivery_timeout_ms=delivery_timeout_ms)
-        store = StatusBackingStore(topic, consumer=config, producer=producer)
+        store = StatusBackingStore(topic, clients=KafkaClients(), consumer=config, producer=producer)
         self._stores.append(store)
         store.start(config).result(_SECONDS)
         return store

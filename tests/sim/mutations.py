@@ -14,9 +14,8 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.distributed.fencing_round import FencingRounds
 from fencepost.herder.distributed.task_work import GroupChecks
 from fencepost.herder.errors import RequestTargetError
-from fencepost.storage.configs import topic as config_topic
-from fencepost.storage.configs.leader_writer import PlainLeaderWriter
 from fencepost.storage.configs.state import ClusterConfigState
+from fencepost.storage.configs.topic import ConfigBackingStore
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
 from fencepost.storage.offsets.overlay import OffsetView
 from fencepost.storage.offsets.table import OffsetTable, StoredOffset
@@ -87,9 +86,12 @@ def _leaves_former_topics(store: ConnectorOffsetStore, *_: Any) -> None:
     """Leave what was not copied where it was committed."""
 
 
-def _plain_writer(producer: Any, transactional_id: str, topic: str) -> PlainLeaderWriter:
-    del transactional_id
-    return PlainLeaderWriter(config_topic.PlainProducer(producer), topic)
+def _leads_without_transactions(store: ConfigBackingStore, *args: Any, transactional: bool, **parts: Any) -> None:
+    del transactional
+    _config_store(store, *args, transactional=False, **parts)
+
+
+_config_store = ConfigBackingStore.__init__
 
 
 _shares: list[list[int]] = []
@@ -124,7 +126,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
         (FencingRounds, "_fence_by_leader", _believes_the_leader),
     ],
     "the epoch bump": [(Broker, "bumps_epochs", False)],
-    "the leader's transaction": [(config_topic, "TransactionalLeaderWriter", _plain_writer)],
+    "the leader's transaction": [(ConfigBackingStore, "__init__", _leads_without_transactions)],
     "the read of the offsets at a start": [(ConnectorOffsetStore, "refresh", _reads_nothing)],
     "the worker's offsets below those of an own topic": [(OffsetView, "__init__", _looks_in_no_other_topic)],
     "the refusal of a stage that Spark runs again": [(source, "check_stage_attempt", _writes_in_any_attempt)],

@@ -141,7 +141,7 @@ class World:
         url = f"http://{site.process.name}:8083/"
         client: Any = SimRest(site, self._herders)
         group = group_config(self.plan.protocol, self.plan.max_delay_ms)
-        herder = DistributedHerder(SimWorkerRuntime(), group, url, client)
+        herder = DistributedHerder(SimWorkerRuntime(site), group, url, client)
         self._herders[url] = site, herder
         starting = site.process.loop.create_task(herder.start())
         starting.add_done_callback(lambda done: done.exception() and self._end(site, 1.0))

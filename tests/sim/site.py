@@ -1,8 +1,9 @@
 """A worker as it ships, with the world in place of Kafka, Spark and HTTP.
 
-`in_world` puts what tests.sim simulates where the worker has its clients, its threads and its clock. All else is the
-code of the package: the distributed herder and its parts, the stores, the task's run with its poll loop and its
-transaction, the transactional producer, and the leader's assignor.
+The worker is given SimClients, which make clients that ask the simulated broker. `in_world` puts what else tests.sim
+simulates where the worker has its threads and its clock. All else is the code of the package: the distributed herder
+and its parts, the stores, the task's run with its poll loop and its transaction, the transactional producer, and the
+leader's assignor.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.task_work import TaskPlan, TaskWork
+from fencepost.kafka.clients import KafkaClients
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.group.membership import GroupSettings
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.task.run import TaskParts
+from fencepost.runtime.task.writes import WritePath
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import CommitRecord, decode, encode
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore, SharedOffsets
@@ -71,6 +78,8 @@ def worker_config() -> WorkerConfig:
         "key.converter": converter,
         "value.converter": converter,
         "fencepost.plugins.allowed.modules": "tests",
+        "producer.transaction.timeout.ms": "20000",
+        "producer.max.block.ms": "15000",
     }
     return WorkerConfig.from_properties(properties, where="worker.properties", mode=WorkerMode.DISTRIBUTED)
 
@@ -88,11 +97,48 @@ def group_config(protocol: str, max_delay_ms: int) -> GroupConfig:
     return GroupConfig.from_properties(properties, where="worker.properties")
 
 
+class SimClients(KafkaClients):
+    """Makes what a process of the world asks the simulated broker with."""
+
+    def __init__(self, site: Site) -> None:
+        self._site: Any = site
+
+    def admin(self, config: ClientConfig) -> Any:
+        del config
+        return SimAdmin(self._site)
+
+    def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
+        coordinator: Any = lambda _, name: SimTransactionCoordinator(self._site, name)  # noqa: E731 - of another type
+        writer: Any = lambda _, transaction: SimWriter(self._site, transaction)  # noqa: E731 - of another type
+        return TransactionalProducer(config, transactional_id, new_coordinator=coordinator, new_writer=writer)
+
+    def plain_producer(self, config: ProducerConfig) -> Any:
+        del config
+        return SimPlainProducer(self._site)
+
+    def topic_reader(self, config: ClientConfig, topic: str) -> Any:
+        del config
+        return SimTopicReader(self._site, topic)
+
+    def topic_log(
+        self, config: ClientConfig, topic: str, on_record: Callable[[ConsumedRecord], None], *told: Callable[[], None]
+    ) -> Any:
+        del config, told
+        return SimTopicLog(self._site, topic, on_record)
+
+    def group_member(self, config: ClientConfig, settings: GroupSettings, *, loop: Any, **parts: Any) -> Any:
+        del config, loop
+        return SimMember(self._site, settings, **parts)
+
+
 class SimWorkerRuntime(Worker):
     """Makes tasks of simulated parts."""
 
-    def __init__(self) -> None:
-        super().__init__(WORKER)
+    def __init__(self, site: Site) -> None:
+        super().__init__(WORKER, SimClients(site))
+        self._offsets: Any = _OffsetStores(self.clients)
+        self.engine: Any = SimEngine()
+        self.metrics: Any = _Silent()
         self.planned_at = 0
 
     def start(self) -> None:
@@ -112,16 +158,17 @@ class SimWorkerRuntime(Worker):
         pipeline: Any = SimPipeline(
             Origin(connector.name, task_id.task, self.planned_at), keyed="keyed" in connector.properties
         )
-        return replace(parts, new_write_path=lambda: replace(parts.new_write_path(), pipeline=pipeline))
+        path = WritePath(self.engine, pipeline, None, self._offsets.topic(connector), lambda _: None)
+        return replace(parts, new_write_path=lambda: path)
 
 
 class _OffsetStores:
-    """As runtime.offset_stores.OffsetStores, for the worker's topic and another one."""
+    """As runtime.offset_stores.OffsetStores, for the worker's topic and another one, which stay open."""
 
-    def __init__(self, _: Any) -> None:
+    def __init__(self, clients: KafkaClients) -> None:
         topics = WORKER.offset_storage, replace(WORKER.offset_storage, name=OWN_OFFSETS)
-        self._store, self._own = (OffsetStore(topic, consumer=_NONE, admin=_NONE) for topic in topics)
-        self._copies = OffsetCopies(self._store, _NONE)
+        self._store, self._own = (OffsetStore(topic, clients=clients, consumer=_NONE, admin=_NONE) for topic in topics)
+        self._copies = OffsetCopies(self._store, clients.plain_producer(_NONE))
 
     def open(self, connector: ConnectorConfig) -> ConnectorOffsetStore:
         if self.topic(connector) == OFFSETS:
@@ -222,7 +269,6 @@ class SimStatuses:
 
 
 _NONE: Any = None
-_PRODUCER: Any = SimpleNamespace(client=None, transaction_timeout_ms=20_000, max_block_ms=15_000)
 
 
 def _on_loop(parts: GroupParts, coroutine: Any) -> None:
@@ -257,42 +303,14 @@ def _owners(what: ModuleType, within: tuple[str, ...] = ("",)) -> list[ModuleTyp
 
 def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, str, Any]]:
     """What is simulated: the owner of a name, the name, and what stands there in the world."""
-
-    def _member(config: Any, settings: Any, *, loop: Any, **parts: Any) -> SimMember:
-        del config, loop
-        return SimMember(here(), settings, **parts)
-
     at = _modules().__getitem__
     return [
         *_clocks_and_threads(kernel),
-        (at("kafka.producer.transactional"), "Cluster", SimpleNamespace(of=lambda _: here())),
-        (at("kafka.producer.transactional"), "TransactionCoordinator", SimTransactionCoordinator),
-        (at("kafka.producer.transactional"), "RecordWriter", lambda _, transaction: SimWriter(here(), transaction)),
-        (at("storage.configs.topic"), "TopicLog", lambda _, topic, told, __: SimTopicLog(here(), topic, told)),
-        (at("storage.configs.topic"), "PlainProducer", lambda _: SimPlainProducer(here())),
         (at("storage.configs.topic"), "decode", lambda key, value: _as_known(here(), decoded(key, value))),
         (at("storage.configs.topic"), "encode", lambda record: encode(_as_known(here(), record))),
-        (at("storage.configs.topic"), "Admin", lambda _: SimAdmin(here())),
         (at("storage.configs.topic"), "_thread", lambda _: SimExecutor(here().process)),
-        (at("runtime.worker"), "SparkEngine", lambda *_, **__: SimEngine()),
-        (at("runtime.worker"), "WorkerMetrics", lambda *_: _Silent()),
-        (at("runtime.worker"), "producer_config", lambda *_: _PRODUCER),
-        (at("runtime.worker"), "build_pipeline", lambda *_: None),
-        (at("runtime.task.delivery"), "producer_config", lambda *_: _PRODUCER),
-        (at("runtime.worker"), "OffsetStores", _OffsetStores),
-        (at("runtime.worker"), "use_plugin_path", lambda _: ()),
-        (at("storage.offsets.copies"), "PlainProducer", lambda _: SimPlainProducer(here())),
         (at("storage.offsets.topic"), "weakref", SimpleNamespace(finalize=_Finalizer)),
-        (at("storage.offsets.topic"), "TopicReader", lambda _, topic: SimTopicReader(here(), topic)),
-        (at("herder.distributed.fencing_round"), "Admin", lambda _: SimAdmin(here())),
-        (at("herder.distributed.fencing_round"), "admin_config", lambda *_: None),
-        (at("herder.distributed.group_clients"), "Admin", lambda _: SimAdmin(here())),
-        (at("herder.distributed.group_clients"), "GroupMember", _member),
-        (at("herder.distributed.group_clients"), "_client_config", lambda *_: None),
-        (at("herder.distributed.group_clients"), "_producer_config", lambda *_: _PRODUCER),
-        (at("herder.distributed.group_clients"), "admin_config", lambda *_: None),
-        (at("herder.distributed.herder"), "status_store", lambda _: here().statuses),
-        (at("herder.distributed.herder"), "admin_config", lambda *_: None),
+        (at("herder.distributed.herder"), "status_store", lambda *_: here().statuses),
         (
             at("herder.distributed.connector_requests"),
             "validate_connector_config",

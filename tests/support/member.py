@@ -37,10 +37,12 @@ class Member:
         }
         self.config = WorkerConfig.from_properties(given, where="a test", mode=WorkerMode.DISTRIBUTED)
         self.client = ClientConfig((bootstrap_servers,))
+        worker = Worker(self.config)
         loop, producer = asyncio.get_running_loop(), ProducerConfig(self.client)
         self.configs = ConfigBackingStore(
             self.config.config_storage,
             group_id,
+            clients=worker.clients,
             transactional=True,
             consumer=self.client,
             producer=producer,
@@ -51,9 +53,11 @@ class Member:
             self.config,
             GroupConfig.from_properties(given, where="a test"),
             "http://127.0.0.1:1",
-            Worker(self.config),
+            worker,
             self.configs,
-            StatusBackingStore(self.config.status_storage, consumer=self.client, producer=producer),
+            StatusBackingStore(
+                self.config.status_storage, clients=worker.clients, consumer=self.client, producer=producer
+            ),
             RestClient(),
             loop,
         )

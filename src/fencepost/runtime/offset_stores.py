@@ -17,7 +17,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.client_overrides import BOOTSTRAP_SERVERS, ClientKind
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.runtime.connector.client_properties import (
     admin_config,
@@ -39,8 +39,9 @@ class OffsetStores:
     any number of times.
     """
 
-    def __init__(self, worker: WorkerConfig) -> None:
+    def __init__(self, worker: WorkerConfig, clients: KafkaClients) -> None:
         self._worker = worker
+        self._clients = clients
         self._lock = threading.Lock()
         self._global: OffsetStore | None = None
         self._open: WeakValueDictionary[tuple[str, ClientConfig], OffsetStore] = WeakValueDictionary()
@@ -106,7 +107,7 @@ class OffsetStores:
                 return None
         elif not self._same_cluster(config, self._global_config):
             config = self._global_config
-        with Admin(config) as admin:
+        with self._clients.admin(config) as admin:
             if not admin.topic_exists(origin.topic):
                 return None
         return self._opened(origin.topic, config, connector, create=False)
@@ -135,7 +136,7 @@ class OffsetStores:
                 properties = client_properties(self._worker, None, ClientKind.PRODUCER)
                 properties[BOOTSTRAP_SERVERS] = self._worker.bootstrap_servers
                 config = ProducerConfig.from_properties(properties, where=self._worker.where)
-                self._copies = OffsetCopies(store, config)
+                self._copies = OffsetCopies(store, self._clients.plain_producer(config))
             return SharedOffsets(store, self._copies)
 
     def _check_clusters(self, connector: ConnectorConfig, consumer: ClientConfig) -> None:
@@ -164,7 +165,7 @@ class OffsetStores:
         with self._lock:
             known = self._cluster_ids.get(config.bootstrap_servers)
         if known is None:
-            with Admin(config) as admin:
+            with self._clients.admin(config) as admin:
                 known = admin.cluster_id()
             with self._lock:
                 self._cluster_ids[config.bootstrap_servers] = known
@@ -178,4 +179,5 @@ class OffsetStores:
 
     def _new_store(self, topic: str, config: ClientConfig, connector: ConnectorConfig | None) -> OffsetStore:
         settings = replace(self._worker.offset_storage, name=topic)
-        return OffsetStore(settings, consumer=config, admin=admin_config(self._worker, connector))
+        administration = admin_config(self._worker, connector)
+        return OffsetStore(settings, clients=self._clients, consumer=config, admin=administration)

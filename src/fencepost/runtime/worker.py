@@ -24,6 +24,7 @@ from fencepost.config.restart_config import RestartConfig
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.admin.topic_creator import TopicCreator
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.connector.client_properties import admin_config, producer_config
 from fencepost.runtime.connector.password_properties import passwords
@@ -59,16 +60,17 @@ class Worker:
     worker.stop()
     """
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, clients: KafkaClients | None = None) -> None:
         """Raises ConfigError for a `plugin.path`, a config provider or a Spark setting that will not do.
 
-        Nothing is started.
+        Nothing is started. `clients` makes what talks to Kafka, for the herder as well.
         """
         self.config = config
+        self.clients = clients or KafkaClients()
         import_path = use_plugin_path(",".join(config.plugin_path))
         self._transformer = ConfigTransformer.from_properties(config.properties, where=config.where)
         self.engine = SparkEngine(config.spark_settings(), import_path=[str(folder) for folder in import_path])
-        self._offsets = OffsetStores(config)
+        self._offsets = OffsetStores(config, self.clients)
         self.metrics = WorkerMetrics(self._offsets.pending_copies)
 
     def start(self) -> None:
@@ -159,7 +161,7 @@ class Worker:
         Raises ConfigError.
         """
         task = ConnectorTaskId(config.name, 0)
-        return TransactionalProducer(
+        return self.clients.transactional_producer(
             producer_config(self.config, config, task), task.transactional_id(self.config.group_id)
         )
 
@@ -206,7 +208,7 @@ class Worker:
         wrote_to: Callable[[Collection[str]], None],
     ) -> TaskParts:
         task_class = new_connector_instance(self.config, connector).task_class()
-        new_delivery, new_boundaries = delivery(self.config, connector, task_id)
+        new_delivery, new_boundaries = delivery(self.clients, self.config, connector, task_id)
         properties = self._transformer.transform(task_config).required(where=f"Task {task_id}")
         SECRETS.learn_properties(properties)
         return TaskParts(

@@ -37,7 +37,6 @@ from fencepost.herder.errors import (
     RebalanceNeededError,
     RequestTargetError,
 )
-from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.storage.configs.codec import Config
@@ -173,5 +172,5 @@ class FencingRounds:
         group = self._parts.config.group_id
         ids = [task_transactional_id(group, connector.name, task) for task in former]
         _log.info("Fencing %d former tasks of connector %s", len(ids), connector.name)
-        with Admin(admin_config(self._parts.config, connector)) as admin:
+        with self._parts.worker.clients.admin(admin_config(self._parts.config, connector)) as admin:
             admin.fence_producers(ids).all()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fencepost.config.client_overrides import ClientKind
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.herder.distributed.group_parts import GroupParts
-from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.group.member import GroupMember
 from fencepost.kafka.group.membership import GroupListener, GroupSettings
@@ -18,11 +18,14 @@ from fencepost.storage.configs.topic import ConfigBackingStore, ConfigListener
 from fencepost.storage.statuses.topic import StatusBackingStore
 
 
-def config_store(config: WorkerConfig, listener: ConfigListener, loop: asyncio.AbstractEventLoop) -> ConfigBackingStore:
+def config_store(
+    clients: KafkaClients, config: WorkerConfig, listener: ConfigListener, loop: asyncio.AbstractEventLoop
+) -> ConfigBackingStore:
     """Return the store of the config topic, which tells `listener` on `loop`. Raises ConfigError."""
     return ConfigBackingStore(
         config.config_storage,
         config.group_id,
+        clients=clients,
         transactional=config.exactly_once_source_support is not ExactlyOnceSourceSupport.DISABLED,
         consumer=_client_config(config),
         producer=_producer_config(config),
@@ -31,16 +34,18 @@ def config_store(config: WorkerConfig, listener: ConfigListener, loop: asyncio.A
     )
 
 
-def status_store(config: WorkerConfig) -> StatusBackingStore:
+def status_store(clients: KafkaClients, config: WorkerConfig) -> StatusBackingStore:
     """Return the store of the status topic. Raises ConfigError."""
-    return StatusBackingStore(config.status_storage, consumer=_client_config(config), producer=_producer_config(config))
+    return StatusBackingStore(
+        config.status_storage, clients=clients, consumer=_client_config(config), producer=_producer_config(config)
+    )
 
 
 def group_member(
     parts: GroupParts, assign: Callable[[Election], Mapping[str, Assignment]], listener: GroupListener
 ) -> GroupMember:
     """Return the membership of a worker, which is yet to join. Raises ConfigError."""
-    return GroupMember(
+    return parts.worker.clients.group_member(
         _client_config(parts.config),
         _settings(parts),
         config_offset=lambda: parts.state.offset,
@@ -51,9 +56,9 @@ def group_member(
     )
 
 
-def cluster_id(config: WorkerConfig) -> str:
+def cluster_id(clients: KafkaClients, config: WorkerConfig) -> str:
     """Ask for the id of the worker's cluster. Raises BrokerUnavailableError and what else connecting raises."""
-    with Admin(admin_config(config, None)) as admin:
+    with clients.admin(admin_config(config, None)) as admin:
         return admin.cluster_id()
 
 

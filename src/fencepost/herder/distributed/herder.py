@@ -91,8 +91,8 @@ class DistributedHerder(Herder):
             group,
             url,
             worker,
-            config_store(config, self._on_config, loop),
-            status_store(config),
+            config_store(worker.clients, config, self._on_config, loop),
+            status_store(worker.clients, config),
             client,
             loop,
         )
@@ -127,7 +127,7 @@ class DistributedHerder(Herder):
         """
         parts = self._parts
         administration = admin_config(parts.config, None)
-        self._cluster_id = await parts.run(cluster_id, parts.config)
+        self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
         await asyncio.gather(
             parts.run(parts.worker.start),
             asyncio.wrap_future(parts.configs.start(administration)),

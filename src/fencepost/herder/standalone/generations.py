@@ -17,10 +17,9 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.errors import OvertakenError
-from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError
-from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.connector.client_properties import admin_config, client_properties
 from fencepost.storage.configs.task_count import fencing_plan, leader_transactional_id, task_transactional_id
 from fencepost.storage.configs.task_count_store import UNKNOWN_OFFSET, TaskCounts
@@ -38,15 +37,16 @@ class Generation:
     the fencing and its tasks' start from running them beside those of another.
     """
 
-    def __init__(self, worker: WorkerConfig, connector: str, offset: int) -> None:
+    def __init__(self, clients: KafkaClients, worker: WorkerConfig, connector: str, offset: int) -> None:
         """`offset` is that of the task count record that began this generation."""
+        self._clients = clients
         self._worker = worker
         self._connector = connector
         self._offset = offset
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
         """Raise OvertakenError if there is a newer generation."""
-        with _task_counts(self._worker) as counts:
+        with _task_counts(self._clients, self._worker) as counts:
             if counts.latest_offset(task.connector) != self._offset:
                 raise OvertakenError(self._connector, self._worker.group_id)
 
@@ -58,13 +58,14 @@ class Generation:
 class Generations:
     """Keeps account of task generations in the worker's config topic."""
 
-    def __init__(self, worker: WorkerConfig) -> None:
+    def __init__(self, clients: KafkaClients, worker: WorkerConfig) -> None:
+        self._clients = clients
         self._worker = worker
 
     def ensure_topic(self) -> None:
         """Create the config topic if it is missing. Raises what creating a topic raises."""
         storage = self._worker.config_storage
-        with Admin(admin_config(self._worker, None)) as admin:
+        with self._clients.admin(admin_config(self._worker, None)) as admin:
             admin.ensure_compacted_topic(
                 storage.name,
                 partitions=1,
@@ -85,14 +86,14 @@ class Generations:
                 _log.info("Another worker of group %s wrote to the config topic meanwhile", self._worker.group_id)
             else:
                 if offset != UNKNOWN_OFFSET:
-                    return Generation(self._worker, connector.name, offset)
+                    return Generation(self._clients, self._worker, connector.name, offset)
         raise OvertakenError(connector.name, self._worker.group_id)
 
     def _advance_once(self, connector: ConnectorConfig, tasks: int) -> int:
         properties = client_properties(self._worker, None, ClientKind.PRODUCER)
         config = ProducerConfig.from_properties(properties, where=self._worker.where)
-        leader = TransactionalProducer(config, leader_transactional_id(self._worker.group_id))
-        with closing(leader), _task_counts(self._worker) as counts:
+        leader = self._clients.transactional_producer(config, leader_transactional_id(self._worker.group_id))
+        with closing(leader), _task_counts(self._clients, self._worker) as counts:
             leader.init_transactions()
             count = 0 if connector.at_least_once else tasks
             former = fencing_plan(counts.read(connector.name), count)
@@ -103,10 +104,11 @@ class Generations:
     def _fence(self, connector: ConnectorConfig, tasks: Sequence[int]) -> None:
         ids = [task_transactional_id(self._worker.group_id, connector.name, task) for task in tasks]
         _log.info("Fencing %d former tasks of connector %s", len(ids), connector.name)
-        with Admin(admin_config(self._worker, connector)) as admin:
+        with self._clients.admin(admin_config(self._worker, connector)) as admin:
             admin.fence_producers(ids).all()
 
 
-def _task_counts(worker: WorkerConfig) -> TaskCounts:
+def _task_counts(clients: KafkaClients, worker: WorkerConfig) -> TaskCounts:
     properties = client_properties(worker, None, ClientKind.CONSUMER)
-    return TaskCounts(ClientConfig.from_properties(properties, where=worker.where), worker.config_storage.name)
+    config = ClientConfig.from_properties(properties, where=worker.where)
+    return TaskCounts(clients.topic_reader(config, worker.config_storage.name))

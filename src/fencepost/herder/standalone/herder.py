@@ -81,7 +81,7 @@ class StandaloneHerder:
         self._worker = worker
         self._properties = connectors
         self._once = once
-        self._generations = Generations(worker.config)
+        self._generations = Generations(worker.clients, worker.config)
         self._events: SimpleQueue[_Stop | _Changed | _Reconfigure] = SimpleQueue()
         self._running: dict[str, _Running] = {}
         self._refused: list[str] = []

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
@@ -24,6 +24,7 @@ from kafka.protocol.producer import (
 from fencepost import failpoint
 from fencepost.api.errors import ConfigError
 from fencepost.failpoint import FailPoint
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import (
     AuthorizationError,
@@ -73,6 +74,11 @@ class TransactionCoordinator:
         self._address: Address | None = None
         self._connection: Connection | None = None
         self._given_up = False
+
+    @classmethod
+    def of(cls, config: ClientConfig, transactional_id: str) -> Self:
+        """Return one for an id of the cluster that `config` leads to."""
+        return cls(Cluster.of(config), transactional_id)
 
     def give_up(self) -> None:
         """Let a call that is under way in another thread, and each that follows, try once more at most.

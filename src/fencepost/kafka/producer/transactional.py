@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from fencepost.api.errors import FencepostError, IllegalStateError
-from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
@@ -47,7 +47,6 @@ from fencepost.kafka.producer.transaction import (
     has_expired,
 )
 from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
-from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.error_codes import Code
 
 _log: Final = logging.getLogger(__name__)
@@ -62,11 +61,21 @@ _CLOSING_MS: Final = 2_000
 class TransactionalProducer:
     """Owns one transactional id. Not for use by two threads at once."""
 
-    def __init__(self, config: ProducerConfig, transactional_id: str) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        transactional_id: str,
+        *,
+        new_coordinator: Callable[[ClientConfig, str], TransactionCoordinator] = TransactionCoordinator.of,
+        new_writer: Callable[[ProducerConfig, Transaction], RecordWriter] = RecordWriter,
+    ) -> None:
+        """`new_coordinator` and `new_writer` make what asks the brokers, for the id and for a transaction of it."""
         self.state = TransactionState.UNINITIALIZED
+        self._new_coordinator = new_coordinator
+        self._new_writer = new_writer
         self._config = config
         self._transactional_id = transactional_id
-        self._coordinator = TransactionCoordinator(Cluster.of(config.client), transactional_id)
+        self._coordinator = new_coordinator(config.client, transactional_id)
         self._identity = ProducerIdentity()
         self._version = TransactionVersion.V1
         self._last_completes = False
@@ -138,7 +147,7 @@ class TransactionalProducer:
 
     def writer(self) -> RecordWriter:
         """Return a writer into the open transaction, for this process. Close it before the commit."""
-        writer = RecordWriter(self._config, self.transaction)
+        writer = self._new_writer(self._config, self.transaction)
         # A transaction may be written by any number of writers, one after the other.
         self._writers = [earlier for earlier in self._writers if not earlier.finished]
         self._writers.append(writer)
@@ -224,7 +233,7 @@ class TransactionalProducer:
         identity = self._identity
         if identity == ProducerIdentity():
             return
-        coordinator = TransactionCoordinator(Cluster.of(self._config.client), self._transactional_id)
+        coordinator = self._new_coordinator(self._config.client, self._transactional_id)
         self._abort_quickly(coordinator, identity, retire=self._version is TransactionVersion.V1)
         coordinator.close()
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
-from fencepost.kafka.producer.idempotent import IdempotentProducer
-from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.clients import KafkaClients
 from fencepost.runtime.connector.client_properties import boundary_interval_ms, offset_producer_config, producer_config
 from fencepost.runtime.task.acknowledged_writes import AtLeastOnce
 from fencepost.runtime.task.boundaries import FlushInterval, TransactionBoundaryManager, boundary_manager
@@ -26,7 +25,7 @@ def delivers_exactly_once(worker: WorkerConfig, connector: ConnectorConfig) -> b
 
 
 def delivery(
-    worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId
+    clients: KafkaClients, worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId
 ) -> tuple[NewDelivery, NewBoundaries]:
     """Return what makes the delivery of a task's runs, and what says when they commit. Raises ConfigError."""
     records = producer_config(worker, connector, task)
@@ -34,11 +33,11 @@ def delivery(
         transactional_id = task.transactional_id(worker.group_id)
         interval_s = boundary_interval_ms(worker, connector) / 1000
         return (
-            lambda: ExactlyOnce(TransactionalProducer(records, transactional_id)),
+            lambda: ExactlyOnce(clients.transactional_producer(records, transactional_id)),
             lambda now: boundary_manager(connector.transaction_boundary, interval_s, now),
         )
     offsets = offset_producer_config(worker, connector, task)
     return (
-        lambda: AtLeastOnce(IdempotentProducer(records), IdempotentProducer(offsets)),
+        lambda: AtLeastOnce(clients.idempotent_producer(records), clients.idempotent_producer(offsets)),
         lambda now: FlushInterval(worker.offset_flush_interval_ms / 1000, now),
     )

@@ -9,11 +9,10 @@ new leader takes over: an old one that does not know yet can change nothing. Oth
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from fencepost.api.errors import FencepostError, IllegalStateError
-from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError, RecordTooLargeError
 from fencepost.kafka.producer.record_producer import write_and_acknowledge
 from fencepost.kafka.producer.simple import PlainProducer
@@ -61,18 +60,17 @@ class PlainLeaderWriter:
 
 
 class TransactionalLeaderWriter:
-    """Writes of a leader under a transactional id."""
+    """Writes of a leader under a transactional id, by a `new_producer` for each claim of the privilege."""
 
-    def __init__(self, config: ProducerConfig, transactional_id: str, topic: str) -> None:
-        self._config = config
-        self._transactional_id = transactional_id
+    def __init__(self, new_producer: Callable[[], TransactionalProducer], topic: str) -> None:
+        self._new_producer = new_producer
         self._topic = topic
         self._producer: TransactionalProducer | None = None
 
     def claim(self) -> None:
         """Own the transactional id: a former leader is fenced. Raises what initializing it raises."""
         self._drop()
-        producer = TransactionalProducer(self._config, self._transactional_id)
+        producer = self._new_producer()
         try:
             producer.init_transactions()
         except FencepostError:

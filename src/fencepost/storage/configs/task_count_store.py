@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final, Self
 
-from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, TopicReader
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.storage.configs.leader_writer import write_in_transaction
@@ -18,11 +17,11 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class TaskCounts:
-    """The task count records of a config topic, which has one partition."""
+    """The task count records of a config topic, which has one partition. The `reader` is closed with it."""
 
-    def __init__(self, config: ClientConfig, topic: str) -> None:
-        self.topic = topic
-        self._reader = TopicReader(config, topic)
+    def __init__(self, reader: TopicReader) -> None:
+        self.topic = reader.topic
+        self._reader = reader
         self._counts: dict[str, int | None] = {}
         self._offsets: dict[str, int] = {}
 

@@ -12,16 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from fencepost.api.errors import ConfigError, FencepostError, IllegalStateError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
-from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
-from fencepost.kafka.consumer.topic_follower import TopicLog
-from fencepost.kafka.producer.simple import PlainProducer
 from fencepost.storage.configs.codec import (
     CommitRecord,
     Config,
@@ -77,12 +76,14 @@ class ConfigBackingStore:
         topic: InternalTopic,
         group_id: str,
         *,
+        clients: KafkaClients,
         transactional: bool,
         consumer: ClientConfig,
         producer: ProducerConfig,
         listener: ConfigListener,
         post: Post,
     ) -> None:
+        self._clients = clients
         self._topic = topic
         self._listener = listener
         self._post = post
@@ -90,10 +91,12 @@ class ConfigBackingStore:
         self._started = False
         self._closed = False
         self._replaced: TopicReplacedError | None = None
-        self._log = TopicLog(consumer, topic.name, self._take, self._on_another_topic)
-        self._plain = PlainProducer(producer)
+        self._log = clients.topic_log(consumer, topic.name, self._take, self._on_another_topic)
+        self._plain = clients.plain_producer(producer)
         self._leader: LeaderWriter = (
-            TransactionalLeaderWriter(producer, leader_transactional_id(group_id), topic.name)
+            TransactionalLeaderWriter(
+                partial(clients.transactional_producer, producer, leader_transactional_id(group_id)), topic.name
+            )
             if transactional
             else PlainLeaderWriter(self._plain, topic.name)
         )
@@ -208,7 +211,7 @@ class ConfigBackingStore:
 
     def _start(self, admin: ClientConfig) -> ClusterConfigState:
         topic = self._topic
-        with Admin(admin) as client:
+        with self._clients.admin(admin) as client:
             client.ensure_compacted_topic(
                 topic.name, partitions=1, replication_factor=topic.replication_factor, configs=topic.settings
             )

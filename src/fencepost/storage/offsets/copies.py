@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.api.errors import describe_error
-from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.deadline import Backoff
 from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.kafka.producer.simple import PlainProducer
@@ -114,12 +113,15 @@ class PendingCopies:
 
 
 class OffsetCopies:
-    """Writes copies of offsets to `store`, on a thread that begins with the first one. Threads may share it."""
+    """Writes copies of offsets to `store`, on a thread that begins with the first one. Threads may share it.
 
-    def __init__(self, store: OffsetStore, config: ProducerConfig) -> None:
+    The `producer` is closed with it.
+    """
+
+    def __init__(self, store: OffsetStore, producer: PlainProducer) -> None:
         self._store = store
         self._topic = store.topic
-        self._producer = PlainProducer(config)
+        self._producer = producer
         self._changed = threading.Condition()
         self._pending = PendingCopies()
         self._closing = False

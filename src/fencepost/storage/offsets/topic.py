@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from fencepost.config.worker_config import InternalTopic
-from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, TopicReader
+from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.storage.offsets.table import OffsetTable
@@ -33,15 +33,18 @@ class OffsetStore:
     did so before.
     """
 
-    def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, admin: ClientConfig) -> None:
+    def __init__(
+        self, topic: InternalTopic, *, clients: KafkaClients, consumer: ClientConfig, admin: ClientConfig
+    ) -> None:
         self.topic = topic.name
         self.table = OffsetTable()
         self.is_ensured = False
         """Whether the topic was there, compacted, when it was last looked at."""
         self._settings = topic
+        self._clients = clients
         self._admin = admin
         self._consumer = consumer
-        self._reader = TopicReader(consumer, topic.name)
+        self._reader = clients.topic_reader(consumer, topic.name)
         self._topic_id: object = None
         self._reading = threading.Lock()
         self._close = weakref.finalize(self, self._reader.close)
@@ -60,7 +63,7 @@ class OffsetStore:
 
         Raises what `Admin.ensure_compacted_topic` does.
         """
-        with Admin(self._admin) as admin:
+        with self._clients.admin(self._admin) as admin:
             created = admin.ensure_compacted_topic(
                 self.topic,
                 partitions=self._settings.partitions,
@@ -103,7 +106,7 @@ class OffsetStore:
     def _check_read(self, timeout_ms: float) -> None:
         """Raise why another thread has not read what this one waited for; its reading may just have ended, though."""
         positions = self._reader.positions
-        with TopicReader(self._consumer, self.topic) as reader:
+        with self._clients.topic_reader(self._consumer, self.topic) as reader:
             for partition, end in reader.end_offsets(_NAMING_MS).items():
                 if positions.get(partition, 0) < end:
                     raise reader.late(partition, positions.get(partition, 0), end, timeout_ms)

@@ -32,13 +32,11 @@ from typing import Final
 from fencepost.api.errors import FencepostError, IllegalStateError, RetriableError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import InternalTopic
-from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
-from fencepost.kafka.consumer.topic_follower import TopicLog
 from fencepost.kafka.deadline import Backoff
 from fencepost.kafka.errors import AuthorizationError
-from fencepost.kafka.producer.simple import PlainProducer
 from fencepost.storage.newest_records import NewestRecords
 from fencepost.storage.statuses.codec import ActiveTopic, Status, Subject, TopicStatus, decode, encode
 from fencepost.storage.statuses.table import StatusTable, is_late
@@ -67,13 +65,16 @@ class _Write:
 class StatusBackingStore:
     """The status topic of a group of workers. Threads may share it; nothing but `flush` and `close` blocks."""
 
-    def __init__(self, topic: InternalTopic, *, consumer: ClientConfig, producer: ProducerConfig) -> None:
+    def __init__(
+        self, topic: InternalTopic, *, clients: KafkaClients, consumer: ClientConfig, producer: ProducerConfig
+    ) -> None:
         self.table = StatusTable()
         """What is read so far."""
+        self._clients = clients
         self._topic = topic
         self._newest = NewestRecords()
-        self._log = TopicLog(consumer, topic.name, self._take, self._say_all_again)
-        self._producer = PlainProducer(producer)
+        self._log = clients.topic_log(consumer, topic.name, self._take, self._say_all_again)
+        self._producer = clients.plain_producer(producer)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="status-reading")
         self._changed = threading.Condition()
         self._queue: deque[_Write] = deque()
@@ -162,7 +163,7 @@ class StatusBackingStore:
 
     def _start(self, admin: ClientConfig) -> None:
         topic = self._topic
-        with Admin(admin) as client:
+        with self._clients.admin(admin) as client:
             client.ensure_compacted_topic(
                 topic.name,
                 partitions=topic.partitions,

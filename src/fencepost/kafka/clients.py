@@ -1,0 +1,88 @@
+"""Makes the Kafka clients of a worker. Worker, herder and stores are given one `KafkaClients` and make none themselves.
+
+    Worker ──> OffsetStores ──> OffsetStore, OffsetCopies          readers, admins, simple producers
+       │  └──> tasks' deliveries                                   transactional and idempotent producers
+       └─────> herder ──> config and status store, group member    followers, simple producers, members
+
+A client is made of plain data: a ClientConfig or a ProducerConfig, which pickle. Spark's executors are sent that data,
+and open their connections themselves; a factory never leaves its process.
+
+Clients of one process with equal configurations share what is known of the cluster (`Cluster.of`) and idle connections
+(`POOL`). So the factory has no state, and it does not matter how many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.read_to_end import TopicReader
+from fencepost.kafka.consumer.topic_follower import TopicLog
+from fencepost.kafka.group.member import GroupMember
+from fencepost.kafka.group.membership import GroupListener, GroupObserver, GroupSettings
+from fencepost.kafka.group.protocol import Assignment, Election
+from fencepost.kafka.producer.idempotent import IdempotentProducer
+from fencepost.kafka.producer.simple import PlainProducer
+from fencepost.kafka.producer.transactional import TransactionalProducer
+
+
+class KafkaClients:
+    """Makes clients that talk to real brokers. A test passes a subclass that makes others. Threads may share it.
+
+    Who asks for a client owns it, and closes it.
+    """
+
+    def admin(self, config: ClientConfig) -> Admin:
+        """Return a client that creates and describes topics, and fences producers."""
+        return Admin(config)
+
+    def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
+        """Return the owner of a transactional id, which is yet to be initialized."""
+        return TransactionalProducer(config, transactional_id)
+
+    def idempotent_producer(self, config: ProducerConfig) -> IdempotentProducer:
+        """Return a producer that writes outside of transactions, in order and without duplicates."""
+        return IdempotentProducer(config)
+
+    def plain_producer(self, config: ProducerConfig) -> PlainProducer:
+        """Return a producer that writes outside of transactions, where a duplicate does no harm."""
+        return PlainProducer(config)
+
+    def topic_reader(self, config: ClientConfig, topic: str) -> TopicReader:
+        """Return a reader of a topic's committed records, up to the end that the topic has when it is asked."""
+        return TopicReader(config, topic)
+
+    def topic_log(
+        self,
+        config: ClientConfig,
+        topic: str,
+        on_record: Callable[[ConsumedRecord], None],
+        on_another_topic: Callable[[], None] = lambda: None,
+    ) -> TopicLog:
+        """Return a follower of a topic, not started, which calls `on_record` on a thread of its own."""
+        return TopicLog(config, topic, on_record, on_another_topic)
+
+    def group_member(
+        self,
+        config: ClientConfig,
+        settings: GroupSettings,
+        *,
+        config_offset: Callable[[], int],
+        assign: Callable[[Election], Mapping[str, Assignment]],
+        listener: GroupListener,
+        observer: GroupObserver,
+        loop: asyncio.AbstractEventLoop,
+    ) -> GroupMember:
+        """Return a worker's membership in its group, which is yet to join. The arguments are those of GroupMember."""
+        return GroupMember(
+            config,
+            settings,
+            config_offset=config_offset,
+            assign=assign,
+            listener=listener,
+            observer=observer,
+            loop=loop,
+        )
