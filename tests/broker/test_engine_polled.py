@@ -134,6 +134,18 @@ def test_a_value_that_does_not_fit_its_schema_is_named_and_nothing_is_visible(bo
     assert read_topic(bootstrap_servers, topic) == []
 
 
+def test_a_record_may_name_a_partition_that_its_topic_just_got(bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=2)
+    engine = SparkEngine({})
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, [record(topic, "before")], pipeline())
+        topics.grow(topic, 5)
+        result = write(engine, owner, [record(topic, "after", partition=4)], pipeline())
+    assert result.metadata is not None
+    assert [found.partition for found in result.metadata if found is not None] == [4]
+    assert [found.partition for found in read_topic(bootstrap_servers, topic) if found.value == b"after"] == [4]
+
+
 def test_a_partition_that_the_topic_lacks_is_refused(bootstrap_servers: str, topic: str):
     with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="partition 5 of topic"):
         write(SparkEngine({}), owner, [record(topic, "x", partition=5)], pipeline())

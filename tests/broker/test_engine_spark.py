@@ -15,7 +15,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.spark.job_write import coalesces_in_order
-from fencepost.kafka.errors import KafkaError
+from fencepost.kafka.errors import KafkaError, TransactionAbortableError
 from fencepost.kafka.transport.cluster import Cluster
 from tests.support.checker import Record, read_topic
 from tests.support.engine import (
@@ -153,6 +153,30 @@ def test_a_key_stays_in_its_partition_while_a_topic_grows(engine: SparkEngine, b
     placed = {(record.key, record.partition) for record in found if int(record.value or b"") >= 1_000}
     assert len(placed) == 7
     assert max(partition for _, partition in placed) > 1
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_row_may_name_a_partition_that_its_topic_just_got(
+    engine: SparkEngine, bootstrap_servers: str, topics: Topics, keyed: bool
+):
+    """The executors see it first. Other parts of the batch may have gone by the old number, so it is sent again."""
+    topic = topics.create(partitions=2)
+    frame = engine.session().range(COUNT, numPartitions=4).select(
+        F.col("id").cast("string").alias("value"), *([(F.col("id") % 7).cast("string").alias("key")] if keyed else []),
+        F.when(F.col("id") == COUNT - 10, 4).alias("partition"),
+    )  # fmt: skip
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(10, 2)), pipeline(topic))
+        topics.grow(topic, 5)
+        with pytest.raises(TransactionAbortableError, match="got more partitions"):
+            write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+        write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    found = read_topic(bootstrap_servers, topic)
+    assert sorted(numbers(found)) == sorted([*range(10), *range(COUNT)])
+    assert [record.partition for record in found if numbers([record]) == [COUNT - 10]] == [4]
+    if keyed:
+        placed = {(r.key, r.partition) for r in found if r.key is not None and numbers([r]) != [COUNT - 10]}
+        assert len(placed) == 7
 
 
 def test_two_spark_batches_share_a_transaction(engine: SparkEngine, bootstrap_servers: str, topics: Topics):

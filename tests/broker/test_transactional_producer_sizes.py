@@ -198,12 +198,36 @@ def test_batches_that_become_too_large_meanwhile_are_split(
     assert values(read_topic(broker.bootstrap_servers, topic)) == [b"first", *written]
 
 
-def test_without_the_right_to_describe_the_topic_its_batches_are_split(secured: SecuredBroker) -> None:
-    topic = Topics(secured.sasl_servers, secured.rdkafka()).create(config={"max.message.bytes": "20000"})
+def writable(secured: SecuredBroker, message_bytes: str) -> tuple[str, str]:
+    """A topic and a transactional id that the worker may write with. It may not ask for the topic's settings."""
+    topic = Topics(secured.sasl_servers, secured.rdkafka()).create(config={"max.message.bytes": message_bytes})
     transactional_id = unique("task")
     for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
         secured.allow("worker", operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
         secured.allow("worker", operation, ResourceType.TOPIC, topic)
+    return topic, transactional_id
+
+
+def test_the_broker_judges_sizes_where_the_topic_s_limit_may_not_be_asked_for(secured: SecuredBroker) -> None:
+    topic, transactional_id = writable(secured, "3000000")
+    properties = secured.properties("worker") | {"max.request.size": "5000000"}
+    written = [b"small", os.urandom(2_000_000), b"small"]
+    with open_producer(ProducerConfig.from_properties(properties, where="test"), transactional_id) as producer:
+        producer.begin_transaction()
+        write_in_transaction(producer, topic, written)
+        producer.commit_transaction()
+        producer.begin_transaction()
+        with pytest.raises(RecordTooLargeError) as raised:
+            write_in_transaction(producer, topic, [os.urandom(4_000_000)])
+        producer.abort_transaction()
+
+    assert (raised.value.topic, raised.value.limit) == (topic, None)
+    assert raised.value.setting == f"max.message.bytes of topic {topic}"
+    assert values(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == written
+
+
+def test_without_the_right_to_describe_the_topic_its_batches_are_split(secured: SecuredBroker) -> None:
+    topic, transactional_id = writable(secured, "20000")
     config = ProducerConfig.from_properties(secured.properties("worker"), where="test")
     written = numbered(1_000)
     with open_producer(config, transactional_id) as producer:

@@ -346,6 +346,13 @@ GUARDS = (
         "tests/broker/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
     ),
     Guard(
+        "the second question where a topic may have grown",
+        "engine/routing.py",
+        "if highest is None or highest < count else self._beyond(converted.topic, highest)",
+        "",
+        "tests/unit/engine/test_routing.py::test_a_topic_is_asked_for_again_where_a_record_names_a_partition_beyond_it",
+    ),
+    Guard(
         "the refusal of a stage that Spark runs again",
         "engine/attempts.py",
         "    if int(found[2]) > 0:",

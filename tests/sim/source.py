@@ -195,7 +195,7 @@ class SimEngine:
             told, asked = writer.known_partitions(), list[dict[str, int]]()
             middle = (len(rows) + 1) // 2
             for executor, part in enumerate((rows[:middle], rows[middle:])):
-                counts = PartitionCounts(told, writer.partitions)
+                counts = PartitionCounts(told, writer.partitions, lambda topic, _: writer.partitions(topic))
                 for row in part:
                     targeted[_target(row, counts(DATA), executor, keyed=keyed)].append(row)
                 asked.append(counts.asked)

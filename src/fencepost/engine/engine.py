@@ -189,7 +189,13 @@ class _BatchWrite:
                     converted += convert(batch, types, pipeline, self.errors, group.topic)
         spec.topic_gate.admit({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
-            router = Router(writer.partitions, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
+            router = Router(
+                writer.partitions,
+                writer.grown_partitions,
+                Ownership(),
+                run_bytes=spec.config.batch_size,
+                start=spec.start,
+            )
             return write_polled(converted, len(records), router, writer)
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:

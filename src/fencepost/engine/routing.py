@@ -69,19 +69,28 @@ class PartitionCounts:
     """How many partitions topics have, the same for all parts of a batch.
 
     Each process learns of a topic's growth at its own time, and a key's partition depends on the number. So the worker
-    tells the numbers that it knows; others are asked for by `ask`, and kept in `asked` for the worker to compare.
+    tells the numbers that it knows; others are asked for by `ask`, and kept in `asked` for the worker to compare. So are
+    those of a topic that has fewer partitions than a record names: `ask_again` tells its number now.
     """
 
-    def __init__(self, told: Mapping[str, int], ask: Callable[[str], int]) -> None:
+    def __init__(
+        self, told: Mapping[str, int], ask: Callable[[str], int], ask_again: Callable[[str, int], int]
+    ) -> None:
         self.asked: dict[str, int] = {}
         self._told = told
         self._ask = ask
+        self._ask_again = ask_again
 
     def __call__(self, topic: str) -> int:
         """Return the number of a topic's partitions. Raises what `ask` raises."""
-        count = self._told.get(topic, self.asked.get(topic))
+        count = self.asked.get(topic, self._told.get(topic))
         if count is None:
             count = self.asked[topic] = self._ask(topic)
+        return count
+
+    def beyond(self, topic: str, partition: int) -> int:
+        """Return the number for a partition that the topic seems not to have. Raises what `ask_again` raises."""
+        count = self.asked[topic] = self._ask_again(topic, partition)
         return count
 
 
@@ -101,14 +110,22 @@ def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 class Router:
     """Decides where records go. Holds where the run of records without key and partition stands.
 
-    `partition_count` tells how many partitions a topic has; `run_bytes` is the size of a run; `start` shifts the
+    `partition_count` tells how many partitions a topic has, and `beyond` the same where a record names one that it does
+    not have by that: it may have grown. `run_bytes` is the size of a run; `start` shifts the
     partition of the first run, so that small batches do not all go to the same one.
     """
 
     def __init__(
-        self, partition_count: Callable[[str], int], ownership: Ownership, *, run_bytes: int, start: int = 0
+        self,
+        partition_count: Callable[[str], int],
+        beyond: Callable[[str, int], int],
+        ownership: Ownership,
+        *,
+        run_bytes: int,
+        start: int = 0,
     ) -> None:
         self._partition_count = partition_count
+        self._beyond = beyond
         self._ownership = ownership
         self._run_bytes = run_bytes
         self._start = start
@@ -121,7 +138,7 @@ class Router:
         all partitions that the writer owns.
         """
         topic, records = converted.topic, converted.records
-        count = self._partition_count(topic)
+        count = self._count(converted)
         chosen = resolve(converted, count)
         if chosen is None:
             yield Routed(topic, self._run(topic, count, records), records, None)
@@ -130,11 +147,16 @@ class Router:
 
     def targets(self, converted: Converted) -> np.ndarray:
         """The partition of each record, as int32. Raises DataError as `route` does."""
-        count = self._partition_count(converted.topic)
+        count = self._count(converted)
         chosen = resolve(converted, count)
         if chosen is None:
             chosen = np.full(len(converted.records), ANY, dtype=np.int32)
         return self._filled(converted, chosen, count)
+
+    def _count(self, converted: Converted) -> int:
+        count = self._partition_count(converted.topic)
+        highest = -1 if converted.partition is None else pc.max(converted.partition).as_py()
+        return count if highest is None or highest < count else self._beyond(converted.topic, highest)
 
     def _filled(self, converted: Converted, chosen: np.ndarray, count: int) -> np.ndarray:
         if not (chosen == ANY).any():

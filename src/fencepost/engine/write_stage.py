@@ -150,8 +150,8 @@ class WriteStage:
     ) -> Report:
         """Write all rows with `writer`, and return when the brokers have them. `check` may raise to stop it."""
         spec = self.spec
-        counts = PartitionCounts(spec.partitions, writer.partitions)
-        router = Router(counts, ownership, run_bytes=spec.config.batch_size, start=spec.start)
+        counts = PartitionCounts(spec.partitions, writer.partitions, writer.grown_partitions)
+        router = Router(counts, counts.beyond, ownership, run_bytes=spec.config.batch_size, start=spec.start)
         for batch in batches:
             check()
             for converted in convert(batch, self.types, spec.pipeline, errors):
@@ -176,9 +176,9 @@ class ConvertStage:
         try:
             context = task_context()
             with closing(self.spec.writer()) as metadata:
-                counts = PartitionCounts(self.spec.partitions, metadata.partitions)
+                counts = PartitionCounts(self.spec.partitions, metadata.partitions, metadata.grown_partitions)
                 run_bytes = self.spec.config.batch_size
-                router = Router(counts, Ownership(), run_bytes=run_bytes, start=context.partitionId())
+                router = Router(counts, counts.beyond, Ownership(), run_bytes=run_bytes, start=context.partitionId())
                 for batch in self.source.batches(given):
                     for converted in convert(batch, self.types, self.spec.pipeline, errors):
                         self.spec.topic_gate.admit({converted.topic})

@@ -39,7 +39,7 @@ def converted(
 
 
 def router(count: int, ownership: Ownership = Ownership(), **more: int) -> Router:  # noqa: B008 - frozen
-    return Router(lambda _: count, ownership, run_bytes=more.pop("run_bytes", 1_000_000), **more)
+    return Router(lambda _: count, lambda *_: count, ownership, run_bytes=more.pop("run_bytes", 1_000_000), **more)
 
 
 @given(COUNTS, COUNTS)
@@ -86,7 +86,7 @@ def test_writers_never_share_a_partition_however_a_topic_grows(writers: int, add
     seen: dict[int, set[int]] = {}
     for index in range(writers):
         coming = iter(counts)
-        own = Router(lambda _, coming=coming: next(coming), Ownership(index, writers), run_bytes=1)
+        own = Router(lambda _, coming=coming: next(coming), lambda *_: 0, Ownership(index, writers), run_bytes=1)
         for _ in counts:
             for routed in own.route(converted(1)):
                 seen.setdefault(routed.partition, set()).add(index)
@@ -118,6 +118,23 @@ def test_a_partition_out_of_range_is_named(partition: int):
         list(router(3).route(converted(2, partitions=[0, partition])))
 
 
+def test_a_topic_is_asked_for_again_where_a_record_names_a_partition_beyond_it():
+    asked: list[tuple[str, int]] = []
+
+    def ask_again(topic: str, partition: int) -> int:
+        asked.append((topic, partition))
+        return 5
+
+    counts = PartitionCounts({"t": 2}, lambda _: 2, ask_again)
+    own = Router(counts, counts.beyond, Ownership(), run_bytes=1)
+    found = [routed.partition for routed in own.route(converted(3, partitions=[1, 4, None]))]
+    assert {1, 4} <= set(found)
+    assert (counts("t"), counts.asked, asked) == (5, {"t": 5}, [("t", 4)])
+    assert [routed.partition for routed in own.route(converted(1, partitions=[3]))] == [3]
+    with pytest.raises(DataError, match="partition 5 of topic t, which has the partitions 0 to 4"):
+        own.targets(converted(1, partitions=[5]))
+
+
 @given(st.integers(1, 8), st.integers(1, 30))
 def test_a_topic_partition_has_one_writer(writers: int, partitions: int):
     numbers = np.arange(partitions, dtype=np.int32)
@@ -144,7 +161,7 @@ def test_what_the_worker_tells_of_a_topic_counts_and_the_rest_is_asked_for_once(
         asked.append(topic)
         return 6
 
-    counts = PartitionCounts({"orders": 4}, ask)
+    counts = PartitionCounts({"orders": 4}, ask, lambda *_: 0)
     assert [counts(topic) for topic in ("orders", "new", "new", "orders")] == [4, 6, 6, 4]
     assert (asked, counts.asked) == (["new"], {"new": 6})
 

@@ -32,6 +32,7 @@ from fencepost.engine.write_stage import (
     WriteTargeted,
     reader_types,
 )
+from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.producer.sender import Ack, RecordWriter
 
 _POSITION: Final = "__fencepost_position"
@@ -81,8 +82,9 @@ class SparkWrite:
         return writer_count(parallelism=self._parallelism, partitions=partitions, splits=splits)
 
     def _write(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
-        stage = WriteStage(self._executors_spec(), source, types, writers)
-        return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA))
+        spec = self._executors_spec()
+        stage = WriteStage(spec, source, types, writers)
+        return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA), spec)
 
     def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
@@ -90,15 +92,22 @@ class SparkWrite:
         stage = ConvertStage(spec, source, types, writers)
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
         owned = converted.repartitionById(writers, F.col("writer")).sortWithinPartitions(_POSITION)
-        return self._collect(with_attempt(owned).mapInArrow(WriteTargeted(spec), REPORT_SCHEMA))
+        return self._collect(with_attempt(owned).mapInArrow(WriteTargeted(spec), REPORT_SCHEMA), spec)
 
     def _executors_spec(self) -> WriteSpec:
         return self.spec.for_executors(self.metadata.known_partitions())
 
-    def _collect(self, reports: DataFrame) -> list[Ack]:
+    def _collect(self, reports: DataFrame, spec: WriteSpec) -> list[Ack]:
         found = read_reports(reports.toArrow()["report"].to_pylist())
-        asked = agreed(report.partitions for report in found)
-        agreed([asked, {topic: self.metadata.partitions(topic) for topic in asked}])
+        asked = {topic for report in found for topic in report.partitions}
+        known = {topic: self.metadata.partitions(topic) for topic in asked}
+        told = {topic: count for topic, count in spec.partitions.items() if topic in asked}
+        try:
+            agreed([*(report.partitions for report in found), told, known])
+        except TransactionAbortableError:
+            # What is known of the topics here is old: executors would be told so again.
+            self.metadata.forget_topics(asked)
+            raise
         for report in found:
             self.errors.merge(report.tally)
         return [ack for report in found for ack in report.acks]

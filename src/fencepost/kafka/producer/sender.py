@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kafka.protocol.producer import ProduceRequest
@@ -96,6 +96,18 @@ class RecordWriter:
         Raises as `partitions`.
         """
         return self._cluster.kept_partitions(topic, Deadline.after(self._config.max_block_ms))
+
+    def grown_partitions(self, topic: str, partition: int) -> int:
+        """Return the number of partitions as brokers tell it now, for a `partition` that was not known.
+
+        Raises as `partitions`.
+        """
+        return self._cluster.grown_partitions(topic, partition, Deadline.after(self._config.max_block_ms))
+
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """Ask for the partitions of topics anew when they are needed next."""
+        for topic in topics:
+            self._cluster.forget_topic(topic)
 
     def known_partitions(self) -> dict[str, int]:
         """Return the numbers of partitions that this process knows, by topic."""

@@ -37,6 +37,9 @@ _METADATA_VERSION: Final = 9
 _TOPIC_GRACE_MS: Final = 5_000
 """How long a topic may be unknown: brokers learn of a new one, or create one that is asked for, with some delay."""
 
+_GROWTH_GRACE_MS: Final = 1_000
+"""How long a topic may lack a partition that a record is for: brokers learn of its growth one after the other."""
+
 _TOPIC_RESOURCE: Final = 2
 _MESSAGE_BYTES: Final = "max.message.bytes"
 
@@ -86,6 +89,21 @@ class Cluster:
         with self._lock:
             self._kept.add(topic)
         return self.partitions(topic, deadline)
+
+    def grown_partitions(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """Return the number of a topic's partitions as brokers tell it now, for a partition that is not known.
+
+        They are asked until one knows the partition, or for as long as they may take to learn of it. Raises as
+        `partitions`.
+        """
+        backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
+        grace = Deadline.after(_GROWTH_GRACE_MS)
+        while True:
+            self.forget_topic(topic)
+            count = self.partitions(topic, deadline)
+            if partition < count or grace.passed or deadline.passed:
+                return count
+            backoff.sleep(deadline)
 
     def known_partitions(self) -> dict[str, int]:
         """Return the numbers of partitions that need not be asked for now, by topic."""
