@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fencepost import SourceConnector, SourceTask
-from fencepost.herder.distributed.connector_work import ConnectorPlan, ConnectorWork
+from fencepost.herder.work.connector_work import ConnectorPlan, ConnectorWork
 from fencepost.storage.configs.codec import TargetState
 from tests.support.group import until
 from tests.support.member import Member, in_group

@@ -80,7 +80,7 @@ def test_a_request_that_was_signed_as_the_key_was_renewed_is_signed_anew(
         await leader.write(lambda: leader.configs.put_session_key(FORMER_KEY))
         await follower.parts.read_config_topic()
         herder, name = ModelHerder(), unique("connector")
-        await herder.put_connector_config(name, properties(name, topic), allow_replace=False)
+        await herder.connectors.put(name, properties(name, topic), allow_replace=False)
         server = RestServer(RestConfig.from_properties({"listeners": "http://127.0.0.1:0"}, where="a test"))
         await server.start(herder, CollectorRegistry())
         follower.follow(server.advertised_url)

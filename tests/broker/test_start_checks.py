@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.rest_config import RestConfig
-from fencepost.herder.distributed.task_work import GroupChecks
+from fencepost.herder.distributed.group_checks import GroupChecks
 from fencepost.herder.errors import FencingRoundError, MissingRightError, SupersededError
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.rest.server import RestServer
@@ -89,7 +89,7 @@ def test_a_task_beyond_the_task_count_does_not_start(
         await configure(leader, name, topic, tasks=2)
         await follower.parts.read_config_topic()
         herder = ModelHerder()
-        await herder.put_connector_config(name, properties(name, topic), allow_replace=False)
+        await herder.connectors.put(name, properties(name, topic), allow_replace=False)
         herder.refusal = refusal
         server = RestServer(RestConfig.from_properties({"listeners": "http://127.0.0.1:0"}, where="a test"))
         await server.start(herder, CollectorRegistry())

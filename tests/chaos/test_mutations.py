@@ -144,21 +144,21 @@ GUARDS = (
     ),
     Guard(
         "the fencing call of the leader's rounds",
-        "herder/distributed/fencing_round.py",
+        "herder/work/fencing_round.py",
         "            admin.fence_producers(ids).all()",
         "            pass",
         "tests/broker/test_start_checks.py::test_a_round_fences_all_former_tasks_and_records_how_many_may_start",
     ),
     Guard(
         "the task count check before a task starts",
-        "herder/distributed/fencing_round.py",
-        "        if self._is_due(connector):\n            raise RebalanceNeededError(",
+        "herder/distributed/group_fencing.py",
+        "        if self._parts.fencing_is_due(connector):\n            raise RebalanceNeededError(",
         "        if False:\n            raise RebalanceNeededError(",
         "tests/broker/test_start_checks.py::test_a_task_beyond_the_task_count_does_not_start",
     ),
     Guard(
         "the read to end after a task owns its transactional id",
-        "herder/distributed/task_work.py",
+        "herder/distributed/group_checks.py",
         "        await self._parts.read_config_topic()\n        await self._check(task)",
         "        await self._check(task)",
         "tests/broker/test_start_checks.py::"

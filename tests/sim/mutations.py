@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.distributed.fencing_round import FencingRounds
-from fencepost.herder.distributed.task_work import GroupChecks
+from fencepost.herder.distributed.group_checks import GroupChecks
+from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.errors import RequestTargetError
+from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.topic import ConfigBackingStore
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
@@ -35,25 +36,25 @@ async def _checks_without_reading(checks: GroupChecks, task: ConnectorTaskId) ->
     await checks._check(task)
 
 
-async def _asks_nobody(rounds: FencingRounds, connector: str) -> None:
-    del rounds, connector
+async def _asks_nobody(fencing: GroupFencing, connector: str) -> None:
+    del fencing, connector
 
 
 async def _leads_with_what_it_has_read(rounds: FencingRounds, connector: str) -> None:
-    await rounds._leadership.require()
-    await rounds._shared(rounds._rounds, connector, rounds._round)
+    await rounds._leader.require()
+    await rounds._rounds.call(connector, rounds._round)
 
 
-async def _believes_the_leader(rounds: FencingRounds, connector: str) -> None:
-    if not rounds._is_due(connector):
+async def _believes_the_leader(fencing: GroupFencing, connector: str) -> None:
+    if not fencing._parts.fencing_is_due(connector):
         return
     try:
-        await rounds.lead(connector)
+        await fencing._rounds.lead(connector)
     except RequestTargetError as elsewhere:
         if elsewhere.forward_url is None:
             raise
-        await rounds._parts.client.fence_zombie_source_tasks(
-            elsewhere.forward_url, connector, rounds._leadership.signer
+        await fencing._parts.client.fence_zombie_source_tasks(
+            elsewhere.forward_url, connector, fencing._leadership.signer
         )
 
 
@@ -120,10 +121,10 @@ def _all_that_stay(state: ClusterConfigState, connector: str) -> frozenset[int]:
 MUTATIONS: Final[Mapping[str, Mutation]] = {
     "the fencing call": [(SimAdmin, "fence_producers", _fences_nothing)],
     "the read to the end after owning the id": [(GroupChecks, "_read_and_check", _checks_without_reading)],
-    "the task count check": [(FencingRounds, "fence", _asks_nobody)],
+    "the task count check": [(GroupFencing, "fence", _asks_nobody)],
     "the leader's read before a round": [
         (FencingRounds, "lead", _leads_with_what_it_has_read),
-        (FencingRounds, "_fence_by_leader", _believes_the_leader),
+        (GroupFencing, "_fence_by_leader", _believes_the_leader),
     ],
     "the epoch bump": [(Broker, "bumps_epochs", False)],
     "the leader's transaction": [(ConfigBackingStore, "__init__", _leads_without_transactions)],

@@ -27,13 +27,13 @@ class SimRest:
 
     async def fence_zombie_source_tasks(self, url: str, connector: str, signer: Signer | None) -> None:
         signed = self._signed("PUT", f"/connectors/{connector}/fence", signer)
-        await self.send(url, lambda herder: herder.fence_zombie_source_tasks(connector, signed), hops=1)
+        await self.send(url, lambda herder: herder.peers.fence(connector, signed), hops=1)
 
     async def put_task_configs(
         self, url: str, connector: str, configs: Sequence[Mapping[str, str]], signer: Signer | None
     ) -> None:
         signed = self._signed("POST", f"/connectors/{connector}/tasks", signer)
-        await self.send(url, lambda herder: herder.put_task_configs(connector, configs, signed), hops=1)
+        await self.send(url, lambda herder: herder.peers.put_task_configs(connector, configs, signed), hops=1)
 
     async def send(self, url: str, request: Request, hops: int = 0) -> Any:
         """Have a worker do something. Raises what it answers."""

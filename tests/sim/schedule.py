@@ -261,7 +261,7 @@ class World:
             config["offsets.storage.topic"] = OWN_OFFSETS
         self._ask(
             f"configures {name} with tasks.max {tasks}",
-            lambda herder: herder.put_connector_config(name, config, allow_replace=True),
+            lambda herder: herder.connectors.put(name, config, allow_replace=True),
             url,
         )
 
@@ -273,22 +273,22 @@ class World:
                 self.broker.grow(topic)
 
     def _recreate(self, name: str) -> None:
-        self._ask(f"deletes {name}", lambda herder: herder.delete_connector_config(name))
+        self._ask(f"deletes {name}", lambda herder: herder.connectors.delete(name))
         self.kernel.sleep(self.kernel.random.random() * 3.0)
         self._configure(name)
 
     def _reset(self, name: str) -> None:
-        self._ask(f"stops {name}", lambda herder: herder.stop_connector(name))
+        self._ask(f"stops {name}", lambda herder: herder.connectors.stop(name))
         for _ in range(3):
             self.kernel.sleep(self.kernel.random.random() * 3.0)
-            if self._ask(f"resets the offsets of {name}", lambda herder: herder.reset_connector_offsets(name)):
+            if self._ask(f"resets the offsets of {name}", lambda herder: herder.offsets.reset(name)):
                 break
-        self._ask(f"resumes {name}", lambda herder: herder.resume_connector(name))
+        self._ask(f"resumes {name}", lambda herder: herder.connectors.resume(name))
 
     def _restart(self, name: str, *, only_failed: bool = False) -> None:
         self._ask(
             f"restarts {name}",
-            lambda herder: herder.restart_connector_and_tasks(name, include_tasks=True, only_failed=only_failed),
+            lambda herder: herder.connectors.restart_all(name, include_tasks=True, only_failed=only_failed),
         )
 
     def _trouble_one(self, _: str) -> None:
@@ -314,8 +314,10 @@ class World:
 
     async def _leave(self, site: Site, herder: DistributedHerder) -> None:
         await herder.stop()
-        if left := [*herder._work._connectors, *map(str, herder._work._tasks)]:
-            self.kernel.fault(f"{site.process.name} has stopped in good order, and has begun {', '.join(left)}")
+        if left := herder._work.local.units:
+            self.kernel.fault(
+                f"{site.process.name} has stopped in good order, and has begun {', '.join(map(str, left))}"
+            )
 
     def _any_worker(self) -> tuple[Site, DistributedHerder]:
         return self._herders[self.kernel.random.choice(sorted(self._herders))]
@@ -353,7 +355,7 @@ class World:
                 if config is None:
                     self._configure(name)
                 elif config is not TargetState.STARTED:
-                    self._ask(f"resumes {name}", lambda herder, name=name: herder.resume_connector(name))
+                    self._ask(f"resumes {name}", lambda herder, name=name: herder.connectors.resume(name))
                 statuses = [table.connector(name), *table.tasks(name).values()]
                 if any(status is not None and status.state == State.FAILED for status in statuses):
                     self._restart(name, only_failed=True)

@@ -73,7 +73,7 @@ class ScriptedWorld(World):
 
     def stop(self) -> None:
         """Have the connector stopped."""
-        assert self._ask("stops a", lambda herder: herder.stop_connector("a"))
+        assert self._ask("stops a", lambda herder: herder.connectors.stop("a"))
 
     def write(self, *records: ConfigRecord) -> None:
         """Write to the config topic what another leader would, without a transaction."""

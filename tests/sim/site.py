@@ -29,7 +29,7 @@ from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.distributed.group_parts import GroupParts
-from fencepost.herder.distributed.task_work import TaskPlan, TaskWork
+from fencepost.herder.work.task_work import TaskPlan, TaskWork
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -312,7 +312,7 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("storage.offsets.topic"), "weakref", SimpleNamespace(finalize=_Finalizer)),
         (at("herder.distributed.herder"), "status_store", lambda *_: here().statuses),
         (
-            at("herder.distributed.connector_requests"),
+            at("herder.requests.connector_requests"),
             "validate_connector_config",
             lambda *_: SimpleNamespace(error_count=0),
         ),

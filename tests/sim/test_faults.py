@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.herder.distributed.task_work import TaskWork
+from fencepost.herder.work.task_work import TaskWork
 from tests.sim.scripted import ScriptedWorld
 
 

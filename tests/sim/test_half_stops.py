@@ -59,9 +59,9 @@ def test_a_resumed_connector_has_its_tasks_though_the_leader_reads_it_last() -> 
         world.create()
         world.stop()
         (leader, _), (_, other) = world.workers()
-        world.wait_for(lambda: other._work.find("a") is not None)
+        world.wait_for(lambda: other._work.local.find("a") is not None)
         world._deafen(leader.process, 5.0)
-        assert world._ask("resumes a", lambda herder: herder.resume_connector("a"))
+        assert world._ask("resumes a", lambda herder: herder.connectors.resume("a"))
         world.wait_for(lambda: world.tasks == 3)
 
     ScriptedWorld(script).play()

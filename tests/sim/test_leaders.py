@@ -15,6 +15,7 @@ from fencepost.herder.errors import (
     RequestFailedError,
     ServiceUnavailableError,
 )
+from fencepost.herder.work.fencing_round import FencingRounds, task_set
 from fencepost.kafka.admin.fencing import FencingTimeoutError
 from fencepost.runtime.state import State
 from fencepost.storage.configs.codec import TargetState
@@ -28,7 +29,7 @@ def test_a_zombie_leader_changes_nothing_and_answers_that_a_retry_may_help() -> 
         world.create()
         zombie = world.workers()[0][1]
         process, successor, asked = world.replace_leader_amid(
-            f"EndTxn of connect-cluster-{GROUP_ID}", lambda leader: leader.stop_connector("a")
+            f"EndTxn of connect-cluster-{GROUP_ID}", lambda leader: leader.connectors.stop("a")
         )
         world.change(successor._parts.url)
         assert zombie._leadership.leads
@@ -48,14 +49,14 @@ def test_unread_task_configs_are_not_treated_as_fenced() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         site, leader = world.workers()[0]
-        leadership, rounds, configs = leader._leadership, leader._fencing, leader._parts.configs
-        work = rounds._work("a")
+        leadership, configs = leader._leadership, leader._parts.configs
+        rounds, tasks = FencingRounds(leader._parts, leadership), task_set(configs.state, "a")
 
         def ask() -> None:
             one_task = configs.state.task_configs("a")[:1]
             asked.append(asyncio.ensure_future(leadership.write(lambda: configs.put_task_configs("a", one_task))))
             # As the round for the three tasks does, if it is that far when the one task is written.
-            count = leadership.write(lambda: configs.put_task_count("a", 3), check=lambda: rounds._check(work))
+            count = leadership.write(lambda: configs.put_task_count("a", 3), check=lambda: rounds._check(tasks))
             asked.append(asyncio.ensure_future(count))
 
         world._deafen(site.process, 40.0)
@@ -76,7 +77,7 @@ def test_a_write_that_waited_for_one_that_cost_the_right_to_write_is_not_done() 
         world.create()
         (site, zombie), (_, successor) = world.workers()
         world.freeze_at(site.process, f"EndTxn of connect-cluster-{GROUP_ID}")
-        for stop in zombie.stop_connector("a"), zombie.delete_connector_config("a"):
+        for stop in zombie.connectors.stop("a"), zombie.connectors.delete("a"):
             world.kernel.later(0.0, lambda stop=stop: asked.append(asyncio.ensure_future(stop)), site.process)
         world.wait_for(lambda: successor._leadership.leads)
         site.process.resume()
@@ -127,9 +128,9 @@ def test_a_zombie_leader_cannot_reset_offsets_of_a_connector_its_successor_resum
         world.wait_for(lambda: len(world.checker.stored()) > 0)
         world.stop()
         process, successor, asked = world.replace_leader_amid(
-            f"InitProducerId of {GROUP_ID}-a-0", lambda leader: leader.reset_connector_offsets("a")
+            f"InitProducerId of {GROUP_ID}-a-0", lambda leader: leader.offsets.reset("a")
         )
-        assert world._ask("resumes a", lambda herder: herder.resume_connector("a"), successor._parts.url)
+        assert world._ask("resumes a", lambda herder: herder.connectors.resume("a"), successor._parts.url)
         world.wait_for(lambda: world.tasks == 3)
         process.resume()
         world.wait_for(asked[0].done)

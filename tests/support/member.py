@@ -8,10 +8,11 @@ from typing import Any
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
-from fencepost.herder.distributed.fencing_round import FencingRounds
+from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.peers.rest_client import RestClient
+from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.group.membership import Membership
 from fencepost.kafka.group.protocol import Assignment, ConnectProtocol
@@ -62,7 +63,8 @@ class Member:
             loop,
         )
         self.leadership = Leadership(self.parts, rejoin=lambda: None)
-        self.fencing = FencingRounds(self.parts, self.leadership)
+        rounds = FencingRounds(self.parts, self.leadership)
+        self.fencing = GroupFencing(self.parts, self.leadership, rounds)
 
     async def start(self) -> None:
         await asyncio.wrap_future(self.configs.start(self.client))

@@ -16,6 +16,7 @@ from typing import Any
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
+from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.core.task_transactions import TaskCommit, TaskTransactionInfo
 from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
@@ -24,15 +25,20 @@ from fencepost.herder.interface import (
     ConfigKeyInfo,
     ConnectorInfo,
     ConnectorOffset,
+    Connectors,
     ConnectorStateInfo,
     ConnectorStatus,
     HealthStatus,
     Herder,
-    LoggerLevel,
+    Loggers,
+    Offsets,
+    PeerRequests,
     PluginInfo,
+    Plugins,
     PutConnectorConfig,
     TaskInfo,
     TaskState,
+    Transactions,
     WorkerHealth,
 )
 from fencepost.herder.peers.request_signing import SignedRequest
@@ -85,14 +91,19 @@ class ModelHerder(Herder):
         self.session_key: bytes | None = SESSION_KEY
         self.bound = True
         self.known: dict[str, _Connector] = {}
-        self.offsets: dict[str, dict[str, ConnectorOffset]] = {}
+        self.committed: dict[str, dict[str, ConnectorOffset]] = {}
         self.fenced: list[str] = []
         self.elsewhere: RequestTargetError | None = None
         """Set where another worker must carry out what changes something."""
         self.passed_on = 0
         self.refusal: FencepostError | None = None
         """What a round of fencing fails with."""
-        self.loggers = LoggerRegistry()
+        self.connectors: Connectors = ModelConnectors(self)
+        self.offsets = _Offsets(self)
+        self.transactions = _Transactions(self)
+        self.plugins = _Plugins(self)
+        self.loggers = _Loggers()
+        self.peers = _Peers(self)
 
     async def health(self) -> WorkerHealth:
         return self.worker_health
@@ -103,202 +114,218 @@ class ModelHerder(Herder):
     async def kafka_cluster_id(self) -> str:
         return "cluster-1"
 
-    async def connectors(self) -> Sequence[str]:
-        return list(self.known)
-
-    async def connector_info(self, name: str) -> ConnectorInfo:
-        connector = self._known(name)
-        return ConnectorInfo(name, connector.config, [ConnectorTaskId(name, n) for n in range(connector.tasks)])
-
-    async def connector_status(self, name: str) -> ConnectorStateInfo:
-        return self._status(name, "", "")
-
-    async def put_connector_config(
-        self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
-    ) -> PutConnectorConfig:
-        self._check_here()
-        infos = await self.validate_connector_config(config)
-        if infos.error_count:
-            raise BadRequestError(error_message(infos))
-        if name in self.known:
-            if not allow_replace:
-                raise AlreadyExistsError(f"Connector {name} already exists")
-            self.known[name].config = dict(config)
-            return PutConnectorConfig(created=False, info=await self.connector_info(name))
-        self.known[name] = _Connector(dict(config), target_state or TargetState.STARTED)
-        info = await self.connector_info(name)
-        self._run(name)
-        return PutConnectorConfig(created=True, info=info)
-
-    async def patch_connector_config(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
-        merged = {**self._known(name).config, **patch}
-        config = {key: value for key, value in merged.items() if value is not None}
-        return (await self.put_connector_config(name, config, allow_replace=True)).info
-
-    async def delete_connector_config(self, name: str) -> None:
-        self._check_here()
-        self._known(name)
-        del self.known[name]
-
-    async def pause_connector(self, name: str) -> None:
-        self._known(name).target = TargetState.PAUSED
-
-    async def resume_connector(self, name: str) -> None:
-        self._known(name).target = TargetState.STARTED
-        self._run(name)
-
-    async def stop_connector(self, name: str) -> None:
-        self._known(name).target = TargetState.STOPPED
-        self.known[name].tasks = 0
-
-    async def restart_connector(self, name: str) -> None:
-        self._check_here()
-        self._known(name)
-
-    async def restart_connector_and_tasks(
-        self, name: str, *, include_tasks: bool, only_failed: bool
-    ) -> ConnectorStateInfo:
-        self._check_here()
-        self._known(name)
-        restarts_task = include_tasks and (self._fails(name) or not only_failed)
-        return self._status(name, "" if only_failed else "RESTARTING", "RESTARTING" if restarts_task else "")
-
-    async def task_configs(self, name: str) -> Sequence[TaskInfo]:
-        connector = self._known(name)
-        config = {**connector.config, "task.class": "fencepost.FileStreamSourceTask"}
-        return [TaskInfo(ConnectorTaskId(name, number), config) for number in range(connector.tasks)]
-
-    async def task_status(self, task: ConnectorTaskId) -> TaskState:
-        tasks = self._status(task.connector, "", "").tasks
-        if task.task >= len(tasks):
-            raise NotFoundError(f"There is no task {task}")
-        return tasks[task.task]
-
-    async def restart_task(self, task: ConnectorTaskId) -> None:
-        await self.task_status(task)
-
-    async def connector_active_topics(self, name: str) -> Sequence[str]:
-        return self.known[name].topics if name in self.known else []
-
-    async def reset_connector_active_topics(self, name: str) -> None:
-        if name in self.known:
-            self.known[name].topics = []
-
-    async def connector_offsets(self, name: str) -> Sequence[ConnectorOffset]:
-        self._known(name)
-        return list(self.offsets.get(name, {}).values())
-
-    async def alter_connector_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
-        self._check_here()
-        connector = self._stopped(name)
-        plugin = connector_class(self.worker.config, connector.config)
-        for given in offsets:
-            # Partitions are no keys in Python; a real herder hands over all of them at once.
-            self._alter(name, given, plugin(), connector.config)
-        return f"The offsets of {name} were altered successfully"
-
-    async def reset_connector_offsets(self, name: str) -> str:
-        self._check_here()
-        self._stopped(name)
-        self.offsets.pop(name, None)
-        return f"The offsets of {name} were reset successfully"
-
-    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransactionInfo]:  # noqa: ARG002 - the model has no other workers
-        commit = TaskCommit(1_700_000_000_000, 3, [{"partition": {"p": "a"}, "offset": {"o": 3}}])
-        return [
-            TaskTransactionInfo(
-                number, _WORKER, f"group-{name}-{number}", "IN_TRANSACTION", 1000, 7, 1_700_000_001_000, 2, 99, commit
-            )
-            for number in range(self._known(name).tasks)
-        ]
-
-    async def connector_plugins(self) -> Sequence[PluginInfo]:
-        return CATALOGUE.infos()
-
-    async def connector_plugin_config(self, plugin: str, version: str | None = None) -> Sequence[ConfigKeyInfo]:
-        return CATALOGUE.config(plugin, version)
-
-    async def validate_connector_config(self, config: Mapping[str, str]) -> ConfigInfos:
-        return validate_connector_config(self.worker, config)
-
-    async def all_logger_levels(self) -> Mapping[str, LoggerLevel]:
-        return self.loggers.levels()
-
-    async def logger_level(self, name: str) -> LoggerLevel:
-        return self.loggers.level(name)
-
-    async def set_worker_logger_level(self, namespace: str, level: str) -> Sequence[str]:
-        return self.loggers.set_level(namespace, level)
-
-    async def set_cluster_logger_level(self, namespace: str, level: str) -> None:
-        self.loggers.set_level(namespace, level)
-
-    async def fence_zombie_source_tasks(self, name: str, request: SignedRequest) -> None:
-        self._check_here()
-        request.verify(self.session_key, now_ms=time.time_ns() // 1_000_000, bound=self.bound)
-        self._known(name)
-        if self.refusal is not None:
-            raise self.refusal
-        self.fenced.append(name)
-
-    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
-        request.verify(self.session_key, now_ms=time.time_ns() // 1_000_000, bound=self.bound)
-        return await self.connector_transactions(name, None)
-
-    async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
-        self._check_here()
-        request.verify(self.session_key, now_ms=time.time_ns() // 1_000_000, bound=self.bound)
-        self._known(name).tasks = len(configs)
-
-    def _check_here(self) -> None:
+    def check_here(self) -> None:
         if self.elsewhere is not None:
             self.passed_on += 1
             raise self.elsewhere
 
-    def _known(self, name: str) -> _Connector:
+    def find(self, name: str) -> _Connector:
         if name not in self.known:
             raise NotFoundError(f"There is no connector {name}")
         return self.known[name]
 
-    def _stopped(self, name: str) -> _Connector:
-        connector = self._known(name)
+    def stopped(self, name: str) -> _Connector:
+        connector = self.find(name)
         if connector.target is not TargetState.STOPPED:
             raise BadRequestError(f"The connector {name} must be STOPPED: PUT /connectors/{name}/stop")
         return connector
 
-    def _run(self, name: str) -> None:
+    def run(self, name: str) -> None:
         connector = self.known[name]
         if connector.target is not TargetState.STARTED:
             return
         connector.tasks = 1
         path = connector.config.get("file", "")
-        if Path(path).is_file() and not self._fails(name):
+        if Path(path).is_file() and not self.fails(name):
             size = Path(path).stat().st_size
-            self._set(name, ConnectorOffset({"filename": path}, {"position": size}))
+            self.set_offset(name, ConnectorOffset({"filename": path}, {"position": size}))
             connector.topics = [connector.config["topic"]]
 
-    def _fails(self, name: str) -> bool:
+    def fails(self, name: str) -> bool:
         config = self.known[name].config
         return config["topic"] == config.get("offsets.storage.topic")
 
-    def _status(self, name: str, connector_state: str, task_state: str) -> ConnectorStateInfo:
-        connector = self._known(name)
+    def state_info(self, name: str, connector_state: str, task_state: str) -> ConnectorStateInfo:
+        connector = self.find(name)
         shown = _SHOWN[connector.target]
-        failed = shown == "RUNNING" and self._fails(name)
+        failed = shown == "RUNNING" and self.fails(name)
         task = TaskState(0, task_state or ("FAILED" if failed else shown), _WORKER, "why" if failed else None, "1.0")
         state = ConnectorStatus(connector_state or shown, _WORKER, version="1.0")
         return ConnectorStateInfo(name, state, [task] * connector.tasks)
 
-    def _alter(self, name: str, given: ConnectorOffset, plugin: Any, config: Mapping[str, str]) -> None:
+    def alter(self, name: str, given: ConnectorOffset, plugin: Any, config: Mapping[str, str]) -> None:
         try:
             plugin.alter_offsets(config, [(given.partition, given.offset)])
         except FencepostError as error:
             raise BadRequestError(str(error)) from error
-        self._set(name, given)
+        self.set_offset(name, given)
 
-    def _set(self, name: str, given: ConnectorOffset) -> None:
-        stored = self.offsets.setdefault(name, {})
+    def set_offset(self, name: str, given: ConnectorOffset) -> None:
+        stored = self.committed.setdefault(name, {})
         key = json.dumps(given.partition, sort_keys=True)
         stored.pop(key, None)
         if given.offset is not None:
             stored[key] = given
+
+
+class ModelConnectors(Connectors):
+    def __init__(self, model: ModelHerder) -> None:
+        self._model = model
+
+    async def names(self) -> Sequence[str]:
+        return list(self._model.known)
+
+    async def info(self, name: str) -> ConnectorInfo:
+        connector = self._model.find(name)
+        return ConnectorInfo(name, connector.config, [ConnectorTaskId(name, n) for n in range(connector.tasks)])
+
+    async def status(self, name: str) -> ConnectorStateInfo:
+        return self._model.state_info(name, "", "")
+
+    async def put(
+        self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
+    ) -> PutConnectorConfig:
+        self._model.check_here()
+        infos = validate_connector_config(self._model.worker, config)
+        if infos.error_count:
+            raise BadRequestError(error_message(infos))
+        if name in self._model.known:
+            if not allow_replace:
+                raise AlreadyExistsError(f"Connector {name} already exists")
+            self._model.known[name].config = dict(config)
+            return PutConnectorConfig(created=False, info=await self.info(name))
+        self._model.known[name] = _Connector(dict(config), target_state or TargetState.STARTED)
+        info = await self.info(name)
+        self._model.run(name)
+        return PutConnectorConfig(created=True, info=info)
+
+    async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
+        merged = {**self._model.find(name).config, **patch}
+        config = {key: value for key, value in merged.items() if value is not None}
+        return (await self.put(name, config, allow_replace=True)).info
+
+    async def delete(self, name: str) -> None:
+        self._model.check_here()
+        self._model.find(name)
+        del self._model.known[name]
+
+    async def pause(self, name: str) -> None:
+        self._model.find(name).target = TargetState.PAUSED
+
+    async def resume(self, name: str) -> None:
+        self._model.find(name).target = TargetState.STARTED
+        self._model.run(name)
+
+    async def stop(self, name: str) -> None:
+        self._model.find(name).target = TargetState.STOPPED
+        self._model.known[name].tasks = 0
+
+    async def restart(self, unit: Unit) -> None:
+        if isinstance(unit, ConnectorTaskId):
+            await self.task_status(unit)
+        else:
+            self._model.check_here()
+            self._model.find(unit)
+
+    async def restart_all(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
+        self._model.check_here()
+        self._model.find(name)
+        restarts_task = include_tasks and (self._model.fails(name) or not only_failed)
+        return self._model.state_info(name, "" if only_failed else "RESTARTING", "RESTARTING" if restarts_task else "")
+
+    async def task_configs(self, name: str) -> Sequence[TaskInfo]:
+        connector = self._model.find(name)
+        config = {**connector.config, "task.class": "fencepost.FileStreamSourceTask"}
+        return [TaskInfo(ConnectorTaskId(name, number), config) for number in range(connector.tasks)]
+
+    async def task_status(self, task: ConnectorTaskId) -> TaskState:
+        tasks = self._model.state_info(task.connector, "", "").tasks
+        if task.task >= len(tasks):
+            raise NotFoundError(f"There is no task {task}")
+        return tasks[task.task]
+
+    async def active_topics(self, name: str) -> Sequence[str]:
+        return self._model.known[name].topics if name in self._model.known else []
+
+    async def reset_active_topics(self, name: str) -> None:
+        if name in self._model.known:
+            self._model.known[name].topics = []
+
+
+class _Offsets(Offsets):
+    def __init__(self, model: ModelHerder) -> None:
+        self._model = model
+
+    async def show(self, name: str) -> Sequence[ConnectorOffset]:
+        self._model.find(name)
+        return list(self._model.committed.get(name, {}).values())
+
+    async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
+        self._model.check_here()
+        connector = self._model.stopped(name)
+        plugin = connector_class(self._model.worker.config, connector.config)
+        for given in offsets:
+            # Partitions are no keys in Python; a real herder hands over all of them at once.
+            self._model.alter(name, given, plugin(), connector.config)
+        return f"The offsets of {name} were altered successfully"
+
+    async def reset(self, name: str) -> str:
+        self._model.check_here()
+        self._model.stopped(name)
+        self._model.committed.pop(name, None)
+        return f"The offsets of {name} were reset successfully"
+
+
+class _Transactions(Transactions):
+    def __init__(self, model: ModelHerder) -> None:
+        self._model = model
+
+    async def everywhere(self, name: str, authorization: str | None) -> Sequence[TaskTransactionInfo]:  # noqa: ARG002 - the model has no other workers
+        commit = TaskCommit(1_700_000_000_000, 3, [{"partition": {"p": "a"}, "offset": {"o": 3}}])
+        return [
+            TaskTransactionInfo(
+                number, _WORKER, f"group-{name}-{number}", "IN_TRANSACTION", 1000, 7, 1_700_000_001_000, 2, 99, commit
+            )
+            for number in range(self._model.find(name).tasks)
+        ]
+
+
+class _Plugins(Plugins):
+    def __init__(self, model: ModelHerder) -> None:
+        self._model = model
+
+    async def infos(self) -> Sequence[PluginInfo]:
+        return CATALOGUE.infos()
+
+    async def config(self, plugin: str, version: str | None = None) -> Sequence[ConfigKeyInfo]:
+        return CATALOGUE.config(plugin, version)
+
+    async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
+        return validate_connector_config(self._model.worker, config)
+
+
+class _Loggers(LoggerRegistry, Loggers):  # the registry has the other methods
+    async def set_everywhere(self, namespace: str, level: str) -> None:
+        self.set_level(namespace, level)
+
+
+class _Peers(PeerRequests):
+    def __init__(self, model: ModelHerder) -> None:
+        self._model = model
+
+    async def fence(self, name: str, request: SignedRequest) -> None:
+        self._model.check_here()
+        request.verify(self._model.session_key, now_ms=time.time_ns() // 1_000_000, bound=self._model.bound)
+        self._model.find(name)
+        if self._model.refusal is not None:
+            raise self._model.refusal
+        self._model.fenced.append(name)
+
+    async def transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
+        request.verify(self._model.session_key, now_ms=time.time_ns() // 1_000_000, bound=self._model.bound)
+        return await self._model.transactions.everywhere(name, None)
+
+    async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
+        self._model.check_here()
+        request.verify(self._model.session_key, now_ms=time.time_ns() // 1_000_000, bound=self._model.bound)
+        self._model.find(name).tasks = len(configs)

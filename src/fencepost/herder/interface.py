@@ -14,6 +14,7 @@ from typing import Any
 
 from fencepost.api.config_def import PropertyImportance, PropertyType, PropertyWidth
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.core.task_transactions import TaskTransactionInfo
 from fencepost.herder.peers.request_signing import SignedRequest
@@ -171,14 +172,197 @@ class LoggerLevel:
     last_modified: int | None
 
 
+class Connectors(ABC):
+    """Creates, shows, changes and deletes connectors, and starts and stops them and their tasks."""
+
+    @abstractmethod
+    async def names(self) -> Sequence[str]:
+        """Return the names of all connectors."""
+
+    @abstractmethod
+    async def info(self, name: str) -> ConnectorInfo:
+        """Return a connector's configuration and tasks."""
+
+    @abstractmethod
+    async def status(self, name: str) -> ConnectorStateInfo:
+        """Return the states of a connector and its tasks."""
+
+    @abstractmethod
+    async def put(
+        self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
+    ) -> PutConnectorConfig:
+        """Validate and write a configuration, whose property `name` is `name`.
+
+        `target_state` is for a connector that is created. Raises BadRequestError with all that is wrong, and
+        AlreadyExistsError unless `allow_replace`.
+        """
+
+    @abstractmethod
+    async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
+        """Change some properties of a configuration; None removes one. Raises BadRequestError with all that is wrong."""
+
+    @abstractmethod
+    async def delete(self, name: str) -> None:
+        """Delete a connector."""
+
+    @abstractmethod
+    async def pause(self, name: str) -> None:
+        """Have a connector and its tasks pause, now or soon."""
+
+    @abstractmethod
+    async def resume(self, name: str) -> None:
+        """Have a paused or stopped connector run, now or soon."""
+
+    @abstractmethod
+    async def stop(self, name: str) -> None:
+        """Stop a connector and remove its tasks; its configuration and offsets stay."""
+
+    @abstractmethod
+    async def restart(self, unit: Unit) -> None:
+        """Restart a connector alone, or a task, on the worker that runs it.
+
+        Raises NotAssignedError if that is another one.
+        """
+
+    @abstractmethod
+    async def restart_all(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
+        """Restart what is asked for of a connector and its tasks; return the states, RESTARTING where it will happen."""
+
+    @abstractmethod
+    async def task_configs(self, name: str) -> Sequence[TaskInfo]:
+        """Return the configurations of a connector's tasks, by their numbers."""
+
+    @abstractmethod
+    async def task_status(self, task: ConnectorTaskId) -> TaskState:
+        """Return a task's state."""
+
+    @abstractmethod
+    async def active_topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a connector has written to, none if there is no such connector.
+
+        Raises ForbiddenError if topics are not tracked.
+        """
+
+    @abstractmethod
+    async def reset_active_topics(self, name: str) -> None:
+        """Forget which topics a connector has written to. An unknown connector has none.
+
+        Raises ForbiddenError if topics are not tracked, or may not be forgotten.
+        """
+
+
+class Offsets(ABC):
+    """Shows and changes the source offsets of connectors (KIP-875)."""
+
+    @abstractmethod
+    async def show(self, name: str) -> Sequence[ConnectorOffset]:
+        """Return a connector's committed offsets."""
+
+    @abstractmethod
+    async def alter(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
+        """Set offsets of a stopped connector; of a partition that is given twice the last one counts.
+
+        Returns a message that contains "altered successfully". Raises BadRequestError unless the connector is stopped,
+        and for offsets that the connector refuses.
+        """
+
+    @abstractmethod
+    async def reset(self, name: str) -> str:
+        """Remove all offsets of a stopped connector. Returns a message that contains "reset successfully".
+
+        Raises as `alter`.
+        """
+
+
+class Transactions(ABC):
+    """Shows the transactions of tasks."""
+
+    @abstractmethod
+    async def everywhere(self, name: str, authorization: str | None) -> Sequence[TaskTransactionInfo]:
+        """Return what each task of a connector has open, and what it last committed, by their numbers.
+
+        `authorization` is what the user showed (the HTTP header), for the workers that have to be asked.
+        """
+
+
+class Plugins(ABC):
+    """Lists and describes plugins, and validates configurations."""
+
+    @abstractmethod
+    async def infos(self) -> Sequence[PluginInfo]:
+        """Return all plugins, of every type."""
+
+    @abstractmethod
+    async def config(self, plugin: str, version: str | None = None) -> Sequence[ConfigKeyInfo]:
+        """Return the properties of a plugin, given by class or alias.
+
+        Raises NotFoundError, and BadRequestError for a version that the worker does not have.
+        """
+
+    @abstractmethod
+    async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
+        """Check a connector's configuration. Raises BadRequestError if it names no connector that could check it."""
+
+
+class Loggers(ABC):
+    """Shows and sets the levels of loggers (KIP-495, KIP-976)."""
+
+    @abstractmethod
+    def levels(self) -> Mapping[str, LoggerLevel]:
+        """Return the loggers whose levels are set, by name."""
+
+    @abstractmethod
+    def level(self, name: str) -> LoggerLevel:
+        """Return a logger's level. Raises NotFoundError for one that nobody has used."""
+
+    @abstractmethod
+    def set_level(self, namespace: str, level: str) -> Sequence[str]:
+        """Set the level of a logger and those below it on this worker; return the names of those that it changed.
+
+        Raises BadRequestError for a level that there is not.
+        """
+
+    @abstractmethod
+    async def set_everywhere(self, namespace: str, level: str) -> None:
+        """Set the level of a logger and those below it on all workers, now or soon."""
+
+
+class PeerRequests(ABC):
+    """Requests of other workers (KIP-507)."""
+
+    @abstractmethod
+    async def fence(self, name: str, request: SignedRequest) -> None:
+        """Fence former generations of a connector's tasks (KIP-618).
+
+        The signature is checked first, by `SignedRequest.verify`: BadRequestError, ServiceUnavailableError,
+        ForbiddenError. Raises ConflictError for newer task configurations.
+        """
+
+    @abstractmethod
+    async def transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
+        """Return those of the tasks that run on this worker, none if it has none. Checks the request as for fencing."""
+
+    @abstractmethod
+    async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
+        """Store task configurations that the worker which runs the connector made. Raises as for fencing."""
+
+
 class Herder(ABC):
-    """Carries out requests.
+    """Carries out requests, by its parts.
 
     Any method may raise ServiceUnavailableError while the worker cannot answer, and RequestFailedError for failures
     that are not the request's. Methods that change something may raise RebalanceNeededError, and NotLeaderError where
     the leader alone may do it. Methods that take a connector's name raise NotFoundError if there is none, except where
     they say otherwise.
     """
+
+    connectors: Connectors
+    offsets: Offsets
+    transactions: Transactions
+    plugins: Plugins
+    loggers: Loggers
+    peers: PeerRequests | None
+    """None for a worker that is in no group."""
 
     @abstractmethod
     async def health(self) -> WorkerHealth:
@@ -190,175 +374,4 @@ class Herder(ABC):
 
     @abstractmethod
     async def kafka_cluster_id(self) -> str:
-        """Return the id of the Kafka cluster that holds the group's topics. Never waits for the brokers."""
-
-    # Connectors
-
-    @abstractmethod
-    async def connectors(self) -> Sequence[str]:
-        """Return the names of all connectors."""
-
-    @abstractmethod
-    async def connector_info(self, name: str) -> ConnectorInfo:
-        """Return a connector's configuration and tasks."""
-
-    @abstractmethod
-    async def connector_status(self, name: str) -> ConnectorStateInfo:
-        """Return the states of a connector and its tasks."""
-
-    @abstractmethod
-    async def put_connector_config(
-        self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
-    ) -> PutConnectorConfig:
-        """Validate and write a configuration, whose property `name` is `name`.
-
-        `target_state` is for a connector that is created. Raises BadRequestError with all that is wrong, and
-        AlreadyExistsError unless `allow_replace`.
-        """
-
-    @abstractmethod
-    async def patch_connector_config(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
-        """Change some properties of a configuration; None removes one. Raises BadRequestError with all that is wrong."""
-
-    @abstractmethod
-    async def delete_connector_config(self, name: str) -> None:
-        """Delete a connector."""
-
-    @abstractmethod
-    async def pause_connector(self, name: str) -> None:
-        """Have a connector and its tasks pause, now or soon."""
-
-    @abstractmethod
-    async def resume_connector(self, name: str) -> None:
-        """Have a paused or stopped connector run, now or soon."""
-
-    @abstractmethod
-    async def stop_connector(self, name: str) -> None:
-        """Stop a connector and remove its tasks; its configuration and offsets stay."""
-
-    @abstractmethod
-    async def restart_connector(self, name: str) -> None:
-        """Restart a connector alone, on the worker that runs it.
-
-        Raises NotAssignedError if that is another one.
-        """
-
-    @abstractmethod
-    async def restart_connector_and_tasks(
-        self, name: str, *, include_tasks: bool, only_failed: bool
-    ) -> ConnectorStateInfo:
-        """Restart what is asked for of a connector and its tasks; return the states, RESTARTING where it will happen."""
-
-    # Tasks
-
-    @abstractmethod
-    async def task_configs(self, name: str) -> Sequence[TaskInfo]:
-        """Return the configurations of a connector's tasks, by their numbers."""
-
-    @abstractmethod
-    async def task_status(self, task: ConnectorTaskId) -> TaskState:
-        """Return a task's state."""
-
-    @abstractmethod
-    async def restart_task(self, task: ConnectorTaskId) -> None:
-        """Restart a task, on the worker that runs it.
-
-        Raises NotAssignedError if that is another one.
-        """
-
-    # Topics and offsets
-
-    @abstractmethod
-    async def connector_active_topics(self, name: str) -> Sequence[str]:
-        """Return the topics that a connector has written to, none if there is no such connector.
-
-        Raises ForbiddenError if topics are not tracked.
-        """
-
-    @abstractmethod
-    async def reset_connector_active_topics(self, name: str) -> None:
-        """Forget which topics a connector has written to. An unknown connector has none.
-
-        Raises ForbiddenError if topics are not tracked, or may not be forgotten.
-        """
-
-    @abstractmethod
-    async def connector_offsets(self, name: str) -> Sequence[ConnectorOffset]:
-        """Return a connector's committed offsets."""
-
-    @abstractmethod
-    async def alter_connector_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
-        """Set offsets of a stopped connector; of a partition that is given twice the last one counts.
-
-        Returns a message that contains "altered successfully". Raises BadRequestError unless the connector is stopped,
-        and for offsets that the connector refuses.
-        """
-
-    @abstractmethod
-    async def reset_connector_offsets(self, name: str) -> str:
-        """Remove all offsets of a stopped connector. Returns a message that contains "reset successfully".
-
-        Raises as `alter_connector_offsets`.
-        """
-
-    # Transactions
-
-    @abstractmethod
-    async def connector_transactions(self, name: str, authorization: str | None) -> Sequence[TaskTransactionInfo]:
-        """Return what each task of a connector has open, and what it last committed, by their numbers.
-
-        `authorization` is what the user showed (the HTTP header), for the workers that have to be asked.
-        """
-
-    # Plugins
-
-    @abstractmethod
-    async def connector_plugins(self) -> Sequence[PluginInfo]:
-        """Return all plugins, of every type."""
-
-    @abstractmethod
-    async def connector_plugin_config(self, plugin: str, version: str | None = None) -> Sequence[ConfigKeyInfo]:
-        """Return the properties of a plugin, given by class or alias.
-
-        Raises NotFoundError, and BadRequestError for a version that the worker does not have.
-        """
-
-    @abstractmethod
-    async def validate_connector_config(self, config: Mapping[str, str]) -> ConfigInfos:
-        """Check a connector's configuration. Raises BadRequestError if it names no connector that could check it."""
-
-    # Loggers
-
-    @abstractmethod
-    async def all_logger_levels(self) -> Mapping[str, LoggerLevel]:
-        """Return the loggers whose levels are set, by name."""
-
-    @abstractmethod
-    async def logger_level(self, name: str) -> LoggerLevel:
-        """Return a logger's level. Raises NotFoundError for one that nobody has used."""
-
-    @abstractmethod
-    async def set_worker_logger_level(self, namespace: str, level: str) -> Sequence[str]:
-        """Set the level of a logger and those below it on this worker; return the names of those that it changed."""
-
-    @abstractmethod
-    async def set_cluster_logger_level(self, namespace: str, level: str) -> None:
-        """Set the level of a logger and those below it on all workers, now or soon."""
-
-    # Requests of other workers (KIP-507)
-
-    @abstractmethod
-    async def fence_zombie_source_tasks(self, name: str, request: SignedRequest) -> None:
-        """Fence former generations of a connector's tasks (KIP-618).
-
-        The signature is checked first, by `SignedRequest.verify`: BadRequestError, ServiceUnavailableError,
-        ForbiddenError. Raises ConflictError for newer task configurations.
-        """
-
-    @abstractmethod
-    async def worker_transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
-        """Return those of the tasks that run on this worker, none if it has none. Checks the request as for fencing."""
-
-    @abstractmethod
-    async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
-        """Store task configurations that the worker which runs the connector made. Raises as for fencing."""
+        """Return the id of the Kafka cluster that holds the worker's topics. Never waits for the brokers."""

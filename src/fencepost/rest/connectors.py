@@ -8,7 +8,7 @@ from aiohttp import web
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.errors import NotFoundError
-from fencepost.herder.interface import Herder
+from fencepost.herder.interface import Connectors
 from fencepost.rest import bodies, requests
 from fencepost.rest.responses import created, empty, json_response
 from fencepost.rest.routes import Route, json_body
@@ -26,8 +26,8 @@ def name_of(request: web.Request) -> str:
 class ConnectorsResource:
     """Lists, creates, changes and deletes connectors."""
 
-    def __init__(self, herder: Herder) -> None:
-        self._herder = herder
+    def __init__(self, connectors: Connectors) -> None:
+        self._connectors = connectors
 
     def routes(self) -> list[Route]:
         """Return what answers to which request."""
@@ -45,7 +45,7 @@ class ConnectorsResource:
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
-        names = await self._herder.connectors()
+        names = await self._connectors.names()
         if "expand" not in request.query:
             return json_response(list(names))
         wanted = request.query.getall("expand")
@@ -61,55 +61,55 @@ class ConnectorsResource:
     async def _expanded(self, name: str, wanted: list[str]) -> bodies.Json:
         parts: bodies.Json = {}
         if "info" in wanted:
-            parts["info"] = bodies.connector(await self._herder.connector_info(name))
+            parts["info"] = bodies.connector(await self._connectors.info(name))
         if "status" in wanted:
-            parts["status"] = bodies.connector_status(await self._herder.connector_status(name))
+            parts["status"] = bodies.connector_status(await self._connectors.status(name))
         return parts
 
     async def _create(self, request: web.Request) -> web.Response:
         asked = requests.create_connector(await json_body(request))
-        put = await self._herder.put_connector_config(asked.name, asked.config, asked.target_state, allow_replace=False)
+        put = await self._connectors.put(asked.name, asked.config, asked.target_state, allow_replace=False)
         return created(request, asked.name, bodies.connector(put.info))
 
     async def _get(self, request: web.Request) -> web.Response:
-        return json_response(bodies.connector(await self._herder.connector_info(name_of(request))))
+        return json_response(bodies.connector(await self._connectors.info(name_of(request))))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        await self._herder.delete_connector_config(name_of(request))
+        await self._connectors.delete(name_of(request))
         return empty(204)
 
     async def _get_config(self, request: web.Request) -> web.Response:
-        return json_response(dict((await self._herder.connector_info(name_of(request))).config))
+        return json_response(dict((await self._connectors.info(name_of(request))).config))
 
     async def _put_config(self, request: web.Request) -> web.Response:
         config = requests.connector_config(await json_body(request), name_of(request))
         name = config["name"]
-        put = await self._herder.put_connector_config(name, config, allow_replace=True)
+        put = await self._connectors.put(name, config, allow_replace=True)
         body = bodies.connector(put.info)
         return created(request, name, body) if put.created else json_response(body)
 
     async def _patch_config(self, request: web.Request) -> web.Response:
         name = name_of(request)
         patch = requests.config_patch(await json_body(request), name)
-        return json_response(bodies.connector(await self._herder.patch_connector_config(name, patch)))
+        return json_response(bodies.connector(await self._connectors.patch(name, patch)))
 
     async def _status(self, request: web.Request) -> web.Response:
-        return json_response(bodies.connector_status(await self._herder.connector_status(name_of(request))))
+        return json_response(bodies.connector_status(await self._connectors.status(name_of(request))))
 
     async def _topics(self, request: web.Request) -> web.Response:
         name = name_of(request)
-        return json_response({name: {"topics": list(await self._herder.connector_active_topics(name))}})
+        return json_response({name: {"topics": list(await self._connectors.active_topics(name))}})
 
     async def _reset_topics(self, request: web.Request) -> web.Response:
-        await self._herder.reset_connector_active_topics(name_of(request))
+        await self._connectors.reset_active_topics(name_of(request))
         return empty(202)
 
 
 class LifecycleResource:
     """Pauses, resumes, stops and restarts connectors and tasks."""
 
-    def __init__(self, herder: Herder) -> None:
-        self._herder = herder
+    def __init__(self, connectors: Connectors) -> None:
+        self._connectors = connectors
 
     def routes(self) -> list[Route]:
         """Return what answers to which request."""
@@ -124,15 +124,15 @@ class LifecycleResource:
         ]
 
     async def _pause(self, request: web.Request) -> web.Response:
-        await self._herder.pause_connector(name_of(request))
+        await self._connectors.pause(name_of(request))
         return empty(202)
 
     async def _resume(self, request: web.Request) -> web.Response:
-        await self._herder.resume_connector(name_of(request))
+        await self._connectors.resume(name_of(request))
         return empty(202)
 
     async def _stop(self, request: web.Request) -> web.Response:
-        await self._herder.stop_connector(name_of(request))
+        await self._connectors.stop(name_of(request))
         return empty(204)
 
     async def _restart(self, request: web.Request) -> web.Response:
@@ -140,21 +140,19 @@ class LifecycleResource:
         include_tasks = requests.boolean(request.query, "includeTasks")
         only_failed = requests.boolean(request.query, "onlyFailed")
         if not include_tasks and not only_failed:
-            await self._herder.restart_connector(name)
+            await self._connectors.restart(name)
             return empty(204)
-        status = await self._herder.restart_connector_and_tasks(
-            name, include_tasks=include_tasks, only_failed=only_failed
-        )
+        status = await self._connectors.restart_all(name, include_tasks=include_tasks, only_failed=only_failed)
         return json_response(bodies.connector_status(status), status=202)
 
     async def _tasks(self, request: web.Request) -> web.Response:
-        return json_response([bodies.task(task) for task in await self._herder.task_configs(name_of(request))])
+        return json_response([bodies.task(task) for task in await self._connectors.task_configs(name_of(request))])
 
     async def _task_status(self, request: web.Request) -> web.Response:
-        return json_response(bodies.task_status(await self._herder.task_status(_task_of(request))))
+        return json_response(bodies.task_status(await self._connectors.task_status(_task_of(request))))
 
     async def _restart_task(self, request: web.Request) -> web.Response:
-        await self._herder.restart_task(_task_of(request))
+        await self._connectors.restart(_task_of(request))
         return empty(204)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from fencepost.herder.interface import Herder
+from fencepost.herder.interface import Loggers
 from fencepost.rest import bodies, requests
 from fencepost.rest.responses import empty, json_response
 from fencepost.rest.routes import Route, json_body
@@ -17,8 +17,8 @@ _LOGGER: Final = "/admin/loggers/{logger}"
 class LoggersResource:
     """Shows and sets levels."""
 
-    def __init__(self, herder: Herder) -> None:
-        self._herder = herder
+    def __init__(self, loggers: Loggers) -> None:
+        self._loggers = loggers
 
     def routes(self) -> list[Route]:
         """Return what answers to which request."""
@@ -29,15 +29,15 @@ class LoggersResource:
         ]
 
     async def _list(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
-        return json_response(bodies.logger_levels(await self._herder.all_logger_levels()))
+        return json_response(bodies.logger_levels(self._loggers.levels()))
 
     async def _get(self, request: web.Request) -> web.Response:
-        return json_response(bodies.logger_level(await self._herder.logger_level(request.match_info["logger"])))
+        return json_response(bodies.logger_level(self._loggers.level(request.match_info["logger"])))
 
     async def _set(self, request: web.Request) -> web.Response:
         namespace = request.match_info["logger"]
         level = requests.logger_level(await json_body(request))
         if request.query.get("scope", "").strip().lower() == "cluster":
-            await self._herder.set_cluster_logger_level(namespace, level)
+            await self._loggers.set_everywhere(namespace, level)
             return empty(204)
-        return json_response(list(await self._herder.set_worker_logger_level(namespace, level)))
+        return json_response(list(self._loggers.set_level(namespace, level)))

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from fencepost.herder.errors import BadRequestError
-from fencepost.herder.interface import Herder
+from fencepost.herder.interface import Plugins
 from fencepost.rest import bodies, requests
 from fencepost.rest.responses import json_response
 from fencepost.rest.routes import Route, json_body
@@ -19,8 +19,8 @@ _PLUGIN: Final = "/connector-plugins/{plugin}"
 class PluginsResource:
     """Lists and describes plugins, and validates configurations."""
 
-    def __init__(self, herder: Herder) -> None:
-        self._herder = herder
+    def __init__(self, plugins: Plugins) -> None:
+        self._plugins = plugins
 
     def routes(self) -> list[Route]:
         """Return what answers to which request."""
@@ -32,13 +32,13 @@ class PluginsResource:
 
     async def _list(self, request: web.Request) -> web.Response:
         everything = request.query.get("connectorsOnly", "true").strip().lower() != "true"
-        plugins = await self._herder.connector_plugins()
+        plugins = await self._plugins.infos()
         return json_response(
             [bodies.plugin(plugin) for plugin in plugins if everything or plugin.type in _CONNECTOR_TYPES]
         )
 
     async def _config(self, request: web.Request) -> web.Response:
-        keys = await self._herder.connector_plugin_config(request.match_info["plugin"], request.query.get("version"))
+        keys = await self._plugins.config(request.match_info["plugin"], request.query.get("version"))
         return json_response([bodies.config_key(key) for key in keys])
 
     async def _validate(self, request: web.Request) -> web.Response:
@@ -50,7 +50,7 @@ class PluginsResource:
             raise BadRequestError(
                 f"The configuration is for the connector {given}, but the path names {named}: make them equal"
             )
-        return json_response(bodies.config_infos(await self._herder.validate_connector_config(config)))
+        return json_response(bodies.config_infos(await self._plugins.validate(config)))
 
 
 def _alias(name: str) -> str:

@@ -143,9 +143,9 @@ class RestServer:
     async def start(self, herder: Herder, registry: CollectorRegistry) -> None:
         """Answer requests."""
         gate = Gate(self.client, self._config.credentials)
-        admin = LoggersResource(herder).routes()
+        admin = LoggersResource(herder.loggers).routes()
         here = admin if self._config.admin_listeners is None else []
-        public = [*_public_routes(herder, registry), *InternalResource(herder).routes(), *here]
+        public = [*_public_routes(herder, registry), *here]
         await self._main.answer(make_app(public, gate))
         await self._admin.answer(make_app(admin, gate))
         _log.info("The REST API answers at %s", ", ".join(f"{b.listener.scheme} port {b.port}" for b in self._bound))
@@ -171,11 +171,12 @@ def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:
 def _public_routes(herder: Herder, registry: CollectorRegistry) -> list[Route]:
     return [
         *RootResource(herder, registry).routes(),
-        *ConnectorsResource(herder).routes(),
-        *LifecycleResource(herder).routes(),
-        *OffsetsResource(herder).routes(),
-        *PluginsResource(herder).routes(),
-        *TransactionsResource(herder).routes(),
+        *ConnectorsResource(herder.connectors).routes(),
+        *LifecycleResource(herder.connectors).routes(),
+        *OffsetsResource(herder.offsets).routes(),
+        *PluginsResource(herder.plugins).routes(),
+        *TransactionsResource(herder.transactions).routes(),
+        *([] if herder.peers is None else InternalResource(herder.peers).routes()),
     ]
 
 

@@ -16,7 +16,7 @@ from fencepost.cli.connector_watch import changes, first_line
 from fencepost.herder.errors import RebalanceNeededError
 from fencepost.herder.interface import ConnectorInfo
 from fencepost.storage.configs.codec import TargetState
-from tests.support.model_herder import ModelHerder
+from tests.support.model_herder import ModelConnectors, ModelHerder
 from tests.support.rest import RestApis
 from tests.support.security import make_certificate
 
@@ -24,15 +24,21 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 class RebalancingHerder(ModelHerder):
-    """Refuses to tell of connectors as often as it is told to."""
+    """Refuses to show connectors as often as it is told to."""
 
-    refusals = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals = 0
+        self.connectors = _RebalancingConnectors(self)
 
-    async def connector_info(self, name: str) -> ConnectorInfo:
-        if self.refusals > 0:
-            self.refusals -= 1
+
+class _RebalancingConnectors(ModelConnectors):
+    async def info(self, name: str) -> ConnectorInfo:
+        herder = self._model
+        if isinstance(herder, RebalancingHerder) and herder.refusals > 0:
+            herder.refusals -= 1
             raise RebalanceNeededError("A rebalance is due")
-        return await super().connector_info(name)
+        return await super().info(name)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from fencepost.herder.peers.rest_client import RestClient
 from fencepost.rest.app import Gate, make_app
 from fencepost.rest.routes import MAX_BODY_BYTES, Route
 from fencepost.rest.server import RestServer
-from tests.support.model_herder import SESSION_KEY, ModelHerder
+from tests.support.model_herder import SESSION_KEY, ModelConnectors, ModelHerder
 from tests.support.rest import ANY_PORT, Api, RestApis
 from tests.support.security import make_certificate
 from tests.support.workers import signed
@@ -34,13 +34,14 @@ from tests.support.workers import signed
 ANY_HTTPS_PORT = "https://127.0.0.1:0"
 
 
-class _Failing(ModelHerder):
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
+def _failing(error: Exception) -> ModelHerder:
+    class Failing(ModelConnectors):
+        async def names(self) -> list[str]:
+            raise error
 
-    async def connectors(self) -> list[str]:
-        raise self.error
+    herder = ModelHerder()
+    herder.connectors = Failing(herder)
+    return herder
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ class _Failing(ModelHerder):
     ],
 )
 def test_errors_of_the_herder_have_their_statuses(apis: RestApis, error: Exception, status: int, said: str):
-    answer = apis.serve(_Failing(error)).get("/connectors")
+    answer = apis.serve(_failing(error)).get("/connectors")
     assert answer.status == status
     assert said in answer.message
     assert "secret" not in answer.text

@@ -41,6 +41,11 @@ class Converging(ABC, Generic[Plan]):
         """Whether it does not run, and is not to."""
         return self._wanted is None and self._is is None and self._moving is None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is as wanted."""
+        return self._moving is None
+
     def want(self, plan: Plan | None) -> None:
         """Have it follow a plan, soon."""
         self._wanted = plan

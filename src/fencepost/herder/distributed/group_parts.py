@@ -9,7 +9,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from fencepost.api.traces import format_trace
-from fencepost.config.connector_config import ExactlyOnceRequest
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
@@ -21,6 +20,7 @@ from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.readiness import Readiness
 from fencepost.herder.errors import RequestFailedError
 from fencepost.herder.peers.rest_client import RestClient
+from fencepost.herder.work.parts import delivers_at_least_once
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.state import ClusterConfigState
@@ -146,7 +146,34 @@ class GroupParts:
         trace = None if error is None else format_trace(error)
         self.statuses.put(subject, Status(state, self.worker_id, self.generation, trace, version))
 
-    def at_least_once(self, connector: str) -> bool:
-        """Whether the tasks of a connector are to deliver at least once, by its `exactly.once.support`."""
-        support = (self.state.applied_config(connector) or {}).get("exactly.once.support") or ""
-        return support.strip().lower() == ExactlyOnceRequest.DISABLED
+    @property
+    def requested(self) -> Worker:
+        """All configurations come by requests: the worker's own limits are theirs."""
+        return self.worker
+
+    def worker_for(self, connector: str) -> Worker:
+        """Return the worker: all connectors are under its limits."""
+        del connector
+        return self.worker
+
+    async def started(self) -> None:
+        """Wait until the worker has read its topics."""
+        await self.readiness.started()
+
+    async def joined(self) -> None:
+        """Wait until this worker is in its group and knows what the config topic says."""
+        await self.readiness.joined(self.check_config_topic)
+
+    def task_count(self, connector: str) -> int | None:
+        """Return with how many tasks a connector was last fenced for, as the config topic says."""
+        return self.state.task_count_record(connector)
+
+    def fencing_is_due(self, connector: str) -> bool:
+        """Whether tasks of the connector may not start before former ones are fenced."""
+        if delivers_at_least_once(self.state, connector) and not self.task_count(connector):
+            return False
+        return self.state.pending_fencing(connector)
+
+    def fenced(self, seconds: float, *, success: bool) -> None:
+        """Take note of a round of fencing, in the group's metrics."""
+        self.metrics.fenced(seconds, success=success)

@@ -1,41 +1,37 @@
-"""What this worker runs: the connectors and tasks that the group gave it, as the config topic says they are to run.
+"""What the group gave this worker to run.
 
-    assignment ──┐
-                 ├──> a plan for each connector and task ──> ConnectorWork, TaskWork
-    config topic ┘
+    group ──assignment──> what this process has ──> LocalWork, which follows the config topic
 
-Whatever changes, the plans of those it concerns are made anew. Where the connectors and tasks that there are differ
-from those that were shared out, the group is to share out again.
+Where the connectors and tasks that there are differ from those that were assigned, the group is to rebalance.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.herder.core.assignor import Unit, Work
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork
-from fencepost.herder.distributed.connector_work import ConnectorPlan, ConnectorWork
+from fencepost.herder.distributed.group_checks import Fencing, GroupChecks
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.distributed.readiness import Standing
-from fencepost.herder.distributed.task_work import Fencing, TaskPlan, TaskWork
-from fencepost.herder.requests.restart_plan import restart_plan
+from fencepost.herder.work.local_work import LocalWork
+from fencepost.herder.work.parts import delivers_at_least_once
+from fencepost.herder.work.task_work import TaskWork
 from fencepost.kafka.group.membership import Membership
-from fencepost.runtime.task.source_task import TransactionStatus
-from fencepost.storage.configs.codec import RestartRequest, TargetState
+from fencepost.runtime.task.run import NoChecks, StartChecks
 from fencepost.storage.configs.state import (
     ClusterConfigState,
     ConfigEvent,
     ConnectorConfigRemoval,
-    ConnectorConfigUpdate,
     TargetStateChange,
     TaskConfigUpdate,
 )
@@ -70,10 +66,7 @@ class GroupWork:
         self._assigned: Work = frozenset()
         self._held = False
         self._leader = ""
-        self._connectors: dict[str, ConnectorWork] = {}
-        self._tasks: dict[ConnectorTaskId, TaskWork] = {}
-        self._versions: Counter[str] = Counter()
-        self._restarts: Counter[Unit] = Counter()
+        self.local = LocalWork(parts, self, new_task=self._new_task, configure_tasks=configure_tasks)
         # What the group last shared out, as far as this worker knows.
         self._shared_out: dict[str, int] = {}
         self._rebalance_due = False
@@ -82,23 +75,27 @@ class GroupWork:
         # When tasks were fenced of late, in seconds of the loop's clock.
         self._fenced: dict[ConnectorTaskId, list[float]] = {}
 
-    def find(self, connector: str) -> ConnectorWork | None:
-        """Return a connector that this worker was given."""
-        return self._connectors.get(connector) if connector in self._assigned else None
+    def _new_task(self, task: ConnectorTaskId) -> TaskWork:
+        return TaskWork(task, self._parts, self._new_checks, self._on_fenced)
+
+    def _new_checks(self, is_current: Callable[[], bool]) -> StartChecks:
+        if self._parts.config.exactly_once_source_support is not ExactlyOnceSourceSupport.ENABLED:
+            return NoChecks()
+        return GroupChecks(self._parts, self._fencing, is_current)
 
     def has(self, unit: Unit) -> bool:
         """Whether this worker was given a connector or task."""
         return unit in self._assigned
 
+    def held(self, connector: str) -> str | None:
+        """Why tasks of a connector must not be started: the group is mixed."""
+        mixed = self._parts.mixed
+        return mixed.advice if mixed.holds_tasks and not delivers_at_least_once(self._parts.state, connector) else None
+
     @property
     def rebalance_due(self) -> bool:
         """Whether there are other connectors and tasks than the group has shared out."""
         return self._rebalance_due
-
-    def transactions(self, connector: str) -> dict[ConnectorTaskId, TransactionStatus]:
-        """Return what the tasks of a connector have open that run here."""
-        found = ((task, self._tasks[task].transaction) for task in self._tasks_of(connector))
-        return {task: status for task, status in found if status is not None}
 
     def configured(self) -> ConfiguredWork:
         """Return what a leader is to share out. On the member's thread, which tells the loop of it."""
@@ -111,28 +108,12 @@ class GroupWork:
     def _on_shared_out(self, counts: dict[str, int]) -> None:
         self._shared_out = counts
 
-    def restart(self, unit: Unit, *, announce: bool) -> None:
-        """Start a connector or task of this worker again; `announce` shows it as RESTARTING.
-
-        It has all its automatic restarts before it again: whoever asks for it has mended something, perhaps.
-        """
-        work = self._find_work(unit)
-        if work is not None:
-            work.announce_restart = announce
-        if isinstance(work, ConnectorWork):
-            work.forget_failures()
-        self._start_again(unit)
-
-    def _start_again(self, unit: Unit) -> None:
-        self._restarts[unit] += 1
-        self._plan(unit)
-
     async def stop(self) -> None:
         """Stop everything, and return once it stands still."""
         if self._catching_up is not None:
             self._catching_up.cancel()
         # What was taken away before may still be coming to a stand.
-        await self._give_up(self._assigned.union(self._connectors, self._tasks))
+        await self._give_up(self._assigned | self.local.units)
 
     async def close(self) -> None:
         """Stop everything for good: what the group shares out meanwhile is not begun."""
@@ -217,10 +198,10 @@ class GroupWork:
         # What this worker keeps follows the config topic; only whether tasks are held comes from the group.
         held, self._held = self._held, self._parts.mixed.holds_tasks
         for unit in former ^ self._assigned if held == self._held else former | self._assigned:
-            self._plan(unit)
-        for work in self._tasks.values():
+            self.local.plan(unit)
+        for work in self.local.tasks:
             if work.fenced and self.has(work.id):
-                self.restart(work.id, announce=True)
+                self.local.restart(work.id, announce=True)
         if assignment.leader != self._leader:
             # The former one may have died in the midst of something.
             self._leader = assignment.leader
@@ -245,48 +226,27 @@ class GroupWork:
 
     async def _give_up(self, units: Work) -> None:
         self._assigned -= units
-        for unit in units:
-            self._plan(unit)
-        works = [self._find_work(unit) for unit in units]
-        await asyncio.gather(*(work.settled() for work in works if work is not None))
-        for unit in units:
-            self._forget(unit)
+        await self.local.give_up(units)
 
     # -- what the config topic tells -----------------------------------------------------------------------------
 
     def on_config(self, event: ConfigEvent) -> None:
         """Follow a change of the config topic, other than one of a session key or of a logger."""
+        self.local.on_config(event)
         match event:
-            case ConnectorConfigUpdate(name):
-                self._versions[name] += 1
-                self._plan_all(name, ())
-            case ConnectorConfigRemoval(name):
-                self._plan_all(name, self._tasks_of(name))
-                if self._leadership.leads or self.has(name):
-                    self._parts.statuses.delete_connector(name)
-            case TaskConfigUpdate(name, tasks):
-                self._plan_all(name, {*tasks, *self._tasks_of(name)}, connector=False)
-                if tasks:
-                    self._finish_stop(name)
-            case TargetStateChange(name):
-                # A task that this worker was given while the connector was stopped is not among its own yet.
-                self._plan_all(name, {*self._parts.state.tasks(name), *self._tasks_of(name)})
-                # A connector that was resumed before it was seen to be stopped goes on, and has lost its tasks.
+            case ConnectorConfigRemoval(name) if self._leadership.leads or self.has(name):
+                self._parts.statuses.delete_connector(name)
+            # A connector that was resumed before it was seen to be stopped goes on, and has lost its tasks.
+            case TaskConfigUpdate(name, tasks) if tasks:
                 self._finish_stop(name)
-            case RestartRequest():
-                self._restart_as_asked(event)
+            case TargetStateChange(name):
+                self._finish_stop(name)
         self._share_out_again()
 
     def _finish_stop(self, *connectors: str) -> None:
         for name in connectors:
             if self._parts.state.entry(name).half_stopped:
                 self._configure_tasks(name)
-
-    def _restart_as_asked(self, request: RestartRequest) -> None:
-        plan = restart_plan(request, self._parts.state, self._parts.statuses.table)
-        for unit in plan:
-            if self.has(unit):
-                self.restart(unit, announce=True)
 
     def _forget_statuses(self) -> None:
         """Remove the statuses of connectors and tasks that there are not any more.
@@ -308,57 +268,6 @@ class GroupWork:
             self._shared_out = counts
             self._rebalance_due = True
             self._rejoin()
-
-    # -- plans ---------------------------------------------------------------------------------------------------
-
-    def _tasks_of(self, connector: str) -> set[ConnectorTaskId]:
-        return {task for task in self._tasks if task.connector == connector}
-
-    def _plan_all(self, name: str, tasks: Iterable[ConnectorTaskId], *, connector: bool = True) -> None:
-        if connector:
-            self._plan(name)
-        for task in tasks:
-            self._plan(task)
-
-    def _plan(self, unit: Unit) -> None:
-        if isinstance(unit, ConnectorTaskId):
-            plan = self._task_plan(unit)
-            if unit not in self._tasks and plan is not None:
-                self._tasks[unit] = TaskWork(unit, self._parts, self._fencing, self._on_fenced)
-            if unit in self._tasks:
-                self._tasks[unit].want(plan)
-        else:
-            wanted = self._connector_plan(unit)
-            if unit not in self._connectors and wanted is not None:
-                self._connectors[unit] = ConnectorWork(unit, self._parts, self._configure_tasks, self._start_again)
-            if unit in self._connectors:
-                self._connectors[unit].want(wanted)
-        self._forget(unit)
-
-    def _connector_plan(self, name: str) -> ConnectorPlan | None:
-        state = self._parts.state
-        if not (self.has(name) and state.contains(name)):
-            return None
-        target = state.target_state(name) or TargetState.STARTED
-        return ConnectorPlan(self._versions[name], target, self._restarts[name])
-
-    def _task_plan(self, task: ConnectorTaskId) -> TaskPlan | None:
-        state = self._parts.state
-        config = state.task_config(task)
-        target = state.target_state(task.connector)
-        if config is None or not self.has(task) or target is TargetState.STOPPED:
-            return None
-        generation = state.task_generation(task)
-        held = self._parts.mixed.holds_tasks and not self._parts.at_least_once(task.connector)
-        return TaskPlan(generation, config, target is TargetState.PAUSED, self._restarts[task], held)
-
-    def _find_work(self, unit: Unit) -> ConnectorWork | TaskWork | None:
-        return self._tasks.get(unit) if isinstance(unit, ConnectorTaskId) else self._connectors.get(unit)
-
-    def _forget(self, unit: Unit) -> None:
-        work = self._find_work(unit)
-        if work is not None and work.gone:
-            (self._tasks if isinstance(unit, ConnectorTaskId) else self._connectors).pop(unit)  # type: ignore[arg-type]
 
 
 def task_counts(state: ClusterConfigState) -> dict[str, int]:

@@ -18,10 +18,10 @@ from typing import Final
 from fencepost.api.errors import ConfigError, FencepostError, PluginError, RetriableError, describe_error
 from fencepost.api.traces import plugin_location
 from fencepost.config.log_context import log_context
-from fencepost.herder.distributed.connector_work import ConnectorWork
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import BadRequestError, NotLeaderError, RequestTargetError
+from fencepost.herder.work.connector_work import ConnectorWork
 from fencepost.kafka.deadline import Backoff
 from fencepost.runtime.worker import partitions_follow_task_configs
 from fencepost.storage.configs.codec import Config, TargetState
@@ -147,7 +147,7 @@ class TaskConfigs:
         if work is None or configs is None:
             return
         work.take_tasks()
-        if self._is_stored(connector, configs):
+        if self._parts.state.has_tasks(connector, configs):
             return
         try:
             await self.store(connector, configs)
@@ -160,18 +160,11 @@ class TaskConfigs:
     def _is_wanted(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
         state = self._parts.state
         stopped = state.target_state(connector) is TargetState.STOPPED
-        return not stopped and state.contains(connector) and not self._is_stored(connector, configs)
+        return not stopped and state.contains(connector) and not self._parts.state.has_tasks(connector, configs)
 
     def _is_stopped_with_tasks(self, connector: str) -> bool:
         state = self._parts.state
         return state.target_state(connector) is TargetState.STOPPED and bool(state.tasks(connector))
-
-    def _is_stored(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
-        entry = self._parts.state.entry(connector)
-        if entry.inconsistent or entry.applied_config != entry.config:
-            # Converters and transforms are the connector's: tasks of another configuration must be started anew.
-            return False
-        return [dict(config) for config in entry.tasks] == [dict(config) for config in configs]
 
 
 class _NotWantedError(FencepostError):

@@ -59,7 +59,8 @@ class ConnectorState:
     `target_state` is None where no record says otherwise. `tasks_generation` counts the commits that brought task
     configurations, from 0, as far as this process has read them; `generations` has that of each task. `committed` is the
     offset of the last commit, and `commit` the same, if what it committed was read as it says. `task_count` is the last
-    one that was fenced for, and `fenced_generation` the one that was the latest by then.
+    one that was fenced for, `task_count_offset` that of its record, and `fenced_generation` the one that was the latest
+    by then.
     """
 
     config: Config | None = field(default=None, repr=False)
@@ -74,6 +75,7 @@ class ConnectorState:
     inconsistent: bool = False
     pending_fencing: bool = False
     task_count: int | None = None
+    task_count_offset: int | None = None
     fenced_generation: int | None = None
     waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
     orphan: ConnectorState | None = None
@@ -146,6 +148,14 @@ class ClusterConfigState:
     def task_configs(self, connector: str) -> list[Config]:
         """The configurations of a connector's tasks."""
         return list(self.entry(connector).tasks)
+
+    def has_tasks(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
+        """Whether a connector's tasks are of these configurations, and of the connector's latest."""
+        entry = self.entry(connector)
+        if entry.inconsistent or entry.applied_config != entry.config:
+            # Converters and transforms are the connector's: tasks of another configuration must be started anew.
+            return False
+        return [dict(config) for config in entry.tasks] == [dict(config) for config in configs]
 
     def pending_fencing(self, connector: str) -> bool:
         """Whether the tasks may not start before the former ones are fenced."""
@@ -274,7 +284,7 @@ def _apply_to_entry(
             entry = committed
             event = TaskConfigUpdate(name, tuple(ConnectorTaskId(name, number) for number in range(len(entry.tasks))))
         case TaskCountRecord(tasks=tasks):
-            entry = _fenced(entry, tasks)
+            entry = _fenced(entry, tasks, offset)
         case TargetStateRecord(state=target):
             changes = target is not None and target is not (entry.target_state or TargetState.STARTED)
             event = TargetStateChange(name) if changes else None
@@ -295,10 +305,14 @@ def _configured(entry: ConnectorState, record: ConnectorRecord) -> ConnectorStat
     )
 
 
-def _fenced(entry: ConnectorState, tasks: int | None) -> ConnectorState:
-    orphan = None if entry.orphan is None else _fenced(entry.orphan, tasks)
+def _fenced(entry: ConnectorState, tasks: int | None, offset: int) -> ConnectorState:
     return replace(
-        entry, task_count=tasks, pending_fencing=False, fenced_generation=entry.tasks_generation, orphan=orphan
+        entry,
+        task_count=tasks,
+        task_count_offset=None if tasks is None else offset,
+        pending_fencing=False,
+        fenced_generation=entry.tasks_generation,
+        orphan=None if entry.orphan is None else _fenced(entry.orphan, tasks, offset),
     )
 
 
@@ -306,7 +320,10 @@ def _removed(entry: ConnectorState) -> ConnectorState:
     # The target state has a tombstone of its own. The task count tells whether another connector of that name must be
     # fenced first, and generations must not repeat.
     return ConnectorState(
-        target_state=entry.target_state, task_count=entry.task_count, tasks_generation=entry.tasks_generation
+        target_state=entry.target_state,
+        task_count=entry.task_count,
+        task_count_offset=entry.task_count_offset,
+        tasks_generation=entry.tasks_generation,
     )
 
 

@@ -165,9 +165,13 @@ class ConfigBackingStore:
         records = (ConnectorRecord(connector, None), TargetStateRecord(connector, None))
         return self._lead(f"The deletion of connector {connector}", *records)
 
-    def put_task_count(self, connector: str, tasks: int) -> Future[None]:
-        """Write that a connector's former tasks are fenced, and so many may start."""
-        return self._lead(f"The task count of connector {connector}", TaskCountRecord(connector, tasks))
+    def put_task_count(self, connector: str, tasks: int) -> Future[int | None]:
+        """Write that a connector's former tasks are fenced, and so many may start.
+
+        The future holds the record's offset, None where the broker does not say it: it had the record already when it
+        was sent again.
+        """
+        return self._run(self._leading, self._put_task_count, TaskCountRecord(connector, tasks))
 
     def put_session_key(self, key: SessionKey) -> Future[None]:
         """Write another key for requests between workers."""
@@ -269,6 +273,12 @@ class ConfigBackingStore:
         self._catch_up(what)
         entry = self._state.entry(connector)
         return entry.committed if entry.config is not None and entry.applied_config == config else None
+
+    def _put_task_count(self, record: TaskCountRecord) -> int | None:
+        what = f"The task count of connector {record.connector}"
+        ends = self._leader.write(what, [encode(record)])
+        self._read_back(what, ends)
+        return ends[CONFIG_PARTITION] - 1 if ends else None
 
     def _put_task_configs(self, connector: str, configs: Sequence[Config], continues: Callable[[Config], bool]) -> None:
         what = f"The task configurations of connector {connector}"

@@ -17,7 +17,7 @@ from tests.support.rest import RestApis
 
 
 async def _is_told_when_the_worker_stops(herder: DistributedHerder) -> None:
-    waiting = asyncio.ensure_future(herder.connectors())
+    waiting = asyncio.ensure_future(herder.connectors.names())
     await asyncio.sleep(0)
     assert not waiting.done()
     herder.refuse_requests()

@@ -11,16 +11,13 @@ from aiohttp import encode_basic_auth
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.task_transactions import TaskTransactionInfo
-from fencepost.herder.distributed.transaction_requests import ask, merge
+from fencepost.herder.distributed.transaction_requests import ask
 from fencepost.herder.peers.rest_client import RestClient, Signer
+from fencepost.herder.requests.task_transactions import merge
 from tests.support.model_herder import SESSION_KEY, ModelHerder
 from tests.support.rest import RestApis
 
 TASKS = [ConnectorTaskId("c", number) for number in range(3)]
-
-
-def transactional_id(task: ConnectorTaskId) -> str:
-    return f"g-{task}"
 
 
 def here(number: int) -> TaskTransactionInfo:
@@ -30,7 +27,7 @@ def here(number: int) -> TaskTransactionInfo:
 def test_a_worker_that_does_not_answer_hides_its_own_tasks_only():
     owners = dict(zip(TASKS, ["a:1", "b:1", ""], strict=True))
     answers: dict[str, list[TaskTransactionInfo] | str] = {"a:1": [here(0)], "b:1": "gone"}
-    first, second, third = merge(owners, answers, transactional_id)
+    first, second, third = merge(owners, answers, "g")
     assert first == here(0)
     assert second == TaskTransactionInfo(1, "b:1", "g-c-1", error="gone")
     assert third.error == "The task does not run: its status says why"
@@ -39,7 +36,7 @@ def test_a_worker_that_does_not_answer_hides_its_own_tasks_only():
 def test_a_task_that_has_moved_since_its_last_status_is_found_where_it_is():
     owners = dict(zip(TASKS, ["b:1", "b:1", "b:1"], strict=True))
     answers: dict[str, list[TaskTransactionInfo] | str] = {"a:1": [here(2)], "b:1": "gone"}
-    assert [found.state for found in merge(owners, answers, transactional_id)] == [None, None, "READY"]
+    assert [found.state for found in merge(owners, answers, "g")] == [None, None, "READY"]
 
 
 async def _asked(

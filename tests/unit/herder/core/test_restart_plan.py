@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.requests.restart_plan import restart_plan
+from fencepost.herder.core.restart_plan import restart_plan
 from fencepost.storage.configs.codec import (
     CommitRecord,
     ConfigRecord,

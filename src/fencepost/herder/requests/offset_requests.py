@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError, describe_error
 from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
-from fencepost.herder.distributed.fencing_round import FencingRounds
-from fencepost.herder.distributed.group_parts import GroupParts
-from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import BadRequestError, HerderError, NotFoundError, RequestFailedError
-from fencepost.herder.interface import ConnectorOffset
+from fencepost.herder.interface import ConnectorOffset, Offsets
+from fencepost.herder.work.parts import HerderParts, Leader
 from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
 from fencepost.storage.configs.codec import Config, TargetState
@@ -21,19 +19,30 @@ from fencepost.storage.configs.codec import Config, TargetState
 T = TypeVar("T")
 
 
-class OffsetRequests:
+class Fencing(Protocol):
+    """Fences former tasks of a connector, as the leader."""
+
+    async def lead(self, connector: str) -> None:
+        """Fence them. Raises what keeps from it."""
+
+    async def confirm(self, connector: str) -> None:
+        """Read what was committed to the config topic. Raises if somebody may have started tasks meanwhile."""
+
+
+class OffsetRequests(Offsets):
     """Answers requests about the offsets of connectors."""
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, fencing: FencingRounds) -> None:
+    def __init__(self, parts: HerderParts, leader: Leader, fencing: Fencing) -> None:
         self._parts = parts
-        self._leadership = leadership
+        self._leader = leader
         self._fencing = fencing
 
     async def show(self, name: str) -> list[ConnectorOffset]:
         """Return a connector's offsets. Raises NotFoundError, and what reading raises."""
+        await self._parts.joined()
         config = self._config(name)
         offsets = await self._parts.run(
-            self._with, config, lambda config: committed_offsets(self._parts.worker, config)
+            self._with, name, config, lambda config: committed_offsets(self._parts.worker_for(name), config)
         )
         return [ConnectorOffset(partition, offset) for partition, offset in offsets]
 
@@ -42,24 +51,27 @@ class OffsetRequests:
         pairs = [(offset.partition, offset.offset) for offset in offsets]
         confirm = partial(self._confirm, name)
         told = await self._change(
-            name, lambda config: alter_offsets(self._parts.worker, config, pairs, confirm=confirm)
+            name, lambda config: alter_offsets(self._parts.worker_for(name), config, pairs, confirm=confirm)
         )
         return _message(name, "altered", told=told)
 
     async def reset(self, name: str) -> str:
         """Remove all offsets. Raises as `alter`."""
         confirm = partial(self._confirm, name)
-        told = await self._change(name, lambda config: reset_offsets(self._parts.worker, config, confirm=confirm))
+        told = await self._change(
+            name, lambda config: reset_offsets(self._parts.worker_for(name), config, confirm=confirm)
+        )
         return _message(name, "reset", told=told)
 
     async def _change(self, name: str, change: Callable[[ConnectorConfig], bool]) -> bool:
-        await self._leadership.require()
+        await self._parts.joined()
+        await self._leader.require()
         self._check(name)
         if self._parts.config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED:
             await self._fence(name)
             self._check(name)
         try:
-            return await self._parts.run(self._with, self._config(name), change)
+            return await self._parts.run(self._with, name, self._config(name), change)
         except HerderError:
             raise
         except (ConfigError, DataError, RecordTooLargeError) as error:
@@ -87,7 +99,7 @@ class OffsetRequests:
         self._parts.on_loop(self._read_and_check(name))
 
     async def _read_and_check(self, name: str) -> None:
-        await self._parts.read_config_topic()
+        await self._fencing.confirm(name)
         self._check(name)
 
     def _check(self, name: str) -> None:
@@ -105,9 +117,9 @@ class OffsetRequests:
             raise NotFoundError(f"There is no connector {name}")
         return config
 
-    def _with(self, config: Config, do: Callable[[ConnectorConfig], T]) -> T:
+    def _with(self, name: str, config: Config, do: Callable[[ConnectorConfig], T]) -> T:
         # On a thread of the pool: config providers may read files.
-        return do(self._parts.worker.connector_config(config))
+        return do(self._parts.worker_for(name).connector_config(config))
 
 
 def _message(name: str, done: str, *, told: bool) -> str:

@@ -1,4 +1,4 @@
-"""A connector that this worker was given to run: not its tasks, which any worker of the group may have."""
+"""A connector that runs in this process: not its tasks, which any worker of a group may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from fencepost.api.errors import ConfigError, FencepostError, describe_error
 from fencepost.herder.core.convergence import Converging
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.work.parts import HerderParts
 from fencepost.runtime.connector.source_connector import WorkerConnector
 from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy
 from fencepost.runtime.state import State
@@ -51,7 +51,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
     """
 
     def __init__(
-        self, name: str, parts: GroupParts, configure_tasks: Callable[[str], None], restart: Callable[[str], None]
+        self, name: str, parts: HerderParts, configure_tasks: Callable[[str], None], restart: Callable[[str], None]
     ) -> None:
         """`restart` is called with the name when the connector should be planned to start again."""
         super().__init__(name)
@@ -196,10 +196,11 @@ class ConnectorWork(Converging[ConnectorPlan]):
 
     def _make(self, config: Config, run: int) -> WorkerConnector:
         properties = {name: value for name, value in config.items() if value is not None}
-        self._version = connector_version(self._parts.config, properties)
-        checked = self._parts.worker.checked(properties, accepted=True)
-        self._restarts.config = self._parts.worker.restarts(checked)
-        return self._parts.worker.new_connector(checked, _ConnectorEvents(self, run))
+        worker = self._parts.worker_for(self.name)
+        self._version = connector_version(worker.config, properties)
+        checked = worker.checked(properties, accepted=True)
+        self._restarts.config = worker.restarts(checked)
+        return worker.new_connector(checked, _ConnectorEvents(self, run))
 
     def _config(self) -> Config:
         config = self._parts.state.connector_config(self.name)
@@ -219,7 +220,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
     async def _find_version(self) -> None:
         if self._version is None:
             config = {name: value for name, value in self._config().items() if value is not None}
-            self._version = await self._call(connector_version, self._parts.config, config)
+            self._version = await self._call(connector_version, self._parts.worker_for(self.name).config, config)
 
     async def _halt(self) -> bool:
         """Stop the connector, and return whether there was one. One that does not stop in time is left to itself."""

@@ -1,4 +1,4 @@
-"""A source task that this worker was given to run, and the checks at its start that make it the only one (KIP-618)."""
+"""A source task that runs in this process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.herder.core.active_topics import ActiveTopics
 from fencepost.herder.core.convergence import Converging
-from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.errors import MixedGroupError, SupersededError
+from fencepost.herder.work.parts import HerderParts
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.runtime.state import State
-from fencepost.runtime.task.run import NoChecks, StartChecks
+from fencepost.runtime.task.run import StartChecks
 from fencepost.runtime.task.source_task import TransactionStatus, WorkerSourceTask
 from fencepost.runtime.worker import connector_version
 from fencepost.storage.configs.codec import Config
@@ -26,48 +25,21 @@ class TaskPlan:
     """How a task is to run: a plan that differs in more than `paused` and `held` needs another start.
 
     `generation` is that in which it got its configuration; `restart` counts the restarts that were asked for.
-    `held` is not to be started while the group is mixed; what runs by then goes on.
+    `held` says why it is not to be started, None if it is; what runs by then goes on.
     """
 
     generation: int | None
     config: Config = field(repr=False)
     paused: bool
     restart: int
-    held: bool = False
+    held: str | None = None
 
 
-class Fencing(Protocol):
-    """Has former generations of tasks fenced, by the leader."""
+class NewChecks(Protocol):
+    """Makes the checks of one start of a task."""
 
-    async def fence(self, connector: str) -> None:
-        """Return once no former task can write any more."""
-
-
-class GroupChecks:
-    """The checks around the moment in which a task takes over its transactional id, on the task's thread."""
-
-    def __init__(self, parts: GroupParts, fencing: Fencing, is_current: Callable[[], bool]) -> None:
+    def __call__(self, is_current: Callable[[], bool], /) -> StartChecks:
         """`is_current` is asked on the event loop whether the task is still to run as it was started."""
-        self._parts = parts
-        self._fencing = fencing
-        self._is_current = is_current
-
-    def before_ownership(self, task: ConnectorTaskId) -> None:
-        """Have the leader fence former tasks. Raises its refusal, or SupersededError."""
-        self._parts.on_loop(self._check(task))
-        self._parts.on_loop(self._fencing.fence(task.connector))
-
-    def after_ownership(self, task: ConnectorTaskId) -> None:
-        """Raise SupersededError if the config topic has newer task configurations, or the task was revoked."""
-        self._parts.on_loop(self._read_and_check(task))
-
-    async def _read_and_check(self, task: ConnectorTaskId) -> None:
-        await self._parts.read_config_topic()
-        await self._check(task)
-
-    async def _check(self, task: ConnectorTaskId) -> None:
-        if not self._is_current():
-            raise SupersededError(task.connector, task.task)
 
 
 class TaskWork(Converging[TaskPlan]):
@@ -76,18 +48,24 @@ class TaskWork(Converging[TaskPlan]):
     def __init__(
         self,
         task: ConnectorTaskId,
-        parts: GroupParts,
-        fencing: Fencing,
-        on_fenced: Callable[[ConnectorTaskId], bool],
+        parts: HerderParts,
+        new_checks: NewChecks,
+        on_fenced: Callable[[ConnectorTaskId], bool] = lambda _: False,
+        *,
+        stop_at_end: bool = False,
     ) -> None:
-        """`on_fenced` is told that the task lost its transactional id; false if that is to be a failure."""
+        """`on_fenced` is told that the task lost its transactional id; false if that is to be a failure.
+
+        `stop_at_end` lets the task end where its source does.
+        """
         super().__init__(task)
         self.id = task
         self.announce_restart = False
         """Whether the next restart shows as RESTARTING."""
         self._parts = parts
-        self._fencing = fencing
+        self._new_checks = new_checks
         self._on_fenced = on_fenced
+        self._stop_at_end = stop_at_end
         self._topics = ActiveTopics(parts.config, parts.statuses)
         self.fenced = False
         """Whether the task ended because it was fenced, and waits for the group to say whose it is."""
@@ -106,8 +84,8 @@ class TaskWork(Converging[TaskPlan]):
         if wanted is None:
             await self._stop()
         elif before is None:
-            self._holding = wanted.held
-            await (self._hold() if wanted.held else self._start(wanted))
+            self._holding = wanted.held is not None
+            await (self._start(wanted) if wanted.held is None else self._hold(wanted.held))
         elif self._goes_on(before, wanted):
             if self._task is not None:
                 self._task.pause() if wanted.paused else self._task.resume()
@@ -118,11 +96,11 @@ class TaskWork(Converging[TaskPlan]):
         return wanted
 
     def _goes_on(self, before: TaskPlan, wanted: TaskPlan) -> bool:
-        released = self._holding and not wanted.held
+        released = self._holding and wanted.held is None
         return not released and replace(before, paused=wanted.paused, held=wanted.held) == wanted
 
-    async def _hold(self) -> None:
-        error = MixedGroupError(self.id, self._parts.mixed.advice)
+    async def _hold(self, reason: str) -> None:
+        error = MixedGroupError(self.id, reason)
         self._parts.report(self.id, State.UNASSIGNED, error=error, version=self._version)
 
     async def _start(self, plan: TaskPlan) -> None:
@@ -137,17 +115,16 @@ class TaskWork(Converging[TaskPlan]):
             self._task.start()
 
     def _make(self, properties: dict[str, Any], plan: TaskPlan, run: int) -> WorkerSourceTask:
-        self._version = connector_version(self._parts.config, properties)
-        checks: StartChecks = NoChecks()
-        if self._parts.config.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED:
-            checks = GroupChecks(self._parts, self._fencing, lambda: self._run == run and self._is_current(plan))
-        return self._parts.worker.new_task(
-            self._parts.worker.connector_config(properties),
+        worker = self._parts.worker_for(self.id.connector)
+        self._version = connector_version(worker.config, properties)
+        return worker.new_task(
+            worker.connector_config(properties),
             self.id.task,
             {name: value for name, value in plan.config.items() if value is not None},
             _TaskEvents(self, run),
-            checks=checks,
+            checks=self._new_checks(lambda: self._run == run and self._is_current(plan)),
             paused=plan.paused,
+            stop_at_end=self._stop_at_end,
             wrote_to=self._wrote_to,
         )
 
@@ -177,7 +154,7 @@ class TaskWork(Converging[TaskPlan]):
     def told(self, run: int, state: State, error: Exception | None) -> None:
         """Take note of what the task tells of its state."""
         # How a task that was stopped ends is of no interest, nor is one that made room for its successor.
-        if run != self._run or state is State.STOPPED or isinstance(error, SupersededError):
+        if run != self._run or isinstance(error, SupersededError):
             return
         if state is State.FAILED and isinstance(error, ProducerFencedError) and self._on_fenced(self.id):
             self.fenced = True

@@ -1,28 +1,32 @@
-"""Answers to requests that only look: from what is read of the config and status topics."""
+"""Answers to requests that only look: from what is known of configurations and statuses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.errors import NotFoundError
 from fencepost.herder.interface import ConnectorInfo, ConnectorStateInfo, ConnectorStatus, TaskInfo, TaskState
+from fencepost.herder.work.parts import HerderParts
 from fencepost.runtime.state import State
 from fencepost.storage.statuses.codec import Status
 
-# What does not depend on any worker's doing anything.
-_AT_REST: Final = frozenset({State.FAILED, State.STOPPED, State.UNASSIGNED})
+Shown = Callable[[str | ConnectorTaskId, Status], tuple[str, str | None]]
+"""Returns the state and the trace to show of a connector or a task."""
+
+
+def _as_reported(subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
+    del subject
+    return status.state, status.trace
 
 
 class Snapshots:
     """Shows connectors and tasks as this worker knows them. All raise NotFoundError for what is not there."""
 
-    def __init__(self, parts: GroupParts, is_cut_off: Callable[[], bool]) -> None:
-        """`is_cut_off` tells whether the group's coordinator has been away for so long that others may be lost, too."""
+    def __init__(self, parts: HerderParts, shown: Shown = _as_reported) -> None:
+        """`shown` returns the state and the trace that a status tells of, where they still hold."""
         self._parts = parts
-        self._is_cut_off = is_cut_off
+        self._shown = shown
 
     def config(self, name: str) -> dict[str, str]:
         """A connector's configuration."""
@@ -73,22 +77,3 @@ class Snapshots:
     def _task(self, task: ConnectorTaskId, status: Status) -> TaskState:
         state, trace = self._shown(task, status)
         return TaskState(task.task, state, status.worker_id, trace, status.version)
-
-    def _shown(self, subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
-        """The state and the trace that a status tells of, where they still hold.
-
-        What this worker reported does not once it has stopped that work. It cannot say so in the status topic: out of
-        its group, others may have reported on it. While it is cut off, others may have stopped their work likewise.
-        """
-        parts, known = self._parts, (status.state, status.trace)
-        if status.state in _AT_REST:
-            return known
-        if status.worker_id == parts.worker_id:
-            stands = parts.generation is not None and parts.statuses.stands_by(subject)
-            return known if stands else (State.UNASSIGNED, None)
-        if parts.generation is None and self._is_cut_off():
-            return State.UNASSIGNED, (
-                f"The worker {status.worker_id} last reported {status.state}. The worker {parts.worker_id}, which was "
-                "asked, is cut off from the group and does not know what runs there: check the brokers, or ask the other"
-            )
-        return known

@@ -5,57 +5,82 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from fencepost.api.errors import FencepostError
 from fencepost.api.secrets import HIDDEN
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.active_topics import ActiveTopics
 from fencepost.herder.core.assignor import Unit
-from fencepost.herder.distributed.assignor_leader import LeaderAssignor
-from fencepost.herder.distributed.group_parts import GroupParts
-from fencepost.herder.distributed.group_work import GroupWork
-from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.distributed.snapshots import Snapshots
+from fencepost.herder.core.restart_plan import restart_plan
 from fencepost.herder.errors import (
     AlreadyExistsError,
     BadRequestError,
     ConflictError,
-    NotAssignedError,
     NotFoundError,
-    RebalanceNeededError,
     RequestFailedError,
 )
-from fencepost.herder.interface import ConnectorInfo, ConnectorStateInfo, PutConnectorConfig
+from fencepost.herder.interface import (
+    ConnectorInfo,
+    Connectors,
+    ConnectorStateInfo,
+    PutConnectorConfig,
+    TaskInfo,
+    TaskState,
+)
 from fencepost.herder.requests.config_infos import error_message
-from fencepost.herder.requests.restart_plan import restart_plan
-from fencepost.herder.requests.shown_configs import check_passwords_stay_hidden, restored_config
+from fencepost.herder.requests.shown_configs import (
+    check_passwords_stay_hidden,
+    restored_config,
+    shown_config,
+    shown_task_config,
+)
+from fencepost.herder.requests.snapshots import Snapshots
 from fencepost.herder.requests.validation import validate_connector_config
+from fencepost.herder.work.parts import HerderParts, Leader
 from fencepost.runtime.connector.password_properties import password_properties
 from fencepost.runtime.state import State
 from fencepost.storage.configs.codec import RestartRequest, TargetState
 
 
-class ConnectorRequests:
-    """Carries out changes of connectors."""
+class Restarts(Protocol):
+    """Restarts what runs here."""
 
-    def __init__(
-        self,
-        parts: GroupParts,
-        leadership: Leadership,
-        work: GroupWork,
-        assignor: LeaderAssignor,
-        snapshots: Snapshots,
-    ) -> None:
+    async def restart(self, unit: Unit) -> None:
+        """Restart a connector or a task. Raises NotFoundError, and NotAssignedError if another worker has it."""
+
+
+class ConnectorRequests(Connectors):
+    """Checks requests here, and has what they change written by the leader."""
+
+    def __init__(self, parts: HerderParts, leader: Leader, restarts: Restarts, snapshots: Snapshots) -> None:
         self._parts = parts
-        self._leadership = leadership
-        self._work = work
-        self._assignor = assignor
+        self._leader = leader
+        self._restarts = restarts
         self._snapshots = snapshots
+        self._topics = ActiveTopics(parts.config, parts.statuses)
+
+    async def names(self) -> list[str]:
+        """Return the names of all connectors."""
+        await self._parts.joined()
+        return self._parts.state.connectors()
+
+    async def info(self, name: str) -> ConnectorInfo:
+        """Return a connector's configuration, without its passwords, and tasks."""
+        await self._parts.joined()
+        return await self._shown(self._snapshots.info(name))
+
+    async def status(self, name: str) -> ConnectorStateInfo:
+        """Return the states of a connector and its tasks."""
+        await self._parts.started()
+        return self._snapshots.status(name)
 
     async def put(
-        self, name: str, config: Mapping[str, str], target_state: TargetState | None, *, allow_replace: bool
+        self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
     ) -> PutConnectorConfig:
         """Validate and write a configuration. Raises BadRequestError or AlreadyExistsError."""
-        await self._leadership.require()
+        await self._parts.joined()
+        await self._leader.require()
         self._check_new(name, allow_replace=allow_replace)
         former = self._parts.state.connector_config(name)
         kept = [key for key, value in config.items() if value == HIDDEN]
@@ -63,35 +88,45 @@ class ConnectorRequests:
         await self._check(config)
         await self._check_passwords(config, kept, former or {})
         created = not self._parts.state.contains(name)
-        await self._leadership.write(
+        await self._leader.write(
             lambda: self._parts.configs.put_connector(name, config, target_state),
             check=lambda: self._check_new(name, allow_replace=allow_replace),
         )
-        return PutConnectorConfig(created, self._written(name, config))
+        return PutConnectorConfig(created, await self._shown(self._written(name, config)))
 
     async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
         """Change some properties of a configuration. Raises BadRequestError."""
-        await self._leadership.require()
+        await self._parts.joined()
+        await self._leader.require()
         former = self._snapshots.config(name)
         patched = {key: text for key, text in {**former, **patch}.items() if text is not None}
         config = restored_config(patched, former)
         await self._check(config)
         kept = [key for key in config if patch.get(key, HIDDEN) == HIDDEN]
         await self._check_passwords(config, kept, former)
-        await self._leadership.write(
+        await self._leader.write(
             lambda: self._parts.configs.put_connector(name, config), check=lambda: self._check_unchanged(name, former)
         )
-        return self._written(name, config)
+        return await self._shown(self._written(name, config))
 
     async def delete(self, name: str) -> None:
         """Delete a connector."""
-        await self._leadership.require()
-        await self._leadership.write(
+        await self._parts.joined()
+        await self._leader.require()
+        await self._leader.write(
             lambda: self._parts.configs.remove_connector(name), check=lambda: self._check_exists(name)
         )
 
-    async def set_target_state(self, name: str, state: TargetState) -> None:
-        """Have a connector run or pause."""
+    async def pause(self, name: str) -> None:
+        """Have a connector and its tasks pause."""
+        await self._set_target_state(name, TargetState.PAUSED)
+
+    async def resume(self, name: str) -> None:
+        """Have a paused or stopped connector run."""
+        await self._set_target_state(name, TargetState.STARTED)
+
+    async def _set_target_state(self, name: str, state: TargetState) -> None:
+        await self._parts.joined()
         self._check_exists(name)
         try:
             await asyncio.wrap_future(self._parts.configs.put_target_state(name, state))
@@ -100,43 +135,27 @@ class ConnectorRequests:
 
     async def stop(self, name: str) -> None:
         """Stop a connector and remove its tasks."""
-        await self._leadership.require()
+        await self._parts.joined()
+        await self._leader.require()
         self._check_exists(name)
-        await self._leadership.write(
+        await self._leader.write(
             lambda: self._parts.configs.stop_connector(name), check=lambda: self._check_exists(name)
         )
 
     async def restart(self, unit: Unit) -> None:
-        """Restart a connector or a task of this worker.
-
-        Raises NotAssignedError if another one has it, and for a task RebalanceNeededError while the group is to share
-        out its work.
-        """
-        if isinstance(unit, ConnectorTaskId):
-            # One that is not to run any more must not be started by hand.
-            await self._catch_up(unit)
-            self._snapshots.check_task(unit)
-            if self._work.rebalance_due:
-                raise RebalanceNeededError(
-                    f"Task {unit} cannot be restarted now, because the group is sharing out its work: ask again soon"
-                )
-        else:
-            self._check_exists(unit)
-        if not self._work.has(unit):
-            leader = self._leadership.leads
-            url = self._assignor.owner_url(unit) if leader else self._leadership.leader_url
-            here = url is not None and url.rstrip("/") == self._parts.url.rstrip("/")
-            raise NotAssignedError(f"Another worker runs {unit}", forward_url=None if here else url)
-        self._work.restart(unit, announce=False)
+        """Restart a connector or a task of this worker. Raises NotAssignedError if another one has it."""
+        await self._parts.joined()
+        await self._restarts.restart(unit)
 
     async def restart_all(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
         """Have all workers restart what is asked for, and return what the states will be."""
-        await self._leadership.require()
+        await self._parts.joined()
+        await self._leader.require()
         self._check_exists(name)
         request = RestartRequest(name, include_tasks, only_failed)
         status = self._snapshots.status(name)
         plan = restart_plan(request, self._parts.state, self._parts.statuses.table)
-        await self._leadership.write(lambda: self._parts.configs.put_restart_request(request))
+        await self._leader.write(lambda: self._parts.configs.put_restart_request(request))
         return replace(
             status,
             connector=replace(status.connector, state=State.RESTARTING) if name in plan else status.connector,
@@ -146,21 +165,30 @@ class ConnectorRequests:
             ],
         )
 
-    async def _catch_up(self, task: ConnectorTaskId) -> None:
-        try:
-            async with asyncio.timeout(self._parts.group.sync_timeout_ms / 1000):
-                await self._parts.read_config_topic()
-        except (TimeoutError, FencepostError) as error:
-            why = f": {error}" if isinstance(error, FencepostError) else ""
-            raise RequestFailedError(
-                f"Task {task} is not restarted, because this worker could not learn within "
-                f"{self._parts.group.sync_timeout_ms} ms (worker.sync.timeout.ms) whether it is still to run{why}. "
-                "This can be retried; if it keeps failing, check the brokers that hold the config topic "
-                f"{self._parts.config.config_storage.name}"
-            ) from error
+    async def task_configs(self, name: str) -> list[TaskInfo]:
+        """Return the configurations of a connector's tasks, without passwords."""
+        await self._parts.joined()
+        config, tasks = self._snapshots.config(name), self._snapshots.tasks(name)
+        passwords = await self._passwords(config)
+        return [replace(task, config=shown_task_config(task.config, config, passwords)) for task in tasks]
+
+    async def task_status(self, task: ConnectorTaskId) -> TaskState:
+        """Return a task's state."""
+        await self._parts.started()
+        return self._snapshots.task_status(task)
+
+    async def active_topics(self, name: str) -> Sequence[str]:
+        """Return the topics that a connector has written to. Raises ForbiddenError."""
+        await self._parts.started()
+        return self._topics.topics(name)
+
+    async def reset_active_topics(self, name: str) -> None:
+        """Forget which topics a connector has written to. Raises ForbiddenError."""
+        await self._parts.started()
+        self._topics.reset(name)
 
     async def _check(self, config: Mapping[str, str]) -> None:
-        infos = await self._parts.run(validate_connector_config, self._parts.worker, config)
+        infos = await self._parts.run(validate_connector_config, self._parts.requested, config)
         if infos.error_count:
             raise BadRequestError(error_message(infos))
 
@@ -169,10 +197,14 @@ class ConnectorRequests:
     ) -> None:
         if kept:
             before = {key: value for key, value in former.items() if value is not None}
-            worker = self._parts.worker.config
-            passwords_before = await self._parts.run(password_properties, worker, before)
-            passwords_now = await self._parts.run(password_properties, worker, config)
-            check_passwords_stay_hidden(config, kept, passwords_before, passwords_now)
+            check_passwords_stay_hidden(config, kept, await self._passwords(before), await self._passwords(config))
+
+    async def _shown(self, info: ConnectorInfo) -> ConnectorInfo:
+        return replace(info, config=shown_config(info.config, await self._passwords(info.config)))
+
+    async def _passwords(self, config: Mapping[str, str]) -> frozenset[str]:
+        # On a thread: the first one to ask for a plugin has it imported.
+        return await self._parts.run(password_properties, self._parts.config, config)
 
     def _check_new(self, name: str, *, allow_replace: bool) -> None:
         if not allow_replace and self._parts.state.contains(name):

@@ -1,0 +1,69 @@
+"""Restarts of a connector or a task by request, on the worker of the group that has it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fencepost.api.errors import FencepostError
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.assignor import Unit
+from fencepost.herder.distributed.assignor_leader import LeaderAssignor
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_work import GroupWork
+from fencepost.herder.distributed.leadership import Leadership
+from fencepost.herder.errors import NotAssignedError, RebalanceNeededError, RequestFailedError
+from fencepost.herder.requests.snapshots import Snapshots
+
+
+class GroupRestarts:
+    """Restarts what this worker runs, and says who runs the rest."""
+
+    def __init__(
+        self,
+        parts: GroupParts,
+        leadership: Leadership,
+        work: GroupWork,
+        assignor: LeaderAssignor,
+        snapshots: Snapshots,
+    ) -> None:
+        self._parts = parts
+        self._leadership = leadership
+        self._work = work
+        self._assignor = assignor
+        self._snapshots = snapshots
+
+    async def restart(self, unit: Unit) -> None:
+        """Restart a connector or a task of this worker.
+
+        Raises NotAssignedError if another one has it, and for a task RebalanceNeededError while the group is to share
+        out its work.
+        """
+        if isinstance(unit, ConnectorTaskId):
+            # One that is not to run any more must not be started by hand.
+            await self._catch_up(unit)
+            self._snapshots.check_task(unit)
+            if self._work.rebalance_due:
+                raise RebalanceNeededError(
+                    f"Task {unit} cannot be restarted now, because the group is sharing out its work: ask again soon"
+                )
+        else:
+            self._snapshots.config(unit)
+        if not self._work.has(unit):
+            leader = self._leadership.leads
+            url = self._assignor.owner_url(unit) if leader else self._leadership.leader_url
+            here = url is not None and url.rstrip("/") == self._parts.url.rstrip("/")
+            raise NotAssignedError(f"Another worker runs {unit}", forward_url=None if here else url)
+        self._work.local.restart(unit, announce=False)
+
+    async def _catch_up(self, task: ConnectorTaskId) -> None:
+        try:
+            async with asyncio.timeout(self._parts.group.sync_timeout_ms / 1000):
+                await self._parts.read_config_topic()
+        except (TimeoutError, FencepostError) as error:
+            why = f": {error}" if isinstance(error, FencepostError) else ""
+            raise RequestFailedError(
+                f"Task {task} is not restarted, because this worker could not learn within "
+                f"{self._parts.group.sync_timeout_ms} ms (worker.sync.timeout.ms) whether it is still to run{why}. "
+                "This can be retried; if it keeps failing, check the brokers that hold the config topic "
+                f"{self._parts.config.config_storage.name}"
+            ) from error

@@ -1,0 +1,30 @@
+"""Requests about plugins, which are imported on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost.herder.interface import ConfigInfos, ConfigKeyInfo, PluginInfo, Plugins
+from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
+from fencepost.herder.requests.validation import validate_connector_config
+from fencepost.herder.work.parts import HerderParts
+
+
+class PluginRequests(Plugins):
+    """Answers requests about plugins and configurations."""
+
+    def __init__(self, parts: HerderParts) -> None:
+        self._parts = parts
+        self._catalogue = PluginCatalogue(parts.requested.config.plugin_sources, parts.all_configs)
+
+    async def infos(self) -> list[PluginInfo]:
+        """Return all plugins."""
+        return await self._parts.run(self._catalogue.infos)
+
+    async def config(self, plugin: str, version: str | None = None) -> list[ConfigKeyInfo]:
+        """Return the properties of a plugin. Raises as `PluginCatalogue.config`."""
+        return await self._parts.run(self._catalogue.config, plugin, version)
+
+    async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
+        """Check a connector's configuration. Raises BadRequestError if it names no connector that could check it."""
+        return await self._parts.run(validate_connector_config, self._parts.requested, config)

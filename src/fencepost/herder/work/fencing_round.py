@@ -1,0 +1,134 @@
+"""Rounds of fencing: former tasks of a connector lose the right to write before newer ones start (KIP-618).
+
+    asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
+              (fenced already: done)    (not where one task follows one,                       │
+                         │               nor those of tasks that are unchanged)                │
+                         │ for the first tasks                                                 v
+                         └───────────────────────────> write the new count (newer task configurations: 409)
+
+Tasks that deliver at least once have no transactional ids: their count is 0. They wait for a round only where tasks
+came before that had some, so that none of these can still commit.
+
+Tasks of a connector that ask at once share one round; rounds of several connectors go on side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from fencepost.config.log_context import log_context
+from fencepost.herder.core.outliving import outcome_of
+from fencepost.herder.errors import NotFoundError, RebalanceNeededError
+from fencepost.herder.work.parts import HerderParts, Leader, delivers_at_least_once
+from fencepost.runtime.connector.client_properties import admin_config
+from fencepost.storage.configs.codec import Config
+from fencepost.storage.configs.state import ClusterConfigState
+from fencepost.storage.configs.task_count import fencing_plan, task_transactional_id
+
+_log: Final = logging.getLogger(__name__)
+
+TaskSet = tuple[str, int | None, int]
+"""A connector, the generation of its task configurations, and how many there are."""
+
+
+def task_set(state: ClusterConfigState, connector: str) -> TaskSet:
+    """Return which tasks a connector has."""
+    return connector, state.task_config_generation(connector), len(state.tasks(connector))
+
+
+class SharedCalls:
+    """Calls that those share who ask for the same tasks of a connector while one is under way."""
+
+    def __init__(self, parts: HerderParts) -> None:
+        self._parts = parts
+        self._running: dict[TaskSet, asyncio.Task[None]] = {}
+
+    async def call(self, connector: str, function: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        """Return when the function has returned. Raises what it raises."""
+        work = task_set(self._parts.state, connector)
+        task = self._running.get(work)
+        if task is None:
+            task = self._running[work] = asyncio.ensure_future(self._logged(connector, function))
+            task.add_done_callback(lambda _: self._running.pop(work, None))
+        # One that waits may be cancelled without the others.
+        await outcome_of(task)
+
+    @staticmethod
+    async def _logged(connector: str, function: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        # Not about the task that happened to ask first.
+        with log_context(connector):
+            await function(connector)
+
+
+class FencingRounds:
+    """Fences as the leader."""
+
+    def __init__(self, parts: HerderParts, leader: Leader) -> None:
+        self._parts = parts
+        self._leader = leader
+        self._rounds = SharedCalls(parts)
+
+    async def lead(self, connector: str) -> None:
+        """Fence as the leader.
+
+        Raises NotLeaderError, NotFoundError, RebalanceNeededError for newer task configurations, RequestFailedError
+        if the count cannot be written, and what fencing raises.
+        """
+        await self._leader.require()
+        # Whoever asks may have read a commit that this worker has not: it must not be told that all is fenced.
+        await self._parts.read_config_topic()
+        await self._rounds.call(connector, self._round)
+
+    async def confirm(self, connector: str) -> None:
+        """Read what was committed to the config topic: configurations of newer tasks are among it."""
+        del connector
+        await self._parts.read_config_topic()
+
+    async def _round(self, connector: str) -> None:
+        work, state = task_set(self._parts.state, connector), self._parts.state
+        config = state.connector_config(connector)
+        if config is None:
+            raise NotFoundError(f"There is no connector {connector}: nothing is to be fenced")
+        if not self._parts.fencing_is_due(connector):
+            return
+        count = self._count(connector)
+        old_count = self._parts.task_count(connector)
+        former = fencing_plan(old_count, count, unchanged=state.unchanged_tasks(connector))
+        with self._measured():
+            if former:
+                await self._parts.run(self._fence, connector, config, former)
+            if old_count is not None:
+                await self._parts.read_config_topic()
+            await self._leader.write(
+                lambda: self._parts.configs.put_task_count(connector, count), check=lambda: self._check(work)
+            )
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        started, success = self._parts.loop.time(), False
+        try:
+            yield
+            success = True
+        finally:
+            self._parts.fenced(self._parts.loop.time() - started, success=success)
+
+    def _count(self, connector: str) -> int:
+        """How many transactional ids the connector's tasks write under."""
+        state = self._parts.state
+        return 0 if delivers_at_least_once(state, connector) else len(state.tasks(connector))
+
+    def _check(self, work: TaskSet) -> None:
+        if task_set(self._parts.state, work[0]) != work:
+            raise RebalanceNeededError(f"Connector {work[0]} has got newer task configurations: ask again")
+
+    def _fence(self, name: str, config: Config, former: Sequence[int]) -> None:
+        worker = self._parts.worker_for(name)
+        connector, group = worker.connector_config(config), worker.config.group_id
+        ids = [task_transactional_id(group, connector.name, task) for task in former]
+        _log.info("Fencing %d former tasks of connector %s", len(ids), connector.name)
+        with worker.clients.admin(admin_config(worker.config, connector)) as admin:
+            admin.fence_producers(ids).all()

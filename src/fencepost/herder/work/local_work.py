@@ -1,0 +1,182 @@
+"""The connectors and tasks of this process, as the configurations say they are to run.
+
+    who has what ──┐
+                   ├──> a plan for each connector and task ──> ConnectorWork, TaskWork
+    configurations ┘
+
+Whatever changes, the plans of those it concerns are made anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.assignor import Unit
+from fencepost.herder.core.restart_plan import restart_plan
+from fencepost.herder.work.connector_work import ConnectorPlan, ConnectorWork
+from fencepost.herder.work.parts import HerderParts
+from fencepost.herder.work.task_work import TaskPlan, TaskWork
+from fencepost.runtime.task.source_task import TransactionStatus
+from fencepost.storage.configs.codec import RestartRequest, TargetState
+from fencepost.storage.configs.state import (
+    ConfigEvent,
+    ConnectorConfigRemoval,
+    ConnectorConfigUpdate,
+    TargetStateChange,
+    TaskConfigUpdate,
+)
+
+
+class Membership(Protocol):
+    """Says what this process is to run."""
+
+    def has(self, unit: Unit) -> bool:
+        """Whether a connector or task is this process's to run."""
+
+    def held(self, connector: str) -> str | None:
+        """Why tasks of a connector must not be started, None if they may."""
+
+
+class LocalWork:
+    """Plans connectors and tasks of this process, and follows changes of their configurations."""
+
+    def __init__(
+        self,
+        parts: HerderParts,
+        membership: Membership,
+        *,
+        new_task: Callable[[ConnectorTaskId], TaskWork],
+        configure_tasks: Callable[[str], None],
+    ) -> None:
+        """`configure_tasks` is called with the name when a connector should be asked for its task configurations."""
+        self._parts = parts
+        self._membership = membership
+        self._new_task = new_task
+        self._configure_tasks = configure_tasks
+        self._connectors: dict[str, ConnectorWork] = {}
+        self._tasks: dict[ConnectorTaskId, TaskWork] = {}
+        self._versions: Counter[str] = Counter()
+        self._restarts: Counter[Unit] = Counter()
+
+    @property
+    def units(self) -> frozenset[Unit]:
+        """What there is, and what was taken away and does not stand still yet."""
+        return frozenset().union(self._connectors, self._tasks)
+
+    @property
+    def tasks(self) -> Iterable[TaskWork]:
+        """The tasks."""
+        return self._tasks.values()
+
+    def find(self, connector: str) -> ConnectorWork | None:
+        """Return a connector that runs here."""
+        return self._connectors.get(connector) if self._membership.has(connector) else None
+
+    def settled(self, connector: str) -> bool:
+        """Whether a connector and its tasks are as they are planned."""
+        units: list[Unit] = [connector, *self.tasks_of(connector)]
+        return all(work is None or work.is_settled for work in map(self._find_work, units))
+
+    def transactions(self, connector: str) -> dict[ConnectorTaskId, TransactionStatus]:
+        """Return what the tasks of a connector have open that run here."""
+        found = ((task, self._tasks[task].transaction) for task in self.tasks_of(connector))
+        return {task: status for task, status in found if status is not None}
+
+    def tasks_of(self, connector: str) -> set[ConnectorTaskId]:
+        """Return the tasks of a connector that run here."""
+        return {task for task in self._tasks if task.connector == connector}
+
+    def restart(self, unit: Unit, *, announce: bool) -> None:
+        """Start a connector or task of this process again; `announce` shows it as RESTARTING.
+
+        It has all its automatic restarts before it again: whoever asks for it has mended something, perhaps.
+        """
+        work = self._find_work(unit)
+        if work is not None:
+            work.announce_restart = announce
+        if isinstance(work, ConnectorWork):
+            work.forget_failures()
+        self._start_again(unit)
+
+    def _start_again(self, unit: Unit) -> None:
+        self._restarts[unit] += 1
+        self.plan(unit)
+
+    async def give_up(self, units: Iterable[Unit]) -> None:
+        """Plan what was taken away, and return once it stands still."""
+        units = list(units)
+        for unit in units:
+            self.plan(unit)
+        works = [self._find_work(unit) for unit in units]
+        await asyncio.gather(*(work.settled() for work in works if work is not None))
+        for unit in units:
+            self._forget(unit)
+
+    def on_config(self, event: ConfigEvent) -> None:
+        """Follow a change of configurations, other than one of a session key or of a logger."""
+        match event:
+            case ConnectorConfigUpdate(name):
+                self._versions[name] += 1
+                self.plan(name)
+            case ConnectorConfigRemoval(name):
+                self.plan(name, *self.tasks_of(name))
+            case TaskConfigUpdate(name, tasks):
+                self.plan(*{*tasks, *self.tasks_of(name)})
+            case TargetStateChange(name):
+                # A task that this worker was given while the connector was stopped is not among its own yet.
+                self.plan(name, *{*self._parts.state.tasks(name), *self.tasks_of(name)})
+            case RestartRequest():
+                self._restart_as_asked(event)
+
+    def _restart_as_asked(self, request: RestartRequest) -> None:
+        for unit in restart_plan(request, self._parts.state, self._parts.statuses.table):
+            if self._membership.has(unit):
+                self.restart(unit, announce=True)
+
+    def plan(self, *units: Unit) -> None:
+        """Make the plans of connectors and tasks anew."""
+        for unit in units:
+            self._plan(unit)
+
+    def _plan(self, unit: Unit) -> None:
+        if isinstance(unit, ConnectorTaskId):
+            plan = self._task_plan(unit)
+            if unit not in self._tasks and plan is not None:
+                self._tasks[unit] = self._new_task(unit)
+            if unit in self._tasks:
+                self._tasks[unit].want(plan)
+        else:
+            wanted = self._connector_plan(unit)
+            if unit not in self._connectors and wanted is not None:
+                self._connectors[unit] = ConnectorWork(unit, self._parts, self._configure_tasks, self._start_again)
+            if unit in self._connectors:
+                self._connectors[unit].want(wanted)
+        self._forget(unit)
+
+    def _connector_plan(self, name: str) -> ConnectorPlan | None:
+        state = self._parts.state
+        if not (self._membership.has(name) and state.contains(name)):
+            return None
+        target = state.target_state(name) or TargetState.STARTED
+        return ConnectorPlan(self._versions[name], target, self._restarts[name])
+
+    def _task_plan(self, task: ConnectorTaskId) -> TaskPlan | None:
+        state = self._parts.state
+        config = state.task_config(task)
+        target = state.target_state(task.connector)
+        if config is None or not self._membership.has(task) or target is TargetState.STOPPED:
+            return None
+        held = self._membership.held(task.connector)
+        return TaskPlan(state.task_generation(task), config, target is TargetState.PAUSED, self._restarts[task], held)
+
+    def _find_work(self, unit: Unit) -> ConnectorWork | TaskWork | None:
+        return self._tasks.get(unit) if isinstance(unit, ConnectorTaskId) else self._connectors.get(unit)
+
+    def _forget(self, unit: Unit) -> None:
+        work = self._find_work(unit)
+        if work is not None and work.gone:
+            (self._tasks if isinstance(unit, ConnectorTaskId) else self._connectors).pop(unit)  # type: ignore[arg-type]
