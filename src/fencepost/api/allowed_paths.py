@@ -1,8 +1,8 @@
-"""Where files may be read that a configuration names.
+"""Restricts which files a configuration may name.
 
-Whether a path is allowed is a question about the file that it leads to, and links can change between the question and
-the opening of the file. So the path is resolved first, and then the file is opened from the allowed directory on, one
-directory after the other, with no link followed on the way.
+The check applies to the file that a path leads to, and links can change between the check and the opening of the file.
+So the path is resolved first, and then the file is opened from the allowed directory on, one directory after the
+other, without following links.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fencepost.api.errors import ConfigError
 PROPERTY: Final = "fencepost.files.allowed.paths"
 
 _NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
-# A directory that may be passed through need not be listed. O_PATH is Linux's own.
+# Passing through a directory needs no right to list it. O_PATH exists only on Linux.
 _DIRECTORY: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NO_LINK
-# Without O_NONBLOCK a named pipe would be waited for.
+# Without O_NONBLOCK, opening a named pipe would block.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
 
 
@@ -46,36 +46,36 @@ class AllowedPaths:
         return self.paths is not None
 
     def check(self, path: str) -> None:
-        """Raise ConfigError unless a path leads to an allowed place, links followed. There may be no file yet."""
+        """Raise ConfigError unless a path, with links resolved, leads to an allowed place. The file need not exist."""
         if self.paths is not None:
             self._place(path, self.paths)
 
     def open(self, path: str) -> FileIO:
-        """Open a file for reading. Raises ConfigError where that is not allowed, and OSError as `open` does."""
+        """Open a file for reading. Raises ConfigError if that is not allowed, and OSError as `open` does."""
         if self.paths is None:
             return FileIO(path)
         root, below = self._place(path, self.paths)
         return FileIO(path, opener=lambda _path, _flags: _descriptor(root, below))
 
     def _place(self, path: str, allowed: tuple[str, ...]) -> tuple[Path, tuple[str, ...]]:
-        """Return the allowed directory or file that a path leads to or below, and the way from there."""
+        """Return the allowed directory or file that contains a path, and the components from there."""
         target = _resolved(path)
         for root in map(_resolved, allowed):
             if target.is_relative_to(root):
                 return root, target.relative_to(root).parts
         raise ConfigError(
             f"The file {path} may not be read: with its links followed, it is not in what the property "
-            f"{self.property_name} allows ({', '.join(allowed) or 'nothing'}). Move it there, or have the worker's owner "
-            "add its directory to the property"
+            f"{self.property_name} allows ({', '.join(allowed) or 'nothing'}). Move it there, or ask the worker's owner "
+            "to add its directory to the property"
         )
 
 
 ANYWHERE: Final = AllowedPaths()
-"""All that the process may read."""
+"""Allows all files that the process may read."""
 
 
 def _resolved(path: str) -> Path:
-    # Other than Path.resolve, it takes loops of links for what they are: no way to a file.
+    # Unlike Path.resolve, it raises an error for loops of links.
     return Path(os.path.realpath(path))
 
 

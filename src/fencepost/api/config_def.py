@@ -1,4 +1,4 @@
-"""Definitions of configuration properties, and their checking (Connect's ConfigDef)."""
+"""Definitions of configuration properties, and their validation (Connect's ConfigDef)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from fencepost.api.errors import ConfigError
 
 Validator = Callable[[str, Any], None]
-"""Takes a property's name and its parsed value; raises ConfigError if the value will not do."""
+"""Takes a property's name and its parsed value; raises ConfigError if the value is invalid."""
 
 
 class _NoDefault:
@@ -40,7 +40,7 @@ class PropertyType(StrEnum):
 
 
 class PropertyImportance(StrEnum):
-    """How much a property matters to someone who configures a connector."""
+    """How important a property is to users who configure a connector."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
@@ -48,7 +48,7 @@ class PropertyImportance(StrEnum):
 
 
 class PropertyWidth(StrEnum):
-    """How wide a form shows a property."""
+    """The width of a property's field in a form."""
 
     NONE = "NONE"
     SHORT = "SHORT"
@@ -80,7 +80,7 @@ class ConfigKey:
 
 @dataclass(slots=True)
 class ConfigValue:
-    """What checking one property found: its parsed value, the values that one could choose from, and errors."""
+    """The result of validating one property: its parsed value, recommended values, and errors."""
 
     name: str
     value: Any = field(default=None, repr=False)
@@ -118,7 +118,7 @@ class ConfigDef:
         display_name: str = "",
         dependents: Sequence[str] = (),
     ) -> ConfigDef:
-        """Add a property and return self. A default may be text, which is parsed as a value would be."""
+        """Add a property and return self. A default may be text, which is parsed like a value."""
         if name in self._keys:
             raise ConfigError(f"The property {name} is defined twice", name=name)
         key = ConfigKey(
@@ -135,11 +135,11 @@ class ConfigDef:
         return self._keys
 
     def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the typed value of each defined property. Raises ConfigError for the first that will not do."""
+        """Return the typed value of each defined property. Raises ConfigError for the first invalid one."""
         return {name: self._value(key, config) for name, key in self._keys.items()}
 
     def validate(self, config: Mapping[str, Any]) -> list[ConfigValue]:
-        """Check each defined property and collect the errors. A value that parses is there, even if it will not do."""
+        """Check each defined property and collect the errors. A value that parses is included even if it is invalid."""
         return [self._checked(key, config) for key in self._keys.values()]
 
     @staticmethod
@@ -165,7 +165,7 @@ class ConfigDef:
 
 
 def _given(key: ConfigKey, config: Mapping[str, Any]) -> Any:
-    """Return the typed value that a configuration gives a property, else its default."""
+    """Return the typed value of a property in a configuration, else its default."""
     if key.name in config:
         return parse_type(key.name, config[key.name], key.type)
     if key.required:

@@ -1,4 +1,4 @@
-"""What looks up the values that configurations leave to somebody else, secrets above all (KIP-297)."""
+"""The base class of config providers, which look up values outside of configurations, mainly secrets (KIP-297)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class ConfigProvider(ABC):
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str]) -> None:  # noqa: B027 - many providers need nothing
-        """Take the worker's properties under `config.providers.<name>.param.`, without that prefix."""
+        """Set the worker's properties under `config.providers.<name>.param.`, without that prefix."""
 
     @abstractmethod
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Return the values of `keys` at `path`, which is empty where a placeholder has none.
+        """Return the values of `keys` at `path`, which is empty if a placeholder has none.
 
-        Keys that there are not are left out. Raises ConfigError if nothing can be looked up there. Several threads
-        may call at once.
+        Missing keys are omitted. Raises ConfigError if nothing can be looked up at `path`. Several threads may call at
+        once.
         """

@@ -1,4 +1,4 @@
-"""What connectors and tasks are handed by the worker that runs them."""
+"""What the worker provides to connectors and tasks."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class ExactlyOnceSupport(StrEnum):
-    """A connector's answer to whether it can deliver exactly once with a given configuration (KIP-618)."""
+    """A connector's answer whether it can deliver exactly once with a given configuration (KIP-618)."""
 
     SUPPORTED = "SUPPORTED"
     UNSUPPORTED = "UNSUPPORTED"
 
 
 class ConnectorTransactionBoundaries(StrEnum):
-    """A connector's answer to whether it can define its own transaction boundaries (KIP-618)."""
+    """A connector's answer whether it can define its own transaction boundaries (KIP-618)."""
 
     SUPPORTED = "SUPPORTED"
     UNSUPPORTED = "UNSUPPORTED"
 
 
 class OffsetReader(Protocol):
-    """Reads the source offsets that were committed."""
+    """Reads committed source offsets."""
 
     def offset(self, partition: SourcePartition) -> dict[str, Any] | None:
         """Return the last committed offset of a source partition, None if there is none."""
@@ -38,23 +38,23 @@ class OffsetReader(Protocol):
 
 
 class TransactionContext(Protocol):
-    """Lets a task with `transaction.boundary=connector` say where its transactions end.
+    """Lets a task with `transaction.boundary=connector` define where its transactions end.
 
-    Without a record the request is for the batch that the next (or current) `poll` returns, and takes effect after
-    its last record; with a record, right after that record. A request is used up by its first use. An aborted
-    transaction's records are never visible to read_committed consumers; its source offsets are committed all the
-    same, so the records are not read again.
+    Without a record the request is for the batch that the next (or current) `poll` returns, and takes effect after its
+    last record; with a record, right after that record. A request applies once. An aborted transaction's records are
+    never visible to read_committed consumers; its source offsets are committed nevertheless, so the records are not
+    read again.
     """
 
     def commit_transaction(self, record: SourceRecord | None = None) -> None:
-        """Ask for a commit after `record`, or after the batch."""
+        """Request a commit after `record`, or after the batch."""
 
     def abort_transaction(self, record: SourceRecord | None = None) -> None:
-        """Ask for an abort after `record`, or after the batch."""
+        """Request an abort after `record`, or after the batch."""
 
 
 class SourceTaskContext(Protocol):
-    """What a source task knows of its surroundings, as `self.context` from before `start`."""
+    """A source task's access to the worker, available as `self.context` before `start`."""
 
     @property
     def offset_reader(self) -> OffsetReader:
@@ -76,7 +76,7 @@ class SourceTaskContext(Protocol):
 
 
 class SourceConnectorContext(Protocol):
-    """What a source connector knows of its surroundings, as `self.context` from before `start`."""
+    """A source connector's access to the worker, available as `self.context` before `start`."""
 
     @property
     def offset_reader(self) -> OffsetReader:
@@ -90,11 +90,11 @@ class SourceConnectorContext(Protocol):
         """Where the worker lets connectors read files that a configuration names: open them with its `open`."""
 
     def request_task_reconfiguration(self) -> None:
-        """Ask for `task_configs` to be called again, because what the tasks should do has changed."""
+        """Request a new call of `task_configs`, because the work of the tasks has changed."""
 
     def raise_error(self, error: Exception) -> None:
-        """Report a failure from the connector's own thread: the connector goes to FAILED.
+        """Report a failure from the connector's own thread: the connector becomes FAILED.
 
-        A worker of a group stops it and starts another in its place where `task.restart.policy` covers the failure, as
-        it does a RetriableError. What the tasks do goes on.
+        A worker of a group restarts the connector with a new instance if `task.restart.policy` covers the failure, as
+        it does a RetriableError. The tasks keep running.
         """

@@ -1,4 +1,4 @@
-"""Spark's DDL for types, read without a Spark session: `"id BIGINT NOT NULL, tags ARRAY<STRING>"`.
+"""Parses Spark's DDL for types without a Spark session: `"id BIGINT NOT NULL, tags ARRAY<STRING>"`.
 
 Spark's own parser runs in the JVM, which a worker that only handles small polled batches never starts. The grammar is
 that of Spark's SQL data types (https://spark.apache.org/docs/latest/sql-ref-datatypes.html) without intervals.

@@ -3,12 +3,12 @@
     FencepostError
     ├── ConfigError          a property is missing, malformed or contradicts another
     ├── DataError            a record, row or file does not fit what was declared
-    ├── RetriableError       a passing failure: what was asked may be asked again as it is
-    ├── IllegalStateError    a call at a time at which it makes no sense
-    └── PluginError          code of a plugin does what its contract does not allow
+    ├── RetriableError       a temporary failure: the same operation may succeed later
+    ├── IllegalStateError    a call that is not allowed in the current state
+    └── PluginError          code of a plugin violates its contract
 
-Other packages add their own below these. A message says what happened, to which connector, task or topic, and what
-to do about it; it is written to be shown to an operator as it stands.
+Other packages add subclasses. A message says what happened, to which connector, task or topic, and what to do about it;
+it can be shown to an operator unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_MESSAGE: Final = 8 * 1024
 
 
 class FencepostError(Exception):
-    """Anything that fencepost reports; never raised itself."""
+    """The base of all fencepost errors; never raised itself."""
 
 
 class ConfigError(FencepostError):
@@ -38,29 +38,30 @@ class ConfigError(FencepostError):
 
 
 class DataError(FencepostError):
-    """A record, row or file does not fit what was declared of it. Trying again does not help."""
+    """A record, row or file does not fit its declaration. A retry does not help."""
 
 
 class RetriableError(FencepostError):
-    """A passing failure. A source task that raises it from `poll` is polled again after a pause."""
+    """A temporary failure. A source task that raises it from `poll` is polled again after a pause."""
 
 
 class IllegalStateError(FencepostError):
-    """A call came at a time at which it makes no sense, for example commit and abort of the same record."""
+    """A call is not allowed in the current state, for example commit and abort of the same record."""
 
 
 class PluginError(FencepostError):
-    """Code of a connector or another plugin does what its contract does not allow.
+    """Code of a connector or another plugin violates its contract.
 
-    It returned what it must not, or raised what would end a thread or the process. Its author has to mend it.
+    It returned an invalid value, or raised an exception that would end a thread or the process. Its author has to fix
+    it.
     """
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error in one line. Others than fencepost's own are told with their type: `KeyError: 'id'`.
+    """Return an error in one line. Errors that are not fencepost's own include their type: `KeyError: 'id'`.
 
-    What the code of a plugin raised is told with its place: `KeyError: 'id' (/plugins/counter.py:12)`. Of a message with
-    more than 8 Ki characters the middle is left out. Passwords are hidden.
+    Errors from a plugin's code include their location: `KeyError: 'id' (/plugins/counter.py:12)`. The middle of a
+    message with more than 8 Ki characters is omitted. Passwords are hidden.
     """
     message = printable(shortened(" ".join(SECRETS.hidden(_text(error)).split()), _LONGEST_MESSAGE))
     if isinstance(error, FencepostError):

@@ -1,4 +1,4 @@
-"""JSON that others wrote."""
+"""Parses JSON from untrusted sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def parse_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = None) -> Any:
-    """Return what JSON says. Raises ValueError for what is no JSON, and for what nests deeper than Python can read."""
+    """Return the parsed JSON. Raises ValueError for invalid JSON, and for JSON nested too deeply for Python."""
     try:
         return json.loads(text, parse_float=parse_float)
     except RecursionError:

@@ -27,20 +27,20 @@ class Converter(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str], *, is_key: bool) -> None:
-        """Take the properties under `key.converter.` or `value.converter.`, without that prefix."""
+        """Set the properties under `key.converter.` or `value.converter.`, without that prefix."""
 
     @abstractmethod
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
-        """Return a `binary` or `large_binary` array as long as `values`; a null stays null, where the format says so.
+        """Return a `binary` or `large_binary` array as long as `values`; a null stays null if the format allows.
 
-        `schema` is the values' Spark type, or None if they are schemaless. Schemaless structures arrive as JSON text
-        of Arrow's type `pa.json_()`, other schemaless values as the Arrow type that fits them. Raises DataError for
-        values that the format cannot hold.
+        `schema` is the values' Spark type, or None if they are schemaless. Schemaless structures arrive as JSON text of
+        Arrow's type `pa.json_()`, other schemaless values as the matching Arrow type. Raises DataError for values that
+        the format cannot represent.
         """
 
 
 class HeaderConverter(ABC):
-    """Turns the values of record headers into bytes, in the way of a Converter."""
+    """Turns the values of record headers into bytes, like a Converter."""
 
     @abstractmethod
     def config(self) -> ConfigDef:
@@ -48,7 +48,7 @@ class HeaderConverter(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties under `header.converter.`, without that prefix."""
+        """Set the properties under `header.converter.`, without that prefix."""
 
     @abstractmethod
     def from_connect_header(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
@@ -56,11 +56,11 @@ class HeaderConverter(ABC):
 
 
 class Transformation(ABC):
-    """Changes records on their way, as an expression that Spark optimizes; it sees columns, never single records.
+    """Changes records with expressions that Spark optimizes; it works on columns, never on single records.
 
-    The DataFrame has the columns `topic`, `partition`, `key`, `value`, `timestamp` (BIGINT milliseconds) and
-    `headers`, and others whose names begin with `__fencepost`, which must be kept as they are. Rows that are left
-    out are dropped records. Rows may not be added, sorted or aggregated.
+    The DataFrame has the columns `topic`, `partition`, `key`, `value`, `timestamp` (BIGINT milliseconds) and `headers`,
+    and others whose names begin with `__fencepost`, which must be kept unchanged. Rows that are filtered out are
+    dropped records. Rows may not be added, sorted or aggregated.
     """
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Transformation(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties under `transforms.<alias>.`, without that prefix."""
+        """Set the properties under `transforms.<alias>.`, without that prefix."""
 
     @abstractmethod
     def apply(self, records: DataFrame) -> DataFrame:
@@ -77,7 +77,7 @@ class Transformation(ABC):
 
 
 class Predicate(ABC):
-    """Says which records a transform applies to."""
+    """Selects the records that a transform applies to."""
 
     @abstractmethod
     def config(self) -> ConfigDef:
@@ -85,7 +85,7 @@ class Predicate(ABC):
 
     @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties under `predicates.<alias>.`, without that prefix."""
+        """Set the properties under `predicates.<alias>.`, without that prefix."""
 
     @abstractmethod
     def test(self, records: DataFrame) -> Column:

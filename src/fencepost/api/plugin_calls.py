@@ -1,12 +1,12 @@
-"""The edge between the worker and the code of plugins.
+"""The boundary between the worker and the code of plugins.
 
     worker ──call_plugin──> plugin's code
-       ^                        │ whatever it raises
+       ^                        │ anything it raises
        └────an Exception <──────┘
 
-Plugins are connectors, tasks, converters, transforms, predicates and config providers; to import one runs its code, too.
-What comes back is an Exception with a text that can be shown, so that it can become the failure of one connector, task
-or request. `traces` finds the frames of this module: what lies behind them is the plugin's.
+Plugins are connectors, tasks, converters, transforms, predicates and config providers; importing one also runs its
+code. Every failure becomes an Exception with a text that can be shown, so that only one connector, task or request
+fails. `traces` finds the frames of this module: the frames after them are the plugin's.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _LOOKED_AT: Final = frozenset(
 )
 _PYTHONS_OWN: Final = frozenset({object, BaseException})
 _PLAIN_METACLASSES: Final = frozenset({type, ABCMeta})
-# Exceptions by name, but whoever they reach takes them for something else than a failure.
+# Subclasses of Exception, but callers interpret them as control flow, not as a failure.
 _CONTROL_FLOW: Final = (StopIteration, StopAsyncIteration, CancelledError)
 
 
 def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call code of a plugin, which `what` names: `poll() of task files-0`.
 
-    Raises what it raises if that is an ordinary failure. Raises PluginError for all else: what would end the thread or
-    the process (SystemExit, KeyboardInterrupt, GeneratorExit ...), what is control flow (StopIteration ...), what has
-    no text, and for what cannot be called.
+    Raises its exception if that is an ordinary failure. Raises PluginError for everything else: exceptions that would
+    end the thread or the process (SystemExit, KeyboardInterrupt, GeneratorExit ...), control flow (StopIteration ...),
+    exceptions without a text, and objects that cannot be called.
     """
     if not callable(function):
         raise PluginError(f"{what} cannot be called: it is {kind_of(function)}. Define it as a method")
@@ -49,7 +49,7 @@ def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs:
         failure = as_failure(what, error)
         if failure is error:
             raise
-    # Out of the handler: raised in it, the failure would have the plugin's error for its context in any case.
+    # Outside of the handler: raised in it, the failure would always have the plugin's error as its context.
     raise failure from failure.__cause__
 
 
@@ -64,9 +64,9 @@ def iterate_plugin(what: str, items: Iterable[T]) -> Iterator[T]:
 
 
 def as_failure(what: str, error: BaseException) -> Exception:
-    """Return an error that a plugin raised if it is an ordinary failure, else a PluginError that it is the cause of.
+    """Return a plugin's error if it is an ordinary failure, else a PluginError with it as the cause.
 
-    What runs code of its own whenever it is looked at is no cause of anything: it would run wherever it is shown.
+    An error whose inspection runs its own code is not attached as a cause: the code would run wherever it is shown.
     """
     overridden = _overridden(type(error))
     if overridden is not None:
@@ -85,7 +85,7 @@ def as_failure(what: str, error: BaseException) -> Exception:
 
 
 def _overridden(kind: type) -> str | None:
-    """What an exception's class overrides of that by which Python looks at any exception; None for a plain class."""
+    """Return the name by which an exception's class overrides Python's inspection of it; None for a plain class."""
     if type(kind) not in _PLAIN_METACLASSES:
         return "the class of classes"
     for base in type.__dict__["__mro__"].__get__(kind):
@@ -96,7 +96,7 @@ def _overridden(kind: type) -> str | None:
 
 
 def _why_no_failure(what: str, error: BaseException) -> str | None:
-    """Say why an error is no ordinary failure, None if it is one."""
+    """Return why an error is not an ordinary failure, None if it is one."""
     name = type(error).__name__
     try:
         text = str(error)
@@ -112,7 +112,7 @@ def _why_no_failure(what: str, error: BaseException) -> str | None:
 
 
 def refuse_answer(what: str, function: Callable[..., object], found: str, expected: str) -> NoReturn:
-    """Raise the PluginError of a plugin's method that returned what it must not.
+    """Raise the PluginError for an invalid return value of a plugin's method.
 
     refuse_answer("poll() of task files-0", task.poll, kind_of(answer), "a list of SourceRecord")
     """
@@ -122,7 +122,10 @@ def refuse_answer(what: str, function: Callable[..., object], found: str, expect
 
 
 def kind_of(value: object) -> str:
-    """Name a value by its type, for messages: `a dict`, `an int`, `None`, `the class Counter`. It is never shown."""
+    """Describe a value by its type, for messages: `a dict`, `an int`, `None`, `the class Counter`.
+
+    Never its content.
+    """
     if value is None:
         return "None"
     if isinstance(value, type):
@@ -132,7 +135,7 @@ def kind_of(value: object) -> str:
 
 
 def _is_ctrl_c() -> bool:
-    """Whether a KeyboardInterrupt may be the user's: only this thread gets it, and only from Python's own handler."""
+    """Whether a KeyboardInterrupt may come from the user: only the main thread gets it, from Python's own handler."""
     return (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler

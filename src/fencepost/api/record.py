@@ -1,4 +1,4 @@
-"""What a source task returns from `poll`, and what it is told about it afterwards."""
+"""The return values of a source task's `poll`, and the metadata of their delivery."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SourceOffset = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceRecord:
-    """One record on its way to Kafka.
+    """One record for Kafka.
 
     `value` and `key` are plain Python values that fit `value_schema` and `key_schema`, which are Spark types or their
     DDL strings; without a schema they are schemaless, as in Connect. `partition` fixes the Kafka partition (else the
-    key's hash decides, else records spread). `timestamp` is in milliseconds since the epoch (else the time of
-    sending). `headers` are `(name, value)` pairs.
+    key's hash decides, else records spread). `timestamp` is in milliseconds since the epoch (else the time of sending).
+    `headers` are `(name, value)` pairs.
     """
 
     source_partition: SourcePartition
@@ -45,7 +45,7 @@ class SourceRecord:
     headers: Sequence[tuple[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Raises DataError for an argument of another type, where the source makes the record."""
+        """Raises DataError for an argument of another type, at the place where the source creates the record."""
         _check_mapping("SourceRecord", "source_partition", self.source_partition, '{"filename": "/var/log/app.log"}')
         _check_mapping("SourceRecord", "source_offset", self.source_offset, '{"position": 4096}')
         if not isinstance(self.topic, str):
@@ -55,11 +55,11 @@ class SourceRecord:
 
 
 class ArrowReader(Protocol):
-    """Reads a batch's splits where they are needed: on Spark's executors, or in the worker.
+    """Reads a batch's splits where they are processed: on Spark's executors, or in the worker.
 
-    It is pickled and sent there, so it holds plain data only. `schema` is the type of the rows as a Spark DDL string;
-    a column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and `headers` have the
-    meaning that they have in a SourceBatch's DataFrame.
+    It is pickled and sent there, so it holds plain data only. `schema` is the type of the rows as a Spark DDL string; a
+    column named `value` is the record's value, and `key`, `topic`, `partition`, `timestamp` and `headers` have the same
+    meaning as in a SourceBatch's DataFrame.
     """
 
     @property
@@ -72,17 +72,17 @@ class ArrowReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
-    """Many records at once, read lazily on Spark's executors, with the offsets that they lead up to.
+    """Many records at once, read lazily on Spark's executors, with the offsets after them.
 
-    Give either `dataframe`, or `reader` with `splits`: the latter is read and written in one step where no transform
-    needs Spark's optimizer. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`,
-    `topic` (else the connector's `topic` property), `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds)
-    and `headers` (an ARRAY of STRUCT<key: STRING, value: any>). Splits are read in the order given; rows of one key
-    and rows of one Kafka partition keep their order.
+    Give either `dataframe`, or `reader` with `splits`: the latter is read and written in one step if no transform needs
+    Spark's optimizer. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`
+    (else the connector's `topic` property), `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers`
+    (an ARRAY of STRUCT<key: STRING, value: any>). Splits are read in the order given; rows of one key and rows of one
+    Kafka partition keep their order.
 
-    `offsets` are `(source_partition, source_offset)` pairs: where the source stands once the whole batch is committed.
-    `bytes` is about how much a reader's splits will read: a small batch is read in the worker, without a Spark job.
-    None means unknown, and thus large.
+    `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.
+    `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job.
+    None means unknown, and is treated as large.
     """
 
     dataframe: DataFrame | None = None
@@ -111,7 +111,7 @@ class SourceBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a record went. `offset` is -1 where the broker did not say; `timestamp` is in milliseconds."""
+    """Where a record was written. `offset` is -1 if the broker did not return it; `timestamp` is in milliseconds."""
 
     topic: str
     partition: int
@@ -120,14 +120,14 @@ class RecordMetadata:
 
 
 PollResult = Iterable[SourceRecord] | SourceBatch | None
-"""What `SourceTask.poll` may return. None and no records mean that there is nothing new.
+"""What `SourceTask.poll` may return. None and an empty result mean that there is nothing new.
 
 A generator runs to its end before its records are written.
 """
 
 
 def _check_mapping(of: str, argument: str, value: object, example: str) -> None:
-    # Records are many, and to look for a Mapping takes longer than to compare types.
+    # There are many records, and an isinstance check for Mapping takes longer than comparing types.
     if type(value) is not dict and not isinstance(value, Mapping):
         raise _wrong(of, argument, value, f"a dict, such as {example}")
 
@@ -138,7 +138,7 @@ def _check_headers(headers: object) -> None:
         raise _wrong("SourceRecord", "headers", headers, expected)
     for pair in headers:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise DataError(f"SourceRecord(headers=...) has an item that is no such pair: it takes {expected}")
+            raise DataError(f"SourceRecord(headers=...) has an item that is not such a pair: it takes {expected}")
 
 
 def _wrong(of: str, argument: str, value: object, expected: str) -> DataError:

@@ -1,7 +1,7 @@
 """A struct's name and version, which Connect's schemas have and Spark's types do not.
 
-In a DataFrame they stand in the metadata of the column, under `SCHEMA_METADATA`, as an object with `name` or
-`version` or both. Converters see types alone, and get them as a `NamedStruct`.
+In a DataFrame they are in the metadata of the column, under `SCHEMA_METADATA`, as an object with `name` or `version` or
+both. Converters only get types, so they get them as a `NamedStruct`.
 """
 
 from __future__ import annotations

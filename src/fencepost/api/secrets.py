@@ -1,11 +1,11 @@
-"""Keeps passwords out of what a worker says: its log, its answers, and the traces in statuses.
+"""Keeps passwords out of a worker's output: its log, its answers, and the traces in statuses.
 
-Which properties hold passwords is known by their definitions, or by their names where nobody defines them. Which values
-config providers gave is known when they are looked up. Both are taken note of in SECRETS, process-wide as the log is,
-because an exception of a library or of a connector may have any of them in its text.
+Definitions tell which properties hold passwords, or names, for properties without a definition. Values of config
+providers are known when they are looked up. SECRETS stores both, process-wide like the log, because an exception of a
+library or of a connector may have any of them in its text.
 
-Texts are freed of secrets before they are cut, folded or escaped. Some are cut where nobody knows the secrets, on
-executors of Spark; of these, what is left of a secret beside the cut is hidden as well.
+Secrets are hidden before a text is shortened, folded or escaped. Spark's executors do not know the secrets and shorten
+some texts first; in these, the rest of a secret beside the omitted part is hidden as well.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ _JAAS_OPTION: Final = re.compile(
 )
 
 _SHORTEST: Final = 4
-"""Shorter values would be found in every other line."""
+"""Shorter values would occur in too many lines."""
 
 _SHORTEST_ANYWHERE: Final = 8
-"""Shorter values are hidden where they stand by themselves, and not inside of words."""
+"""Shorter values are hidden only as whole words."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Say whether a property that nobody defined holds a password, by its name."""
+    """Return whether a property without a definition holds a password, by its name."""
     return name.lower().endswith(_NAMES)
 
 
 def secret_values(name: str, value: str) -> list[str]:
-    """Return what is to be hidden of a property that holds a password: all of it, and the passwords in a JAAS entry."""
+    """Return the values to hide of a password property: the whole value, and the passwords in a JAAS entry."""
     options = [option.strip("\"'") for option in _JAAS_OPTION.findall(value)] if name.endswith("jaas.config") else []
     return [value, *options]
 
 
 def hide(text: str, secrets: Mapping[str, str]) -> str:
-    """Return a text with secrets (values -> what to show) replaced, longer ones first, and all in one go.
+    """Return a text with secrets (value -> replacement) replaced, longer ones first, in one pass.
 
-    A value is found as it is, escaped as Python's repr and JSON do it, quoted as in URLs, and line by line.
+    A value is found unchanged, escaped as Python's repr and JSON do it, quoted as in URLs, and line by line.
     """
     return _Hiding(_spelled(secrets)).applied(text)
 
 
 class Secrets:
-    """Values that must not be said. Safe for several threads."""
+    """Values that must not be shown. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class Secrets:
         self._hiding = _Hiding({})
 
     def learn(self, values: Mapping[str, str]) -> None:
-        """Take note of values, each with what to show instead."""
+        """Store values, each with its replacement."""
         with self._lock:
             fresh = {value: shown for value, shown in values.items() if value not in self._known}
             if fresh:
@@ -70,7 +70,7 @@ class Secrets:
                 self._hiding = _Hiding({**_spelled(fresh), **self._hiding.shown})
 
     def learn_properties(self, properties: Mapping[str, str]) -> None:
-        """Take note of the passwords among properties, by their names."""
+        """Store the passwords among properties, by their names."""
         for name, value in properties.items():
             if is_secret_name(name):
                 self.learn(dict.fromkeys(secret_values(name, value), HIDDEN))
@@ -99,7 +99,7 @@ class _Hiding:
         return self._without_halves(hidden) if LEFT_OUT.search(hidden) else hidden
 
     def _without_halves(self, text: str) -> str:
-        """Replace what a cut left of a value."""
+        """Replace the rest of a value beside an omitted part."""
         parts, cuts = LEFT_OUT.split(text), LEFT_OUT.findall(text)
         for number in range(len(cuts)):
             before, after = parts[number], parts[number + 1]

@@ -1,4 +1,4 @@
-"""Texts of errors as a log and a status can hold them."""
+"""Prepares error texts for logs and statuses."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 from typing import Final
 
 LEFT_OUT: Final = re.compile(r" \.\.\. \(\d+ characters left out\) \.\.\. ")
-"""What `shortened` puts in place of a middle."""
+"""The text that `shortened` puts in place of the middle."""
 
 
 def printable(text: str) -> str:
-    """Return a text whose control and format characters, but for line ends, are escaped: logs are read in terminals."""
+    """Return a text with control and format characters escaped, except line ends: logs are read in terminals."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text without its middle if it has more than `longest` characters: what was left out is counted there.
+    """Return a text, without its middle if it has more than `longest` characters; the number omitted is shown there.
 
-    Passwords are hidden before that: half of one is not found any more.
+    Hide passwords before: half of one is not found any more.
     """
     half = longest // 2
     left_out = len(text) - 2 * half

@@ -1,4 +1,4 @@
-"""Traces of errors that a plugin's code raised: shown from where that code begins, without the worker's own frames.
+"""Traces of errors that a plugin's code raised: they begin at that code, without the worker's own frames.
 
 worker's frames -> plugin_calls -> plugin's frames
                                    └── what is shown
@@ -18,15 +18,15 @@ _EDGE: Final = "fencepost.api.plugin_calls"
 # Where a plugin is imported, Python's own frames come before those of its module.
 _IMPORTS: Final = "importlib"
 
-# A status has to fit into one record, which is 1 MB at most unless somebody raised that.
+# A status must fit into one record, whose default limit is 1 MB.
 _LONGEST_TRACE: Final = 64 * 1024
 
 
 def format_trace(error: BaseException) -> str:
-    """Return an error with its causes as Python prints it; of what a plugin raised, the plugin's frames only.
+    """Return an error with its causes as Python prints it; for plugin errors, only with the plugin's frames.
 
-    It has about 64 Ki characters at most, and no passwords. Python asks objects for their names and texts to show an error; what these
-    raise is named in place of the trace.
+    It has at most about 64 Ki characters, and no passwords. To show an error, Python asks objects for their names and
+    texts; if these raise, that exception is named instead of the trace.
     """
     try:
         shown = traceback.TracebackException.from_exception(error)
@@ -37,9 +37,9 @@ def format_trace(error: BaseException) -> str:
 
 
 def plugin_location(error: BaseException) -> str | None:
-    """Return `/path/to/file.py:12` for what a plugin's code raised, None for any other error.
+    """Return `/path/to/file.py:12` for an error from a plugin's code, None for any other error.
 
-    It is the innermost line of the package that the worker called: what that calls in turn is seldom to blame.
+    It is the innermost line of the package that the worker called: the libraries that it calls are seldom the cause.
     """
     frames = _plugin_frames(error.__traceback__)
     if not frames:
@@ -50,13 +50,13 @@ def plugin_location(error: BaseException) -> str | None:
 
 
 def _plugin_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    """The frames behind the last call of a plugin, each with its line; none if no plugin was called."""
+    """The frames after the last call of a plugin, each with its line; none if no plugin was called."""
     start = _plugin_start(trace)
     return [] if start is None else [(entry.tb_frame, entry.tb_lineno) for entry in list(_entries(trace))[start:]]
 
 
 def _plugin_start(trace: TracebackType | None) -> int | None:
-    """The position of a plugin's first frame, which may be behind all frames; None if no plugin was called."""
+    """The position of a plugin's first frame, which may be after all frames; None if no plugin was called."""
     modules = [str(entry.tb_frame.f_globals.get("__name__", "")) for entry in _entries(trace)]
     if _EDGE not in modules:
         return None
@@ -73,7 +73,7 @@ def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _trim(shown: traceback.TracebackException, error: BaseException) -> None:
-    """Leave the worker's frames out of an error and of those that led to it."""
+    """Remove the worker's frames from an error and its causes."""
     del shown.stack[: _plugin_start(error.__traceback__) or 0]
     if shown.__cause__ is not None and error.__cause__ is not None:
         _trim(shown.__cause__, error.__cause__)

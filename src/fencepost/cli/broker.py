@@ -1,4 +1,4 @@
-"""`fencepost broker`: a Kafka broker on this machine, for trying things out."""
+"""`fencepost broker`: a Kafka broker on this machine, for experiments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def broker(port: int, data_dir: Path, nodes: int) -> None:
         asked_to_stop.set()
 
     with EmbeddedBroker(data_dir, port=port, nodes=nodes) as running:
-        # Before this, while jars may be fetched for a minute, both end the command at once.
+        # Before this, while jars may be fetched for a minute, both signals end the command at once.
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         click.echo(

@@ -1,4 +1,4 @@
-"""The options of commands that ask a Kafka cluster."""
+"""The common options of commands that query a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SERVERS: Final = "bootstrap.servers"
 
 
 def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that all have, and a ClientConfig and `as_json` in their place."""
+    """Add the common options to a command, and pass it a ClientConfig and `as_json` instead."""
 
     @click.option("--bootstrap-server", metavar="HOST:PORT,...", help="Brokers of the cluster.")
     @click.option(
         "--command-config",
         metavar="FILE.properties",
         type=click.Path(path_type=Path),
-        help="Settings of Kafka's clients, for security above all; bootstrap.servers may be among them.",
+        help="A file of Kafka client properties, mainly for security; it may contain bootstrap.servers.",
     )
     @output_option
     @functools.wraps(command)

@@ -1,4 +1,4 @@
-"""Asks a worker over Kafka Connect's REST API, fencepost's or Java's."""
+"""A client of Kafka Connect's REST API, for workers of fencepost or Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.foreign_json import parse_json
 from fencepost.herder.peers.rest_client import connection_failure
 
-# A worker answers after 90 s at the latest, if only with an error.
+# A worker answers within 90 s, at least with an error.
 _ANSWER_SECONDS: Final = 100.0
 _CONNECT_SECONDS: Final = 10.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
@@ -32,18 +32,18 @@ class RequestRefusedError(FencepostError):
 
 
 class WorkerUnreachableError(FencepostError):
-    """No answer came, or none of Kafka Connect's REST API. What was asked may have been done."""
+    """There was no answer, or not one of Kafka Connect's REST API. The request may have been processed."""
 
 
 class ConnectClient:
-    """A blocking client. A worker that is busy with a rebalance (409) is asked again, with growing pauses.
+    """A blocking client. If a worker is busy with a rebalance (409), the request is retried, with growing pauses.
 
     client = ConnectClient("http://127.0.0.1:8083", retry_seconds=30)
-    client.ask("GET", connector_path("lines", "status"))        # the JSON of the answer, None where it has none
+    client.ask("GET", connector_path("lines", "status"))        # the JSON of the answer, None if it has none
     """
 
     def __init__(self, url: str, *, retry_seconds: float) -> None:
-        """`url` may hold a user and a password. Raises ConfigError for what is no address."""
+        """`url` may contain a user and a password. Raises ConfigError for an invalid address."""
         try:
             self._base = URL(url.rstrip("/"))
         except ValueError:
@@ -58,7 +58,10 @@ class ConnectClient:
         return str(self._base.with_user(None)).rstrip("/")
 
     def ask(self, method: str, path: str, body: Any = None, query: Mapping[str, str | list[str]] | None = None) -> Any:
-        """Send a request. Raises RequestRefusedError for an answer from 400 on, WorkerUnreachableError for none."""
+        """Send a request.
+
+        Raises RequestRefusedError for a status of at least 400, WorkerUnreachableError for no answer.
+        """
         url = URL(str(self._base).rstrip("/") + path, encoded=True)
         return asyncio.run(self._ask(method, url.with_query(query) if query else url, body))
 
@@ -84,13 +87,13 @@ class ConnectClient:
                 return response.status, await response.text("utf-8", "replace")
         except TimeoutError:
             raise WorkerUnreachableError(
-                f"The worker at {self.shown_url} did not answer in time; it may still do what was asked: look before "
-                "asking again"
+                f"The worker at {self.shown_url} did not answer in time; it may still process the request: check "
+                "before you send it again"
             ) from None
         except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
             raise WorkerUnreachableError(
-                f"The worker at {self.shown_url} is not trusted ({error}): if its certificate is of an authority of "
-                "your own, name the authority's PEM file in the environment variable SSL_CERT_FILE"
+                f"The worker at {self.shown_url} is not trusted ({error}): if its certificate is signed by a "
+                "private authority, set the environment variable SSL_CERT_FILE to the authority's PEM file"
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WorkerUnreachableError(
@@ -103,12 +106,12 @@ class ConnectClient:
             return parse_json(text) if text else None
         except ValueError:
             raise WorkerUnreachableError(
-                f"What answers at {self.shown_url} is no worker: name one with --url or FENCEPOST_URL"
+                f"What answers at {self.shown_url} is not a worker: name one with --url or FENCEPOST_URL"
             ) from None
 
 
 def connector_path(name: str, *rest: str) -> str:
-    """Return the path of a connector, or of what is below it."""
+    """Return the path of a connector, or of a resource below it."""
     return "/".join(["/connectors", quote(name, safe=""), *rest])
 
 
@@ -120,5 +123,5 @@ def _message(text: str) -> str:
 
 
 def _passes(status: int, message: str) -> bool:
-    # Connect has one status for what a rebalance holds up and for a name that is taken.
+    # Connect uses one status for a pending rebalance and for a name that is taken.
     return status == _CONFLICT and "already exists" not in message

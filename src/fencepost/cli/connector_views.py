@@ -1,4 +1,4 @@
-"""Shows what a worker answers as tables."""
+"""Shows a worker's answers as tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_connectors(connectors: Mapping[str, Json]) -> None:
 
 
 def print_connector(info: Json, status: Json) -> None:
-    """Print a connector's configuration, its states, and why it failed."""
+    """Print a connector's configuration, its states, and the reason of a failure."""
     print_table(("property", "value"), info["config"].items())
     parts = states(status)
     print_table(("", "state", "worker"), [(part, _state(of["state"]), of["worker_id"]) for part, of in parts.items()])
@@ -77,7 +77,7 @@ def print_transactions(body: Json) -> None:
 
 
 def print_validation(body: Json) -> None:
-    """Print what is wrong with a configuration, or that nothing is."""
+    """Print the errors of a configuration, or that it is valid."""
     values = [config["value"] for config in body["configs"]]
     rows = [(value["name"], value["value"] or "", error) for value in values for error in value["errors"]]
     if rows:
@@ -87,13 +87,13 @@ def print_validation(body: Json) -> None:
 
 
 def states(status: Json) -> dict[str, Json]:
-    """Return what a status tells, by `name` for the connector and `name-0` and so on for its tasks."""
+    """Return the states in a status, by `name` for the connector and `name-0` and so on for its tasks."""
     name = status["name"]
     return {name: status["connector"], **{f"{name}-{task['id']}": task for task in status["tasks"]}}
 
 
 def has_failed(status: Json) -> bool:
-    """Say whether the connector, or one of its tasks, is FAILED."""
+    """Return whether the connector, or one of its tasks, is FAILED."""
     return any(part["state"] == FAILED for part in states(status).values())
 
 

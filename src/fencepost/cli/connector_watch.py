@@ -19,16 +19,16 @@ _DELETED: Final = "DELETED"
 
 
 class WatchTimeoutError(FencepostError):
-    """The connectors did not come to the state that was waited for."""
+    """The connectors did not reach the expected state in time."""
 
 
 def watch_connectors(
     client: ConnectClient, names: Sequence[str], *, until: str | None, timeout: float | None, as_json: bool
 ) -> bool:
-    """Print each change of a state, of the connectors of these names or, for none, of all.
+    """Print each change of a state, of the named connectors or, without names, of all.
 
-    Returns True when all are in the state `until`, False when one of them has failed before; goes on without end if it
-    is None. Raises WatchTimeoutError after `timeout` seconds.
+    Returns True when all are in the state `until`, False when one of them has failed before; runs forever if it is
+    None. Raises WatchTimeoutError after `timeout` seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     before: dict[str, Json] = {}
@@ -50,7 +50,7 @@ def watch_connectors(
 
 
 def changes(before: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
-    """Yield what has another state or worker than before, or is there no more (its state is then DELETED)."""
+    """Yield everything whose state or worker changed, or that was deleted (its state is then DELETED)."""
     for part, state in now.items():
         old = before.get(part, {})
         if (old.get("state"), old.get("worker_id")) != (state["state"], state["worker_id"]):
@@ -61,14 +61,14 @@ def changes(before: Mapping[str, Json], now: Mapping[str, Json]) -> Iterator[tup
 
 
 def reached(status: Json, wanted: str) -> bool:
-    """Say whether a connector and all its tasks are in a state. Before it is RUNNING it needs a task that is."""
+    """Return whether a connector and all its tasks are in a state. RUNNING requires at least one running task."""
     return all(part["state"] == wanted for part in states(status).values()) and bool(
         status["tasks"] or wanted != "RUNNING"
     )
 
 
 def first_line(trace: str) -> str:
-    """Return what a trace says happened: Java's begins with it, Python's has it behind the last of its frames."""
+    """Return the message of a trace: Java's traces begin with it, Python's have it after the last frame."""
     lines = trace.strip().splitlines() or [""]
     if not lines[0].startswith("Traceback"):
         return lines[0]
@@ -80,7 +80,7 @@ def _statuses(client: ConnectClient, names: Sequence[str]) -> dict[str, Json]:
     expanded = client.ask("GET", "/connectors", query={"expand": "status"})
     for name in names:
         if name not in expanded:
-            # One that was only just created has no status; one that is not there is refused by this.
+            # A connector that was just created has no status; this request refuses one that does not exist.
             client.ask("GET", connector_path(name))
     return {
         name: parts["status"]

@@ -24,10 +24,8 @@ _FAILED: Final = 3
 
 _EXIT_CODES: Final = """\b
 Exit codes:
-  0  done
-  1  refused, not valid, not reachable, or not there in time
-  2  wrong usage
-  3  `show` and `watch --until`: the connector or one of its tasks is FAILED
+  0  done 1  refused, invalid, not reachable, or timed out 2  wrong usage 3  `show` and `watch --until`: the connector
+  or one of its tasks is FAILED
 """
 
 _FILE: Final = click.Path(path_type=Path)
@@ -35,7 +33,7 @@ _FILE: Final = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class _Terminal:
-    """Whom to ask, and how to show what is answered."""
+    """The worker to ask, and the format for its answers."""
 
     client: ConnectClient
     as_json: bool
@@ -44,7 +42,7 @@ class _Terminal:
         (print_json if self.as_json else view)(body)
 
     def done(self, body: Any, said: str) -> None:
-        """Say that a request was taken. As JSON that is the answer, if it has one."""
+        """Print that a request was accepted. As JSON, print the answer, if it has one."""
         if not self.as_json:
             click.echo(said)
         elif body is not None:
@@ -52,7 +50,7 @@ class _Terminal:
 
 
 def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that all have, and a _Terminal in their place."""
+    """Add the common options to a command, and pass it a _Terminal instead."""
 
     @click.option(
         "--url",
@@ -60,7 +58,7 @@ def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
         default="http://127.0.0.1:8083",
         show_default=True,
         show_envvar=True,
-        help="A worker of the group; http://user:password@host:port where it asks for them.",
+        help="A worker of the group; http://user:password@host:port if it requires a password.",
     )
     @output_option
     @click.option(
@@ -68,7 +66,7 @@ def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
         type=click.FloatRange(min=0),
         default=30,
         show_default=True,
-        help="How long to ask again while the group rebalances (status 409).",
+        help="How long to retry while the group rebalances (status 409).",
     )
     @functools.wraps(command)
     def with_terminal(*, url: str, output: str, retry_seconds: float, **arguments: Any) -> None:
@@ -110,11 +108,11 @@ def show(terminal: _Terminal, name: str) -> None:
 @click.option(
     "--state",
     type=click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False),
-    help="In which state it begins; Connect knows this from 3.7 on.",
+    help="The initial state; Connect supports this since 3.7.",
 )
 @_asks_worker
 def create(terminal: _Terminal, file: Path, state: str | None) -> None:
-    """Create a connector from a file. A name that is taken is refused."""
+    """Create a connector from a file. A name that is already taken is refused."""
     config = load_connector_config(file)
     name = _required(config, "name", file)
     initial = {} if state is None else {"initial_state": state}
@@ -126,7 +124,7 @@ def create(terminal: _Terminal, file: Path, state: str | None) -> None:
 @click.argument("file", type=_FILE)
 @_asks_worker
 def update(terminal: _Terminal, file: Path) -> None:
-    """Configure a connector as a file says, or create it."""
+    """Set a connector's configuration from a file, or create the connector."""
     config = load_connector_config(file)
     name = _required(config, "name", file)
     terminal.done(terminal.client.ask("PUT", connector_path(name, "config"), config), f"Configured {name}.")
@@ -136,7 +134,7 @@ def update(terminal: _Terminal, file: Path) -> None:
 @click.argument("file", type=_FILE)
 @_asks_worker
 def validate(terminal: _Terminal, file: Path) -> None:
-    """Let a worker check a file, and create nothing."""
+    """Let a worker validate a file, without creating anything."""
     config = load_connector_config(file)
     plugin = _required(config, "connector.class", file)
     body = terminal.client.ask("PUT", f"/connector-plugins/{quote(plugin, safe='')}/config/validate", config)
@@ -149,7 +147,7 @@ def validate(terminal: _Terminal, file: Path) -> None:
 @click.argument("name")
 @_asks_worker
 def pause(terminal: _Terminal, name: str) -> None:
-    """Let a connector's tasks wait, ready to go on."""
+    """Pause a connector's tasks; they keep their resources."""
     terminal.done(terminal.client.ask("PUT", connector_path(name, "pause")), f"Pausing {name}.")
 
 
@@ -157,7 +155,7 @@ def pause(terminal: _Terminal, name: str) -> None:
 @click.argument("name")
 @_asks_worker
 def resume(terminal: _Terminal, name: str) -> None:
-    """Let a connector that was paused or stopped go on."""
+    """Resume a paused or stopped connector."""
     terminal.done(terminal.client.ask("PUT", connector_path(name, "resume")), f"Resuming {name}.")
 
 
@@ -165,15 +163,15 @@ def resume(terminal: _Terminal, name: str) -> None:
 @click.argument("name")
 @_asks_worker
 def stop(terminal: _Terminal, name: str) -> None:
-    """End a connector's tasks, and keep its configuration and offsets."""
+    """Stop a connector's tasks, and keep its configuration and offsets."""
     terminal.done(terminal.client.ask("PUT", connector_path(name, "stop")), f"Stopping {name}.")
 
 
 @connectors.command()
 @click.argument("name")
-@click.option("--tasks", is_flag=True, help="Its tasks too.")
-@click.option("--only-failed", is_flag=True, help="Only what is FAILED.")
-@click.option("--task", type=click.IntRange(min=0), help="Only the task of this number.")
+@click.option("--tasks", is_flag=True, help="Also restart its tasks.")
+@click.option("--only-failed", is_flag=True, help="Only restart what is FAILED.")
+@click.option("--task", type=click.IntRange(min=0), help="Only restart the task with this number.")
 @_asks_worker
 def restart(terminal: _Terminal, name: str, *, tasks: bool, only_failed: bool, task: int | None) -> None:
     """Restart a connector, with its tasks, or one task of it."""
@@ -192,7 +190,7 @@ def restart(terminal: _Terminal, name: str, *, tasks: bool, only_failed: bool, t
 @click.argument("name")
 @_asks_worker
 def delete(terminal: _Terminal, name: str) -> None:
-    """Delete a connector. Its offsets stay, for one that is given its name again."""
+    """Delete a connector. Its offsets stay, for a new connector with the same name."""
     terminal.done(terminal.client.ask("DELETE", connector_path(name)), f"Deleted {name}.")
 
 
@@ -201,9 +199,9 @@ def delete(terminal: _Terminal, name: str) -> None:
 @click.option(
     "--until",
     type=click.Choice(["RUNNING", "PAUSED", "STOPPED"], case_sensitive=False),
-    help="End with 0 when the connectors and their tasks are in this state, with 3 when one of them is FAILED.",
+    help="Exit with 0 when the connectors and their tasks are in this state, with 3 when one of them is FAILED.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0), help="End with 1 after so many seconds.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Exit with 1 after this many seconds.")
 @_asks_worker
 def watch(terminal: _Terminal, names: tuple[str, ...], *, until: str | None, timeout: float | None) -> None:
     """Print each change of a state, of all connectors or of some, until Ctrl-C."""
@@ -215,13 +213,13 @@ def watch(terminal: _Terminal, names: tuple[str, ...], *, until: str | None, tim
 @click.argument("name")
 @_asks_worker
 def transactions(terminal: _Terminal, name: str) -> None:
-    """Show what each task of a connector has open in Kafka, and when it last committed."""
+    """Show the open transaction of each task of a connector, and its last commit."""
     terminal.show(terminal.client.ask("GET", connector_path(name, "transactions")), views.print_transactions)
 
 
 @connectors.group()
 def offsets() -> None:
-    """Show and change how far a connector has come in its source."""
+    """Show and change a connector's source offsets."""
 
 
 @offsets.command("show")
@@ -246,7 +244,7 @@ def alter_offsets(terminal: _Terminal, name: str, file: Path) -> None:
 @click.argument("name")
 @_asks_worker
 def reset_offsets(terminal: _Terminal, name: str) -> None:
-    """Forget all offsets of a stopped connector: it begins its source anew."""
+    """Remove all offsets of a stopped connector: it reads its source from the beginning."""
     body = terminal.client.ask("DELETE", connector_path(name, "offsets"))
     terminal.done(body, f"{body['message']}.")
 

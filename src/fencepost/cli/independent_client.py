@@ -1,6 +1,6 @@
-"""Reads topics with confluent-kafka: what fencepost wrote is judged by a client that shares no code with it.
+"""Reads topics with confluent-kafka: a client that shares no code with fencepost checks what it wrote.
 
-Importing this raises ConfigError where that package is not installed.
+Importing this raises ConfigError if that package is not installed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 
 _ANSWER_SECONDS: Final = 30.0
-# A coordinator writes the end of a transaction to its partitions after it has answered the producer.
+# A coordinator writes the transaction markers to the partitions after it has answered the producer.
 _MARKERS_SECONDS: Final = 20.0
 _MARKERS_POLL_SECONDS: Final = 0.05
-# Without a record or an end of a partition for so long, no broker answers any more.
+# Without a record or an end of a partition for this long, the brokers do not answer any more.
 _SILENCE_SECONDS: Final = 60.0
 _RECORDS_AT_ONCE: Final = 10_000
-# librdkafka waits for all of them, unless this is over before.
+# librdkafka waits for all of them, up to this time.
 _WAIT_SECONDS: Final = 0.1
 
 
@@ -56,7 +56,7 @@ def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED) -> Cons
 
 def partitions_of(consumer: Consumer, topic: str) -> list[TopicPartition]:
     """Return the partitions of a topic at their beginnings; none if there is no such topic."""
-    # Asked for by name, it might be created.
+    # A request by name might create the topic.
     known = consumer.list_topics(timeout=_ANSWER_SECONDS).topics
     if topic not in known:
         return []
@@ -83,20 +83,20 @@ def read(config: ClientConfig, topic: str, ends: dict[int, int], isolation: str 
                     consumer.pause([TopicPartition(topic, partition)])
             if time.monotonic() - heard > _SILENCE_SECONDS:
                 raise BrokerUnavailableError(
-                    f"Topic {topic}: nothing came of its partitions {sorted(left)} for {_SILENCE_SECONDS:.0f} s: check "
+                    f"Topic {topic}: no data from its partitions {sorted(left)} for {_SILENCE_SECONDS:.0f} s: check "
                     "that the brokers that lead them run"
                 )
 
 
 def place_of(message: Message) -> tuple[int, int]:
-    """Return the partition and offset of what a consumer was given."""
+    """Return the partition and offset of a message."""
     return cast("int", message.partition()), cast("int", message.offset())
 
 
 def open_transactions(config: ClientConfig, topic: str) -> tuple[str, ...] | None:
     """Return the transactional ids whose open transactions have records in a topic; None before Kafka 3.0.
 
-    Transactions that are being ended are waited for.
+    Waits for transactions that are being ended.
     """
     deadline = time.monotonic() + _MARKERS_SECONDS
     with Admin(config) as admin:
@@ -115,10 +115,10 @@ def open_transactions(config: ClientConfig, topic: str) -> tuple[str, ...] | Non
 
 
 def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -> dict[int, int]:
-    """Return where each partition of a topic ends for readers of an isolation level.
+    """Return the end offset of each partition of a topic at an isolation level.
 
-    At read_committed that is the last stable offset: the first record of a transaction that is open; those that are
-    being ended are waited for. Raises TopicNotFoundError or BrokerUnavailableError.
+    At read_committed that is the last stable offset: the first record of an open transaction. Waits for transactions
+    that are being ended. Raises TopicNotFoundError or BrokerUnavailableError.
     """
     if isolation == READ_COMMITTED:
         open_transactions(config, topic)
@@ -135,7 +135,7 @@ def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -
             raise _refusal(error.args[0], topic) from error
     if not ends:
         raise TopicNotFoundError(topic)
-    # A partition whose records were all deleted has nothing to be read.
+    # A partition whose records were all deleted has nothing to read.
     return {partition: high if high > low else 0 for partition, (low, high) in ends.items()}
 
 
@@ -154,12 +154,12 @@ def _refusal(error: ClientError, topic: str) -> KafkaError:
 
 
 def _settings(config: ClientConfig) -> dict[str, Any]:
-    """The settings of librdkafka that say the same."""
+    """The equivalent settings of librdkafka."""
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(config.bootstrap_servers),
         "client.id": config.client_id,
         "security.protocol": config.security_protocol,
-        # What goes wrong is told by the exceptions.
+        # Exceptions report all errors.
         "log_level": 0,
     }
     if config.tls is not None:

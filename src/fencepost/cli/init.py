@@ -20,11 +20,11 @@ bootstrap.servers=127.0.0.1:9092
 # group on the Kafka cluster may have any of them.
 group.id=connect
 
-# Records and source offsets are committed in one transaction. Without this, nothing is exactly once.
+# Records and source offsets are committed in one transaction. Required for exactly-once delivery.
 exactly.once.source.support=enabled
 
-# Where source offsets, configurations and states are kept. The topics are created if they are missing, with 3 replicas,
-# or with 1 where there is one broker only.
+# The topics for source offsets, configurations and states. They are created if they are missing, with 3 replicas, or
+# with 1 in a cluster with a single broker.
 offset.storage.topic=connect-offsets
 config.storage.topic=connect-configs
 status.storage.topic=connect-status
@@ -32,44 +32,44 @@ status.storage.topic=connect-status
 #config.storage.replication.factor=3
 #status.storage.replication.factor=3
 
-# How keys and values of records become bytes, for connectors that do not say. A connector that names a converter sets
-# all of its properties itself.
+# The converters of record keys and values, for connectors that set none. A connector that names a converter sets all of
+# its properties itself.
 key.converter=org.apache.kafka.connect.storage.StringConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter.schemas.enable=false
 
-# Where the REST API listens. Other workers must reach it: on several machines, name the network's address, and let
-# in only whom you trust (rest.basic.auth.credentials.file, https, or a firewall).
+# The address of the REST API. Other workers must reach it: on several machines, use a network address, and restrict
+# access (rest.basic.auth.credentials.file, https, or a firewall).
 listeners=http://127.0.0.1:8083
 #rest.advertised.host.name=worker1.example.com
 
-# After how long without a sign of life a worker's tasks go to others, and how long these wait for it to come back.
+# The time without a heartbeat after which a worker's tasks go to others, and the time that they wait for its return.
 #session.timeout.ms=10000
 #scheduled.rebalance.max.delay.ms=10000
 
-# Folders, comma-separated, in which connectors, converters and transforms of your own are found.
+# Directories, comma-separated, of your own connectors, converters and transforms.
 #plugin.path=/opt/connectors
 
-# Folders and files, comma-separated, that connectors of files may read, with all below them: here, the folder that the
-# worker is started in.
+# Directories and files, comma-separated, that file connectors may read, with everything below them: here, the worker's
+# working directory.
 fencepost.files.allowed.paths=.
 
-# Values that configurations leave out, such as passwords: ${{env:CONNECT_...}} and ${{file:/etc/fencepost/...:key}}. Whoever
-# may configure connectors can have read what these let through.
+# Values for placeholders in configurations, such as passwords: ${{env:CONNECT_...}} and
+# ${{file:/etc/fencepost/...:key}}. Every user who may configure connectors can read all values that these allow.
 #config.providers=env,file
 #config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
 #config.providers.env.param.allowlist.pattern=CONNECT_.*
 #config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
 #config.providers.file.param.allowed.paths=/etc/fencepost
 
-# A Kafka cluster that asks who is there.
+# A Kafka cluster that requires authentication.
 #security.protocol=SASL_SSL
 #sasl.mechanism=SCRAM-SHA-512
 #sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="fencepost" password="...";
 #ssl.truststore.type=PEM
 #ssl.truststore.location=/etc/ssl/kafka-ca.pem
 
-# Properties of the producers of all connectors, here a compression.
+# Properties of the producers of all connectors, here the compression.
 #producer.compression.type=zstd
 
 # Spark, for transforms, DataFrames and large batches. See docs/spark.md.
@@ -83,13 +83,13 @@ fencepost.files.allowed.paths=.
 def init(file: Path) -> None:
     """Write a commented file for `fencepost worker`, worker.properties if none is named.
 
-    A file that is there already is left alone.
+    An existing file is not changed.
     """
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(WORKER_FILE.format(file=file))
     except FileExistsError:
-        raise ConfigError(f"{file} is there already: name another file, or remove it") from None
+        raise ConfigError(f"{file} already exists: name another file, or remove it") from None
     except OSError as error:
         raise ConfigError(f"Cannot write {file}: {error.strerror}") from None
     click.echo(f"Wrote {file}. Set bootstrap.servers and group.id in it, then: fencepost worker {file}")

@@ -1,4 +1,4 @@
-"""Threads that the code of plugins left behind. Python waits for them before a process ends, for ever if need be."""
+"""Handles leftover threads of plugins. Python waits for them before a process ends, without a limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATIENCE_SECONDS: Final = 5.0
 
 
 def end_without_threads(code: int, patience_s: float = _PATIENCE_SECONDS) -> None:
-    """Have this process end with an exit code after `patience_s` seconds, if threads that are left keep it till then."""
+    """End this process with an exit code after `patience_s` seconds, if leftover threads still run then."""
     left = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
     if left:
         names = ", ".join(thread.name for thread in left)
@@ -23,10 +23,10 @@ def end_without_threads(code: int, patience_s: float = _PATIENCE_SECONDS) -> Non
 def _end(code: int, patience_s: float, names: str) -> None:
     threading.Event().wait(patience_s)
     _log.warning(
-        "The process ends although threads run that are not the worker's: %s. Whoever starts a thread should end it in "
+        "The process ends although threads of plugins still run: %s. A plugin that starts a thread should end it in "
         "stop(), or make it a daemon",
         names,
     )
     logging.shutdown()
-    # Python itself would wait for the threads.
+    # A normal exit would wait for the threads.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The log on stderr: one line an event, as text or as JSON, with the connector and the task that it is about."""
+"""The log on stderr: one line per event, as text or as JSON, with the connector and the task that it is about."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ FORMATS: Final = ("text", "json")
 
 _TEXT: Final = "%(asctime)s %(levelname)-7s %(connector_context)s%(message)s (%(name)s)"
 
-# They log errors that they also raise, or get over by themselves; what comes of them is ours to tell.
+# They log errors that they also raise, or recover from; fencepost reports the consequences.
 _SILENT_LOGGERS: Final = ("kafka", "py4j")
 
 
 class _TextFormatter(logging.Formatter):
-    """Leaves out what nobody must read."""
+    """Hides secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         return SECRETS.hidden(super().format(record))
 
 
 class _TraceFormatter(_TextFormatter):
-    """Leaves the worker's own frames out of the traces of what plugins raise."""
+    """Removes the worker's own frames from the traces of plugin errors."""
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Return the trace."""
@@ -43,22 +43,22 @@ class _TraceFormatter(_TextFormatter):
 
 
 class _OneLineFormatter(_TextFormatter):
-    """Leaves tracebacks out: the message of an error says what happened and what to do."""
+    """Omits tracebacks: the message of an error says what happened and what to do."""
 
     def format(self, record: logging.LogRecord) -> str:
         brief = copy.copy(record)
         error = record.exc_info[1] if record.exc_info else None
         brief.exc_info = brief.exc_text = None
-        # What fencepost raises says what to do; of others, a connector's say, one wants to know where they come from.
+        # fencepost's own errors say what to do; for others, such as a connector's, the traceback shows their origin.
         hint = "" if error is None or isinstance(error, FencepostError) else " [--traceback shows where]"
         return " ".join(super().format(brief).split("\n")) + hint
 
 
 class _OthersFilter(logging.Filter):
-    """Lets through what is fencepost's, and of others warnings and whatever an operator asked for by setting a level."""
+    """Passes fencepost's records; from other loggers, warnings and levels that an operator has set explicitly."""
 
     def __init__(self, level: int) -> None:
-        """`level` is the one that the root logger begins with."""
+        """`level` is the initial level of the root logger."""
         super().__init__()
         self._level = level
 
@@ -76,7 +76,7 @@ class _OthersFilter(logging.Filter):
 
 
 class JsonFormatter(_TraceFormatter):
-    """Writes each record as a JSON object in a line of its own; tracebacks are in `exception`.
+    """Writes each record as a JSON object on one line; tracebacks are in `exception`.
 
     {"timestamp": "2026-01-31T12:00:00.123+00:00", "level": "WARNING", "logger": "fencepost.runtime.task.source_task",
      "connector": "c", "task": 0, "message": "..."}

@@ -1,7 +1,7 @@
 """The command `fencepost`.
 
-A failure that fencepost expects is told in one line on stderr with exit code 1; the traceback is shown only if it is
-asked for. Wrong usage ends with 2, an interrupt with 130.
+An expected failure is reported in one line on stderr with exit code 1; the traceback is shown only with an option.
+Wrong usage exits with 2, an interrupt with 130.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fencepost.api.traces import format_trace
 from fencepost.cli.left_threads import end_without_threads
 from fencepost.cli.logs import FORMATS, hide_secrets_in_uncaught_errors, log_to_stderr
 
-# Commands are imported when they run: `fencepost --help` needs none of what they stand on (Spark, a Kafka client).
+# Commands are imported when they run: `fencepost --help` needs none of their dependencies (Spark, a Kafka client).
 _COMMANDS: Final = {
     "broker": ("fencepost.cli.broker:broker", "Run a Kafka broker on this machine."),
     "connectors": ("fencepost.cli.connectors:connectors", "Create, show and control connectors."),
-    "demo": ("fencepost.cli.demo:demo", "See 336,776 flights arrive exactly once while the worker is killed."),
+    "demo": ("fencepost.cli.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
     "transactions": ("fencepost.cli.transactions:transactions", "List a cluster's open transactions, and abort one."),
@@ -52,13 +52,13 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup)
 @click.version_option(package_name="fencepost")
-@click.option("--traceback", is_flag=True, envvar="FENCEPOST_TRACEBACK", help="Show where in the code an error arose.")
+@click.option("--traceback", is_flag=True, envvar="FENCEPOST_TRACEBACK", help="Show the traceback of errors.")
 @click.option(
     "--log-level",
     type=click.Choice(["ERROR", "WARNING", "INFO", "DEBUG"], case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="How much fencepost tells on stderr.",
+    help="The level of the log on stderr.",
 )
 @click.option(
     "--log-format",
@@ -66,7 +66,7 @@ class _LazyGroup(click.Group):
     default=FORMATS[0],
     show_default=True,
     envvar="FENCEPOST_LOG_FORMAT",
-    help="How it is told: as text, or as a JSON object in each line.",
+    help="The format of the log: text, or a JSON object per line.",
 )
 @click.pass_context
 def cli(ctx: click.Context, *, traceback: bool, log_level: str, log_format: str) -> None:

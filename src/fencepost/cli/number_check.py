@@ -1,6 +1,6 @@
-"""Checks numbered records: is each number there once, and in order? Memory grows with gaps, not with records.
+"""Checks that each number of numbered records appears once and in order. Memory grows with gaps, not with records.
 
-Numbers of one source partition may be spread over the topic's partitions; only within one of those is there an order.
+Numbers of one source partition may be spread over the topic's partitions; there is only an order within each of them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class NumberRanges:
         self._ends: list[int] = []
 
     def __len__(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return len(self._starts)
 
     def add(self, number: int) -> bool:
-        """Add a number; say whether it is a new one."""
+        """Add a number; return whether it is new."""
         at = bisect_right(self._starts, number)
         if at and number <= self._ends[at - 1]:
             return False
@@ -55,7 +55,7 @@ class NumberRanges:
         return self._ends[-1]
 
     def gaps(self, first: int) -> Iterable[tuple[int, int]]:
-        """Yield what is missing from `first` to the highest number, as pairs of first and last missing number."""
+        """Yield the gaps from `first` to the highest number, as pairs of first and last missing number."""
         if first < self._starts[0]:
             yield first, self._starts[0] - 1
         for end, start in zip(self._ends, islice(self._starts, 1, None), strict=False):
@@ -65,9 +65,9 @@ class NumberRanges:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFindings:
-    """What was found of one source partition.
+    """The findings for one source partition.
 
-    `last` is the highest number. `duplicates` counts the records whose number was there before, `out_of_order` those
+    `last` is the highest number. `duplicates` counts the records whose number appeared before, `out_of_order` those
     that follow a higher number in the same partition of the topic. `missing` are the first gaps, as pairs of the first
     and the last number that is missing; `lost` counts all.
     """
@@ -83,13 +83,13 @@ class PartitionFindings:
 
     @property
     def sound(self) -> bool:
-        """Whether every number is there once and in order."""
+        """Whether every number appears once and in order."""
         return self.lost == self.duplicates == self.out_of_order == 0
 
 
 @dataclass(frozen=True, slots=True)
 class NumberFindings:
-    """What was found in a topic: by source partition, and how many records could not be read, from where on."""
+    """The findings for a topic: by source partition, and the number of unreadable records, with the first of them."""
 
     partitions: tuple[PartitionFindings, ...]
     skipped: int
@@ -97,22 +97,22 @@ class NumberFindings:
 
     @property
     def lost(self) -> int:
-        """How many numbers are not there."""
+        """The number of missing numbers."""
         return sum(found.lost for found in self.partitions)
 
     @property
     def duplicates(self) -> int:
-        """How many records have a number that was there before."""
+        """The number of records whose number appeared before."""
         return sum(found.duplicates for found in self.partitions)
 
     @property
     def out_of_order(self) -> int:
-        """How many records follow one of a higher number."""
+        """The number of records that follow one with a higher number."""
         return sum(found.out_of_order for found in self.partitions)
 
     @property
     def sound(self) -> bool:
-        """Whether every record has a number, and every number is there once and in order."""
+        """Whether every record has a number, and every number appears once and in order."""
         return self.skipped == 0 and all(found.sound for found in self.partitions)
 
 
@@ -127,9 +127,9 @@ class _Seen:
 
 
 class NumberCheck:
-    """Takes records in the order in which each partition of the topic has them.
+    """Processes records in the order of each partition of the topic.
 
-    Every source partition begins at `first`, if that is known; else at the lowest number that is found.
+    Every source partition begins at `first`, if that is known; else at the lowest number found.
     """
 
     def __init__(self, first: int | None = None) -> None:
@@ -139,12 +139,12 @@ class NumberCheck:
         self._first_skipped: str | None = None
 
     def skip(self, where: str) -> None:
-        """Take note of a record that has no number or no source partition; `where` names it."""
+        """Count a record without a number or source partition; `where` names it."""
         self._skipped += 1
         self._first_skipped = self._first_skipped or where
 
     def see(self, source_partition: str, number: int, topic_partition: int) -> None:
-        """Take note of a record."""
+        """Process a record."""
         seen = self._seen.setdefault(source_partition, _Seen())
         seen.records += 1
         if not seen.numbers.add(number):
@@ -155,7 +155,7 @@ class NumberCheck:
             seen.highest[topic_partition] = number
 
     def findings(self) -> NumberFindings:
-        """Return what was found."""
+        """Return the findings."""
         partitions = tuple(self._of(name, self._seen[name]) for name in sorted(self._seen))
         return NumberFindings(partitions, self._skipped, self._first_skipped)
 
@@ -176,7 +176,7 @@ class NumberCheck:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMismatch:
-    """A source partition whose committed offset is not that of its last visible record; None where there is none."""
+    """A source partition whose committed offset differs from that of its last visible record; None if missing."""
 
     source_partition: str
     visible: int | None
@@ -188,8 +188,8 @@ def compare_offsets(
 ) -> tuple[OffsetMismatch, ...]:
     """Compare the last visible number of each source partition with the committed source offsets.
 
-    A source partition goes by the value of its only field, an offset likewise; what has several goes by its JSON text,
-    and so matches nothing. With `visible` for the one name "" the source partition may be called anything.
+    A source partition is identified by the value of its only field, and an offset likewise; with several fields, by its
+    JSON text, which matches nothing. If `visible` only has the name "", the source partition may have any name.
     """
     offsets = {_only_value(partition): _only_value(offset) for partition, offset in committed if offset is not None}
     if set(visible) == {""} and len(offsets) == 1:

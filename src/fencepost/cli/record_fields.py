@@ -1,4 +1,4 @@
-"""Finds a record's number and source partition where the user says that they stand."""
+"""Reads a record's number and source partition from the fields that the user names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACES: Final = ("key", "value", "header")
 
 @dataclass(frozen=True, slots=True)
 class RecordField:
-    """A place in a record: `place` is one of key, value and header, `path` leads on from there."""
+    """A place in a record: `place` is one of key, value and header, `path` is the path below it."""
 
     place: str
     path: tuple[str, ...]
@@ -31,7 +31,7 @@ class RecordField:
         return cls(place, (".".join(path),) if place == "header" else tuple(path))
 
     def of(self, message: Message) -> Any:
-        """Return what stands there; None if there is no such field."""
+        """Return the field's value; None if there is no such field."""
         if self.place == "header":
             headers = dict(message.headers() or ())
             return _plain(headers.get(self.path[0]))
@@ -43,7 +43,7 @@ class RecordField:
         return found
 
     def integer_of(self, message: Message) -> int | None:
-        """Return the integer that stands there, as a number or as its digits; None if there is none."""
+        """Return the field's integer, from a number or digits; None if there is none."""
         found = self.of(message)
         if isinstance(found, bool):
             return None

@@ -1,6 +1,6 @@
-"""Checks a topic against the file that it was filled from: each row or line should be there once.
+"""Compares a topic with its source file: each row or line should appear once.
 
-Rows are compared by digests of 16 bytes, so that what is kept of them does not depend on their size.
+Rows are compared by digests of 16 bytes, so memory does not depend on their size.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class RowFindings:
-    """How the rows of a topic compare with those of a file.
+    """The comparison of a topic's rows with those of a file.
 
-    `lost` counts the rows that the file has more often, `duplicates` those that the topic has more often.
+    `lost` counts the rows that appear more often in the file, `duplicates` those that appear more often in the topic.
     """
 
     expected: int
@@ -36,7 +36,7 @@ class RowFindings:
 
     @property
     def sound(self) -> bool:
-        """Whether every row is there once, and nothing else."""
+        """Whether the topic has every row once, and nothing else."""
         return self.lost == self.duplicates == 0
 
 
@@ -57,10 +57,10 @@ def _digest(row: Row) -> bytes:
 
 
 class CsvRows:
-    """The rows of a CSV file with a header, and the JSON objects that records became of them, in comparable form.
+    """The rows of a CSV file with a header, and the JSON objects of the records, in comparable form.
 
-    A column counts as numbers or booleans if a JSON value in it is one: then 1.50 and 1.5 are equal. So read the
-    topic before the file. `null_value` is what stands for null in the file.
+    A column is treated as numbers or booleans if a JSON value in it is one: then 1.50 and 1.5 are equal. So read the
+    topic before the file. `null_value` means null in the file.
     """
 
     def __init__(self, null_value: str) -> None:
@@ -69,7 +69,7 @@ class CsvRows:
         self._booleans: set[int] = set()
 
     def of_record(self, value: bytes | None) -> Row:
-        """Return the row that a record's value is, in the order of its fields."""
+        """Return the row of a record's value, in the order of its fields."""
         fields = json_value(value)
         cells = list(fields.values()) if isinstance(fields, dict) else [fields]
         return tuple(self._cell(column, cell) for column, cell in enumerate(cells))
@@ -121,9 +121,9 @@ def line_of_record(value: bytes | None) -> Row:
 
 
 def json_value(data: bytes | None) -> Any:
-    """Return what JSON text says, without the schema that Connect's JsonConverter may have put around it.
+    """Return the parsed JSON, without the schema envelope that Connect's JsonConverter may have added.
 
-    Numbers with a fraction are Decimals. What is no JSON is text; None is None.
+    Numbers with a fraction are Decimals. Invalid JSON is returned as text; None is None.
     """
     if data is None:
         return None

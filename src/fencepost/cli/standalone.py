@@ -21,14 +21,14 @@ _OFFSET_FILE: Final = "offset.storage.file.filename"
 @click.argument(
     "connectors", metavar="CONNECTOR.{properties,json}...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.option("--once", is_flag=True, help="Stop when the sources have come to their ends.")
+@click.option("--once", is_flag=True, help="Stop at the end of the sources.")
 def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> None:
     """Run connectors in one process, exactly once.
 
     The files are those of Kafka Connect. Source offsets are kept in Kafka, in the same transactions as the data.
-    SIGTERM and Ctrl-C commit what is open and stop; a second one stops at once.
+    SIGTERM and Ctrl-C commit open transactions and stop; a second one stops at once.
     """
-    # What stands behind this (Spark, Arrow, a Kafka client) takes a second to import.
+    # The dependencies (Spark, Arrow, a Kafka client) take a second to import.
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_connector_config, load_properties  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above

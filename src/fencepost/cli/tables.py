@@ -1,4 +1,4 @@
-"""Prints what was asked for: as tables for people, as JSON for programs."""
+"""Prints results: as tables for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Nothing is cut off or folded for a program that reads along.
+# Output that a program reads is neither truncated nor wrapped.
 _WIDTH_OF_PIPES: Final = 10_000
 
 output_option = click.option(
@@ -22,12 +22,12 @@ output_option = click.option(
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="What to print.",
+    help="The output format.",
 )
 
 
 def print_json(body: Any) -> None:
-    """Print an answer as it is."""
+    """Print an answer unchanged."""
     click.echo(json.dumps(body, ensure_ascii=False, indent=2))
 
 
@@ -38,13 +38,13 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) ->
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    # Brackets in names and configurations are what they are, and no markup.
+    # Brackets in names and configurations are literal, not markup.
     width = None if sys.stdout.isatty() else _WIDTH_OF_PIPES
     Console(markup=False, highlight=False, emoji=False, width=width).print(table)
 
 
 def shown_time(milliseconds: int | None) -> str:
-    """Return a moment since the epoch in the local zone; nothing of None."""
+    """Return a time since the epoch in the local time zone; an empty text for None."""
     if milliseconds is None:
         return ""
     return datetime.fromtimestamp(milliseconds / 1000).astimezone().isoformat(sep=" ", timespec="seconds")

@@ -1,4 +1,4 @@
-"""`fencepost transactions`: what is open in a cluster, and an end to what nobody ends."""
+"""`fencepost transactions`: lists the open transactions of a cluster, and aborts abandoned ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Exit codes:
 
 @click.group(epilog=_EXIT_CODES)
 def transactions() -> None:
-    """List the open transactions of a Kafka cluster, and abort one that nobody ends."""
+    """List the open transactions of a Kafka cluster, and abort an abandoned one."""
 
 
 @transactions.command("list")
@@ -34,7 +34,7 @@ def transactions() -> None:
 @click.option("--group", metavar="GROUP_ID", help="Only those of a group of workers and of its connectors' tasks.")
 @asks_cluster
 def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float | None, group: str | None) -> None:
-    """List what is open, the oldest first."""
+    """List open transactions, oldest first."""
     with Admin(config) as admin:
         found = admin.open_transactions()
     now_ms = time.time() * 1000
@@ -50,7 +50,7 @@ def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float 
 
 @transactions.command()
 @click.argument("transactional_id", required=False)
-@click.option("--topic", metavar="TOPIC", help="For one that hangs: a topic in which it is open.")
+@click.option("--topic", metavar="TOPIC", help="For a hanging transaction: a topic in which it is open.")
 @click.option("--partition", metavar="NUMBER", type=click.IntRange(min=0), help="The partition of that topic.")
 @click.option("--start-offset", metavar="OFFSET", type=click.IntRange(min=0), help="Where it begins in the partition.")
 @asks_cluster
@@ -63,10 +63,10 @@ def abort(
     partition: int | None,
     start_offset: int | None,
 ) -> None:
-    """Abort an open transaction. Its producer is fenced: whoever holds it can write nothing more.
+    """Abort an open transaction. Its producer is fenced and can write nothing more.
 
-    A transaction that hangs has no coordinator that knows of it: it is aborted in each partition by itself, with
-    --topic, --partition and --start-offset in place of the transactional id.
+    No coordinator knows of a hanging transaction: abort it in each partition separately, with --topic, --partition and
+    --start-offset instead of the transactional id.
     """
     hangs = (topic, partition, start_offset)
     if transactional_id is not None and hangs == (None, None, None):
@@ -74,7 +74,7 @@ def abort(
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
         _abort_hanging(config, topic, partition, start_offset, as_json=as_json)
     else:
-        raise click.UsageError("Give a TRANSACTIONAL_ID, or --topic, --partition and --start-offset of one that hangs")
+        raise click.UsageError("Give a TRANSACTIONAL_ID, or --topic, --partition and --start-offset of a hanging one")
 
 
 def _abort_known(config: ClientConfig, transactional_id: str, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`fencepost verify`: is everything that a source has in the topic, once? Judged by a client that is not fencepost's."""
+"""`fencepost verify`: checks with an independent client that a topic has every record of a source once."""
 
 from __future__ import annotations
 
@@ -31,15 +31,13 @@ FIELD is one of:
 
 \b
 Exit codes:
-  0  sound: nothing is lost, doubled or out of order
-  1  not sound, or it cannot be told
-  2  wrong usage
+  0  correct: nothing is lost, duplicated or out of order 1  not correct, or the topic cannot be read 2  wrong usage
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the topic is to be compared with, as the options of the command say it."""
+    """What to compare the topic with, from the options of the command."""
 
     sequence: RecordField | None
     source_partition: RecordField | None
@@ -51,7 +49,7 @@ class Asked:
     expect_count: int | None
 
     def check(self) -> None:
-        """Raise UsageError for options that miss others, or that exclude each other."""
+        """Raise UsageError for options that require others, or that exclude each other."""
         if self.sequence is None and self.source is None and self.expect_count is None:
             raise click.UsageError("Say what to compare with: --sequence, --source or --expect-count")
         if self.sequence is not None and self.source is not None:
@@ -75,25 +73,28 @@ def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> 
 
 @click.command(epilog=_EXIT_CODES)
 @click.argument("topic")
-@click.option("--sequence", metavar="FIELD", callback=_field, help="Where a record has its number.")
+@click.option("--sequence", metavar="FIELD", callback=_field, help="The field of a record's number.")
 @click.option(
-    "--source-partition", metavar="FIELD", callback=_field, help="Where it has its source partition; else there is one."
+    "--source-partition",
+    metavar="FIELD",
+    callback=_field,
+    help="The field of its source partition; default: a single partition.",
 )
 @click.option(
-    "--first", metavar="NUMBER", type=int, help="First number of each source partition; else the lowest found."
+    "--first", metavar="NUMBER", type=int, help="The first number of each source partition; default: the lowest found."
 )
 @click.option(
     "--connector", metavar="NAME", help="Compare the last numbers with the committed offsets of this connector."
 )
-@click.option("--offsets-topic", metavar="TOPIC", help="Where these offsets are; stop the connector before.")
+@click.option("--offsets-topic", metavar="TOPIC", help="The topic of these offsets; stop the connector first.")
 @click.option(
     "--source",
     metavar="FILE",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="What the topic was filled from: the rows of a .csv file with a header, as JSON, or the lines of any other.",
+    help="The source file: the rows of a .csv file with a header, as JSON, or the lines of any other file.",
 )
-@click.option("--null-value", metavar="TEXT", help="What stands for null in a .csv file; else an empty cell does.")
-@click.option("--expect-count", metavar="NUMBER", type=click.IntRange(min=0), help="How many records there should be.")
+@click.option("--null-value", metavar="TEXT", help="The text for null in a .csv file; default: an empty cell.")
+@click.option("--expect-count", metavar="NUMBER", type=click.IntRange(min=0), help="The expected number of records.")
 @asks_cluster
 def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -> None:
     """Check that TOPIC holds every record of a source once, as a read_committed consumer sees it."""
@@ -106,7 +107,7 @@ def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -
 
 
 def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
-    """Read the topic, and compare it with what was asked for. Raises KafkaError and DataError."""
+    """Read the topic, and compare it as requested. Raises KafkaError and DataError."""
     still_open = open_transactions(config, topic)
     ends = ends_of(config, topic)
     counted = _Counted(read(config, topic, ends))
@@ -125,7 +126,7 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
         topic=topic,
         records=counted.count,
         aborted=written - counted.count,
-        # What is written meanwhile to a topic that is in use may be counted here.
+        # Records that are written meanwhile to a topic in use may be counted here.
         undecided=_distance(ends, ends_of(config, topic, READ_UNCOMMITTED)),
         open_transactions=still_open,
         expected_records=asked.expect_count,

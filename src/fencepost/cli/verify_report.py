@@ -1,4 +1,4 @@
-"""What `fencepost verify` found, and how it is shown."""
+"""The report of `fencepost verify`, and its output."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SHOWN_ROWS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found in a topic. What was not asked for is None.
+    """The findings for a topic. Checks that were not requested are None.
 
     `aborted` counts the records of aborted transactions, which only read_uncommitted readers see. `undecided` counts
-    what stands behind the start of the first open transaction, which no read_committed reader sees yet.
-    `open_transactions` are the transactional ids that write to the topic, None if the brokers do not tell.
+    the records after the start of the first open transaction, which no read_committed reader sees yet.
+    `open_transactions` are the transactional ids that write to the topic, None if the brokers do not report them.
     """
 
     topic: str
@@ -35,7 +35,7 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing speaks against exactly-once delivery."""
+        """Whether the findings are consistent with exactly-once delivery."""
         return (
             (self.numbers is None or self.numbers.sound)
             and (self.rows is None or self.rows.sound)
@@ -45,7 +45,7 @@ class Report:
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
-    """Print a report: as JSON with all source partitions, as tables with those that are not sound."""
+    """Print a report: as JSON with all source partitions, as tables with the incorrect ones."""
     if as_json:
         print_json({**asdict(report), "sound": report.sound})
         return
@@ -78,7 +78,7 @@ def _summary(report: Report) -> list[tuple[str, Any]]:
     if report.offset_mismatches is not None:
         rows.append(("offsets that are not the last record's", len(report.offset_mismatches)))
     rows += [("records of aborted transactions", report.aborted), ("behind open transactions", report.undecided)]
-    unknown = "the brokers do not tell"
+    unknown = "unknown to the brokers"
     rows.append(
         ("open transactions", unknown if report.open_transactions is None else ", ".join(report.open_transactions))
     )

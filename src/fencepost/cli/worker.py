@@ -21,14 +21,14 @@ def worker(properties: Path) -> None:
     """Run a worker of a group, with Kafka Connect's REST API.
 
     The file is that of Kafka Connect's distributed mode. Workers with the same group.id share connectors and tasks.
-    SIGTERM and Ctrl-C commit what is open and stop; a second one stops at once.
+    SIGTERM and Ctrl-C commit open transactions and stop; a second one stops at once.
     """
     asyncio.run(_run(properties))
 
 
 async def _run(path: Path) -> None:
-    # Only what is needed to answer requests: what stands behind the herder (Spark, Arrow, a Kafka client) takes a while
-    # to import.
+    # Only what is needed to answer requests: the herder's dependencies (Spark, Arrow, a Kafka client) take a while to
+    # import.
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.group_config import GroupConfig  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_properties  # noqa: PLC0415 - see above
@@ -53,7 +53,7 @@ async def _run(path: Path) -> None:
         await _serve(herder)
     finally:
         if herder is not None:
-            # Those that wait for the group are not to be waited for.
+            # Do not wait for requests that wait for the group.
             herder.refuse_requests()
         await server.stop()
         if herder is not None:
@@ -61,7 +61,8 @@ async def _run(path: Path) -> None:
 
 
 def _import_herder() -> None:
-    # What is imported stays: to look for garbage in it takes a tenth of the time, and of each later collection.
+    # Imported objects stay alive: scanning them for garbage would take a tenth of the time, and of each later
+    # collection.
     gc.disable()
     try:
         importlib.import_module("fencepost.herder.distributed.herder")
@@ -71,7 +72,7 @@ def _import_herder() -> None:
 
 
 async def _serve(herder: DistributedHerder) -> None:
-    """Run until a signal comes, or the worker cannot be in its group. Raises what keeps it from starting."""
+    """Run until a signal arrives, or the worker cannot be in its group. Raises the error that prevents the start."""
     stopping = asyncio.Event()
     _stop_on_signals(stopping)
     starting: asyncio.Future[Any] = asyncio.ensure_future(herder.start())

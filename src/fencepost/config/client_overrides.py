@@ -1,4 +1,4 @@
-"""Properties for Kafka clients: which come from where, which may be overridden, and which never."""
+"""Properties for Kafka clients: where they come from, which may be overridden, and which never."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RESERVED: Final[Mapping[ClientKind, Mapping[str, str]]] = {
     ClientKind.CONSUMER: {"isolation.level": "source offsets are always read with read_committed"},
     ClientKind.ADMIN: {},
 }
-"""Properties that would break exactly-once if they were overridden, and why they are not taken."""
+"""Properties whose override would break exactly-once delivery, and why they are ignored."""
 
 _PRINCIPAL_PROPERTIES: Final = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 
@@ -57,7 +57,7 @@ _DESTINATIONS: Final = frozenset(
         "ssl.truststore.password", "ssl.truststore.type",
     }
 )  # fmt: skip
-"""Properties that decide who gets to see SASL credentials: which servers, and how it is known that it is they."""
+"""Properties that decide who sees SASL credentials: the servers, and how they are authenticated."""
 
 DEFAULT_ALLOWLIST: Final = (
     "acks", "batch.size", "buffer.memory", "client.id", "client.rack", "compression.gzip.level",
@@ -71,10 +71,10 @@ DEFAULT_ALLOWLIST: Final = (
     "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "transaction.timeout.ms",
     "transactional.id",
 )  # fmt: skip
-"""What connectors may override by default: what tunes clients, and a principal of their own.
+"""What connectors may override by default: client tuning, and a separate principal.
 
-Left out is whatever names a server, whom to trust, or a file of the worker's machine. A producer that reaches no other
-cluster cannot take the worker's credentials there.
+The list has no property that names a server, a trust setting, or a file of the worker's machine. A producer that
+reaches no other cluster cannot take the worker's credentials there.
 """
 
 
@@ -86,7 +86,7 @@ def is_client_property(name: str) -> bool:
 def overrides(properties: Mapping[str, str], prefix: str, kind: ClientKind, *, where: str) -> dict[str, str]:
     """Return the properties below `prefix`, without it, for a client of the kind given.
 
-    Those that would break exactly-once are left out with a warning that names the property and `where` it was set.
+    Those that would break exactly-once are ignored with a warning that names the property and `where` it was set.
     """
     chosen = {}
     for name, value in properties.items():
@@ -104,8 +104,8 @@ def overrides(properties: Mapping[str, str], prefix: str, kind: ClientKind, *, w
 def combined(worker: Mapping[str, str], own: Mapping[str, str], kind: ClientKind, *, connector: str) -> dict[str, str]:
     """Return the properties of a connector's client: the worker's for its kind, and over them the connector's `own`.
 
-    The worker's SASL credentials are left out where the connector changes who gets to see them. Raises ConfigError if
-    the client then has none.
+    The worker's SASL credentials are removed if the connector changes who sees them. Raises ConfigError if the client
+    then has none.
     """
     changed = sorted(name for name in own.keys() & _DESTINATIONS if not _within(own[name], worker.get(name)))
     if not changed or _CREDENTIALS not in worker:
@@ -122,9 +122,9 @@ def combined(worker: Mapping[str, str], own: Mapping[str, str], kind: ClientKind
 
 
 def _within(own: str, worker: str | None) -> bool:
-    """Say whether all that a list has is in the worker's: fewer of its brokers are still its brokers.
+    """Return whether every entry of a list is in the worker's list: a subset of its brokers is still its brokers.
 
-    What the worker leaves to a default differs from any value, the empty one included.
+    If the worker does not set the property, any value counts as different, the empty one included.
     """
     return worker is not None and _parts(own) <= _parts(worker)
 

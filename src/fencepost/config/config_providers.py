@@ -33,7 +33,7 @@ class EnvVarConfigProvider(ConfigProvider):
         )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the allowlist. Raises ConfigError for a malformed one."""
+        """Set the allowlist. Raises ConfigError for a malformed one."""
         pattern = self.config().parse(configs)[_ALLOWLIST]
         try:
             self._allowed = re.compile(pattern)
@@ -48,7 +48,7 @@ class EnvVarConfigProvider(ConfigProvider):
 
 
 class _PathConfigProvider(ConfigProvider):
-    """Reads where `allowed.paths` lets it."""
+    """Reads files that `allowed.paths` allows."""
 
     def __init__(self) -> None:
         self._allowed = ANYWHERE
@@ -58,7 +58,7 @@ class _PathConfigProvider(ConfigProvider):
         return _allowed_paths_def()
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the allowed paths. Raises ConfigError for one that is not absolute."""
+        """Set the allowed paths. Raises ConfigError for one that is not absolute."""
         self._allowed = _allowed_paths(configs)
 
 
@@ -66,7 +66,7 @@ class FileConfigProvider(_PathConfigProvider):
     """Values in a properties file: `${file:/path/to/file.properties:key}`."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Return what the file has. Raises ConfigError if it cannot be read, or must not be."""
+        """Return the values of the file. Raises ConfigError if it cannot be read, or is not allowed."""
         _require(path)
         properties = load_properties(path, self._allowed)
         return {key: properties[key] for key in keys if key in properties}
@@ -76,7 +76,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
     """Files of a directory, each holding one value: `${dir:/path/to/directory:file}`."""
 
     def get(self, path: str, keys: Collection[str]) -> Mapping[str, str]:
-        """Return the contents of files, as they are. Raises ConfigError for what cannot be read, or must not be."""
+        """Return the contents of files, unchanged. Raises ConfigError if one cannot be read, or is not allowed."""
         _require(path)
         self._allowed.check(path)
         directory = Path(path)
@@ -87,7 +87,7 @@ class DirectoryConfigProvider(_PathConfigProvider):
         return {key: text for key, text in found.items() if text is not None}
 
     def _text(self, path: Path) -> str | None:
-        """Return what a file has, None if there is none. A link in the directory may lead anywhere."""
+        """Return a file's text, None if there is no file. A link in the directory may lead anywhere."""
         try:
             with self._allowed.open(str(path)) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -107,7 +107,7 @@ def _require(path: str) -> None:
 def _allowed_paths_def() -> ConfigDef:
     return ConfigDef().define(
         _ALLOWED_PATHS, ConfigDef.Type.LIST, "", ConfigDef.Importance.MEDIUM,
-        "Absolute paths, comma-separated: only what is there or below is read. Unset: whatever the worker may read.",
+        "Absolute paths, comma-separated: only files there or below are read. Unset: all files that the worker may read.",
     )  # fmt: skip
 
 

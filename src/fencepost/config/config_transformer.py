@@ -1,4 +1,4 @@
-"""Replaces placeholders in properties by what config providers know: `${provider:path:key}`, `${provider:key}` (KIP-297).
+"""Replaces placeholders in properties, `${provider:path:key}` and `${provider:key}`, by config providers (KIP-297).
 
 Values are looked up where they are used: when a worker, a connector or a task starts, and when a configuration is
 validated. What is stored, shown and logged keeps the placeholders.
@@ -25,13 +25,13 @@ PREFIX: Final = f"{PROVIDERS}."
 
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 
-# Shorter values are told apart from the rest of a message only where they stand in quotes.
+# Shorter values are recognised in a message only within quotes.
 _SHORTEST_HIDDEN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TransformedConfig:
-    """Properties with their placeholders replaced; those that cannot be keep them, and `errors` says why."""
+    """Properties with their placeholders replaced; unresolved ones keep them, and `errors` says why."""
 
     properties: Mapping[str, str] = field(repr=False)
     given: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class TransformedConfig:
     errors: tuple[ConfigValue, ...] = ()
 
     def restored(self, task_config: Mapping[str, str]) -> dict[str, str]:
-        """Return a configuration that was made out of these properties with the placeholders that they were given."""
+        """Return a configuration that was derived from these properties with the original placeholders."""
         return {name: self._restored(name, value) for name, value in task_config.items()}
 
     def hidden(self, text: str) -> str:
@@ -134,7 +134,7 @@ class _Lookup:
             self._look_up(provider, path, wanted)
 
     def problems(self, name: str, text: str) -> Iterator[str]:
-        """Say what is wrong with the placeholders of a property."""
+        """Yield what is wrong with the placeholders of a property."""
         for place in _places(text):
             if place.text in self._reasons:
                 yield f"The property {name} holds {place.text}, which has no value: {self._reasons[place.text]}"

@@ -63,15 +63,14 @@ def _define_common(definitions: ConfigDef) -> None:
         validator=not_blank, group=_COMMON, order_in_group=2, width=_W.LONG,
     ).define(
         "connector.plugin.version", _T.STRING, None, _I.MEDIUM,
-        "The version of the connector that this configuration is for; it must be the one that is installed. Unset: "
-        "whichever is.",
+        "The version of the connector that this configuration is for; it must be the installed one. Unset: " "any.",
         group=_COMMON, order_in_group=3, width=_W.MEDIUM,
     ).define(
-        "tasks.max", _T.INT, 1, _I.HIGH, "The most tasks that share the work.",
+        "tasks.max", _T.INT, 1, _I.HIGH, "The maximum number of tasks.",
         validator=at_least(1, nullable=False), group=_COMMON, order_in_group=4, width=_W.SHORT,
     ).define(
         "tasks.max.enforce", _T.BOOLEAN, True, _I.LOW,
-        "Whether a connector fails that makes more tasks than tasks.max; else it only gets a warning.",
+        "Whether a connector that creates more tasks than tasks.max fails; otherwise it only gets a warning.",
         group=_COMMON, order_in_group=5, width=_W.SHORT,
     ).define(
         "config.action.reload", _T.STRING, "restart", _I.LOW,
@@ -88,7 +87,7 @@ def _define_converters(definitions: ConfigDef) -> None:
             group=_COMMON, order_in_group=6 + 2 * number, width=_W.SHORT,
         ).define(
             f"{what}.converter.plugin.version", _T.STRING, None, _I.LOW,
-            f"The version of the {what} converter; it must be the one that is installed. Unset: whichever is.",
+            f"The version of the {what} converter; it must be the installed one. Unset: any.",
             group=_COMMON, order_in_group=7 + 2 * number, width=_W.SHORT,
         )  # fmt: skip
 
@@ -106,8 +105,7 @@ def _define_chain(definitions: ConfigDef) -> None:
         group="Predicates", order_in_group=13, width=_W.LONG,
     ).define(
         "topic.creation.groups", _T.LIST, "", _I.LOW,
-        "The groups of topics, comma-separated, that are created with settings of their own, besides those of the "
-        "group default: topic.creation.<group>.include, .partitions, .replication.factor and any topic setting.",
+        "The groups of topics, comma-separated, that are created with separate settings, in addition to the " "group default: topic.creation.<group>.include, .partitions, .replication.factor and any topic setting.",
         group="Topic Creation", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
@@ -116,14 +114,14 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
     group = "Exactly Once Support"
     definitions.define(
         "exactly.once.support", _T.STRING, "requested", _I.MEDIUM,
-        "required: refuse the configuration unless the connector says that it can deliver exactly once with it. "
+        "required: refuse the configuration unless the connector declares that it can deliver exactly once with it. "
         "requested: do not ask. disabled: deliver at least once, even where the worker could deliver exactly once; "
-        "Kafka Connect does not know this value.",
+        "Kafka Connect does not have this value.",
         validator=one_of([str(request) for request in ExactlyOnceRequest]),
         group=group, order_in_group=2, width=_W.SHORT,
     ).define(
         "transaction.boundary", _T.STRING, "poll", _I.MEDIUM,
-        "What ends a transaction: poll (each batch), interval (time) or connector (the connector says).",
+        "What ends a transaction: poll (each batch), interval (time) or connector (the connector decides).",
         validator=one_of([str(boundary) for boundary in TransactionBoundary]),
         group=group, order_in_group=3, width=_W.SHORT,
     ).define(
@@ -134,8 +132,8 @@ def _define_exactly_once(definitions: ConfigDef) -> None:
     ).define(
         "offsets.storage.topic", _T.STRING, None, _I.LOW,
         "A topic for this connector's source offsets alone. It is created if missing, offsets that it lacks are looked "
-        "up in the worker's offset.storage.topic, and what is committed is copied there. Unset: the worker's topic, or "
-        "the one of that name on the cluster that producer.override.bootstrap.servers names.",
+        "up in the worker's offset.storage.topic, and commits are copied there. Unset: the worker's topic, or "
+        "the topic of that name on the cluster that producer.override.bootstrap.servers names.",
         validator=topic_name, group="offsets.topic", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 
@@ -180,7 +178,7 @@ class ConnectorConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ConnectorConfig:
-        """Check the properties that every connector has. Raises ConfigError for the first that will not do."""
+        """Check the properties that every connector has. Raises ConfigError for the first invalid one."""
         return cls.from_transformed(TransformedConfig(properties))
 
     @classmethod
@@ -206,7 +204,7 @@ class ConnectorConfig:
 
     @property
     def at_least_once(self) -> bool:
-        """Whether the connector is to deliver at least once, whatever the worker could do."""
+        """Whether the connector delivers at least once, even if the worker could deliver exactly once."""
         return self.exactly_once_support is ExactlyOnceRequest.DISABLED
 
     def converter(self, role: str, worker_properties: Mapping[str, str]) -> PluginSpec:
@@ -232,7 +230,7 @@ def transform_chain(properties: Mapping[str, str]) -> tuple[TransformSpec, ...]:
 def chain_errors(properties: Mapping[str, str]) -> list[ConfigValue]:
     """Return the problems of the transform chain, on the properties that have them."""
     found: list[ConfigValue] = []
-    # A predicate counts as known even if it is malformed: that is said once.
+    # A predicate counts as known even if it is malformed: that error is reported once.
     predicates = dict.fromkeys(_each("predicates", properties, found), PluginSpec("", {}))
     for alias in predicates:
         with _collected(found):
@@ -259,7 +257,10 @@ def _collected(found: list[ConfigValue]) -> Iterator[None]:
 
 
 def plugin_aliases(what: str, properties: Mapping[str, str]) -> list[str]:
-    """Return the aliases that the property `transforms` or `predicates` lists. Raises ConfigError for one named twice."""
+    """Return the aliases that the property `transforms` or `predicates` lists.
+
+    Raises ConfigError for one named twice.
+    """
     aliases = [alias for alias in parse_type(what, properties.get(what, ""), _T.LIST) if alias]
     if len(set(aliases)) < len(aliases):
         raise ConfigError(f"The property {what} names an alias twice: {properties[what]}", name=what)

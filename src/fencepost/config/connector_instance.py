@@ -1,4 +1,4 @@
-"""A connector object, called through the edge, with its answers checked."""
+"""A connector object, called through `plugin_calls`, with its return values checked."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Answer = TypeVar("Answer", bound=StrEnum)
 class ConnectorInstance:
     """Calls one SourceConnector.
 
-    Each method raises what the connector's raises if that is an ordinary failure, and PluginError for anything else, and
-    for an answer of another type. Methods are for any thread that the connector's are for.
+    Each method raises the connector's exception if that is an ordinary failure, and PluginError for anything else and
+    for a return value of another type. Methods may be called on the same threads as the connector's.
     """
 
     def __init__(self, connector: SourceConnector, name: str) -> None:
@@ -29,7 +29,7 @@ class ConnectorInstance:
 
     @classmethod
     def of(cls, plugin: type[SourceConnector], name: str | None = None) -> ConnectorInstance:
-        """Return a new instance of a connector's class. Raises as all methods do."""
+        """Return a new instance of a connector's class. Raises like all methods."""
         known = name or describe(plugin)
         return cls(call_plugin(f"The constructor of connector {known}", plugin), known)
 
@@ -57,7 +57,7 @@ class ConnectorInstance:
         return call_plugin(f"A validator in the config() of connector {self._name}", self.config().validate, config)
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Have the connector check a configuration."""
+        """Let the connector check a configuration."""
         answer: Any = call_plugin(self._what("validate"), self._connector.validate, config)
         values = self._list("validate", answer, "a list of fencepost.ConfigValue")
         for position, value in enumerate(values):
@@ -111,7 +111,7 @@ class ConnectorInstance:
         return self._choice(method, answer, ConnectorTransactionBoundaries)
 
     def partitions_follow_task_configs(self, config: Config) -> bool:
-        """Ask the connector whether unchanged tasks may go on when others change."""
+        """Ask the connector whether unchanged tasks may keep running when others change."""
         method = "partitions_follow_task_configs"
         return self._bool(
             method, call_plugin(self._what(method), self._connector.partitions_follow_task_configs, config)
@@ -120,7 +120,7 @@ class ConnectorInstance:
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
     ) -> bool:
-        """Tell the connector of offsets that are to be set."""
+        """Notify the connector of offsets that will be set."""
         answer = call_plugin(self._what("alter_offsets"), self._connector.alter_offsets, config, offsets)
         return self._bool("alter_offsets", answer)
 

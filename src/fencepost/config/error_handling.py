@@ -1,4 +1,4 @@
-"""What becomes of records that a transform or converter refuses (KIP-298, `errors.*`)."""
+"""How records that a transform or converter refuses are handled (KIP-298, `errors.*`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ErrorHandling:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> ErrorHandling:
-        """Take the parsed values of the properties that `define_errors` defines."""
+        """Read the parsed values of the properties that `define_errors` defines."""
         return cls(
             tolerance=Tolerance(values["errors.tolerance"].lower()),
             retry_timeout_ms=values["errors.retry.timeout"],
@@ -47,7 +47,7 @@ class ErrorHandling:
 
     @property
     def stops_at_first(self) -> bool:
-        """Whether the first record that is refused fails its batch, with no second try."""
+        """Whether the first refused record fails its batch, without a retry."""
         return self.tolerance is Tolerance.NONE and self.retry_timeout_ms == 0
 
 
@@ -56,17 +56,17 @@ def define_errors(definitions: ConfigDef) -> None:
     group = "Error Handling"
     definitions.define(
         "errors.retry.timeout", _T.LONG, 0, _MEDIUM,
-        "How long a transform or converter that raises RetriableError is tried again, in milliseconds, for each batch; "
-        "0: not at all, -1: for ever.",
+        "How long a transform or converter that raises RetriableError is retried, in milliseconds, for each batch; "
+        "0: not at all, -1: without limit.",
         validator=at_least(FOR_EVER, nullable=False), group=group, order_in_group=1, width=ConfigDef.Width.MEDIUM,
     ).define(
         "errors.retry.delay.max.ms", _T.LONG, 60_000, _MEDIUM,
-        "The longest pause between two such tries, in milliseconds. Pauses begin with 300 ms and double.",
+        "The longest pause between two such attempts, in milliseconds. Pauses begin with 300 ms and double.",
         validator=at_least(1, nullable=False), group=group, order_in_group=2, width=ConfigDef.Width.MEDIUM,
     ).define(
         "errors.tolerance", _T.STRING, str(Tolerance.NONE), _MEDIUM,
-        "What becomes of a record that cannot be transformed or converted: none fails the task, all skips the record. "
-        "What Kafka refuses fails the task with either.",
+        "What to do with a record that cannot be transformed or converted: none fails the task, all skips the record. "
+        "A record that Kafka refuses fails the task with either.",
         validator=one_of([str(value) for value in Tolerance]), group=group, order_in_group=3,
         width=ConfigDef.Width.SHORT,
     ).define(
@@ -76,6 +76,6 @@ def define_errors(definitions: ConfigDef) -> None:
         group=group, order_in_group=4, width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.include.messages", _T.BOOLEAN, False, _MEDIUM,
-        "Whether that log shows the record itself, which may hold what a log should not.",
+        "Whether that log shows the record itself, which may contain confidential data.",
         group=group, order_in_group=5, width=ConfigDef.Width.SHORT,
     )  # fmt: skip

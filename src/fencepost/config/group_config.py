@@ -1,4 +1,4 @@
-"""How a worker shares work with others of its group, under the property names of Kafka Connect."""
+"""A worker's membership in its group, under the property names of Kafka Connect."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def group_config_def() -> ConfigDef:
         _times()
         .define(
             "connect.protocol", _T.STRING, "sessioned", _I.LOW,
-            "How work is shared: eager (all stops for it), compatible (what moves stops), or sessioned (requests "
-            "between workers are signed as well).",
+            "The rebalance protocol: eager (everything stops), compatible (only what moves stops), or sessioned "
+            "(compatible, and requests between workers are signed).",
             validator=one_of(["eager", "compatible", "sessioned"]),
         )
         .define(
             "inter.worker.key.size", _T.INT, 32, _I.LOW, "The size of session keys, in bytes.", validator=at_least(16)
         )
         .define(
-            _KEY_ALGORITHM, _T.STRING, "HmacSHA256", _I.LOW, "The algorithm that session keys are for.",
+            _KEY_ALGORITHM, _T.STRING, "HmacSHA256", _I.LOW, "The algorithm that session keys are generated for.",
             validator=_algorithms,
         )
         .define(
             _SIGNATURE_ALGORITHM, _T.STRING, "HmacSHA256", _I.LOW,
-            "The algorithm by which this worker signs requests to others.", validator=_algorithms,
+            "The algorithm with which this worker signs requests to others.", validator=_algorithms,
         )
         .define(
             _VERIFICATION_ALGORITHMS, _T.LIST, "HmacSHA256", _I.LOW,
@@ -49,19 +49,23 @@ def group_config_def() -> ConfigDef:
 def _times() -> ConfigDef:
     definitions = ConfigDef()
     for name, default, what in (
-        ("session.timeout.ms", 10_000, "After how long without a heartbeat a worker's work goes to others."),
+        (
+            "session.timeout.ms",
+            10_000,
+            "The time without a heartbeat after which a worker's connectors and tasks go to others.",
+        ),
         (
             "heartbeat.interval.ms",
             500,
-            "How often a worker is heard, and hears of rebalances; oftener right after one (Kafka Connect: 3 s).",
+            "The interval of heartbeats, which also announce rebalances; shorter right after one (Kafka Connect: 3 s).",
         ),
-        ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what others are to run."),
+        ("rebalance.timeout.ms", 60_000, "How long workers may take to stop what is assigned to others."),
         (
             "scheduled.rebalance.max.delay.ms",
             10_000,
-            "How long the work of a worker that left is held back for it, and stands still (Kafka Connect: 5 minutes).",
+            "How long the work of a worker that left waits for its return, unassigned (Kafka Connect: 5 minutes).",
         ),
-        ("inter.worker.key.ttl.ms", 3_600_000, "How long a session key signs requests between workers."),
+        ("inter.worker.key.ttl.ms", 3_600_000, "The lifetime of a session key, which signs requests between workers."),
         (
             "worker.sync.timeout.ms",
             10_000,
@@ -81,7 +85,7 @@ def _check(values: Mapping[str, Any]) -> None:
         )
     if values[_SIGNATURE_ALGORITHM] not in values[_VERIFICATION_ALGORITHMS]:
         raise ConfigError(
-            f"{_VERIFICATION_ALGORITHMS} must contain {values[_SIGNATURE_ALGORITHM]}, by which workers sign "
+            f"{_VERIFICATION_ALGORITHMS} must contain {values[_SIGNATURE_ALGORITHM]}, with which workers sign "
             f"({_SIGNATURE_ALGORITHM})",
             name=_VERIFICATION_ALGORITHMS,
         )
@@ -97,7 +101,7 @@ def _algorithms(name: str, value: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """How a worker shares work, checked. Times are in milliseconds."""
+    """A worker's group membership settings, checked. Times are in milliseconds."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int

@@ -1,4 +1,4 @@
-"""How parts of a connector are named, for all layers."""
+"""Names of the parts of a connector, for all layers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 class ConnectorTaskId(NamedTuple):
     """Names a task: its connector, and its number from 0."""
 
-    # A tuple, since each rebalance hashes and compares the ids of all tasks of the group many times.
+    # A tuple, because each rebalance hashes and compares the ids of all tasks of the group many times.
 
     connector: str
     task: int

@@ -1,4 +1,4 @@
-"""Which connector or task the lines of the log are about, as Connect's `connector.context` tells it.
+"""Marks log lines with the connector or task that they are about, like Connect's `connector.context`.
 
 with log_context(task):
     ...                     # what this thread, or asyncio task, logs here is about the task
@@ -22,7 +22,7 @@ _subject: Final[ContextVar[str | ConnectorTaskId | None]] = ContextVar("subject"
 
 @contextmanager
 def log_context(subject: str | ConnectorTaskId) -> Iterator[None]:
-    """Have what is logged inside be about a connector, given by its name, or about a task."""
+    """Mark everything logged inside with a connector, given by its name, or with a task."""
     token = _subject.set(subject)
     try:
         yield
@@ -31,7 +31,7 @@ def log_context(subject: str | ConnectorTaskId) -> Iterator[None]:
 
 
 def in_context(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that logs about what this thread logs about, on whatever thread it is called."""
+    """Return a function that logs with the context of this thread, on any thread that calls it."""
     context = copy_context()
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Converters, transforms, predicates and config providers, made and asked for their properties through the edge."""
+"""Creates converters, transforms, predicates and config providers, and reads their definitions, by `plugin_calls`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def new_plugin(kind: PluginKind, plugin: type[Any]) -> Any:
 def plugin_definitions(kind: PluginKind, plugin: type[Any]) -> ConfigDef:
     """Return the definitions of a plugin's own properties.
 
-    Raises as `call_plugin`, and PluginError where the plugin returns anything else.
+    Raises as `call_plugin`, and PluginError if the plugin returns anything else.
     """
     what = f"config() of the {kind.label} {plugin.__name__}"
     instance = new_plugin(kind, plugin)

@@ -1,7 +1,7 @@
 """Finds the classes in plain modules of `plugin.path` that may be plugins, by their syntax trees: nothing is imported.
 
 A class may be a plugin if it derives from something that its module imports from fencepost, or from another such class.
-Modules that an installed distribution brought are left out: its entry points say which plugins it has.
+Modules of installed distributions are not scanned: their entry points list their plugins.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _classes(module: str, path: Path, _changed: int, _size: int) -> dict[str, fr
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
-        _log.error("The module %s cannot be looked through for plugins: %s", path, error)
+        _log.error("The module %s cannot be scanned for plugins: %s", path, error)
         return {}
     names = {name: target for node in ast.walk(tree) for name, target in _imports(node, module, path)}
     own = [node for node in tree.body if isinstance(node, ast.ClassDef)]

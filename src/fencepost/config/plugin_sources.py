@@ -1,8 +1,8 @@
-"""Which modules a worker imports because a configuration names a class in them.
+"""Decides which modules a worker imports because a configuration names a class in them.
 
-Importing a module runs its code. Whoever may send configurations to a worker's REST API chooses names, so that a worker
-of a group only imports what its owner provided for plugins. Where a module comes from is found out without importing it
-or any package that it is in.
+Importing a module runs its code. Every client of a worker's REST API can choose names, so a worker of a group imports
+only what its owner provided for plugins. The origin of a module is determined without importing it or any package that
+it is in.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GROUPS: Final = "fencepost."
 class PluginSources:
     """The modules that plugins are imported from, besides those of distributions that declare plugins.
 
-    `directories` are those of `plugin.path`. `modules` are names; what is below them is allowed as well, and `*` stands
+    `directories` are those of `plugin.path`. `modules` are names; their submodules are allowed as well, and `*` stands
     for all modules.
     """
 
@@ -37,7 +37,7 @@ class PluginSources:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], named: Iterable[str]) -> PluginSources:
-        """Read a worker's properties; `named` are classes that the worker's own file names, which its owner chose."""
+        """Read a worker's properties; `named` are the classes in the worker's own file."""
         own = [name.strip().rpartition(".")[0] for name in named]
         return cls(
             tuple(Path(path).expanduser().resolve() for path in values["plugin.path"] if path),
@@ -45,7 +45,7 @@ class PluginSources:
         )
 
     def admit(self, module: str) -> bool:
-        """Say whether a module may be imported, or cannot be found at all. Imports nothing."""
+        """Return whether a module may be imported, or cannot be found at all. Imports nothing."""
         if _ALL in self.modules:
             return True
         if "__main__" in module.split("."):
@@ -55,7 +55,7 @@ class PluginSources:
         try:
             first = _first_code(module)
         except ValueError:
-            # It was made by hand, and nothing tells where it comes from.
+            # It was created at run time, and its origin is unknown.
             return False
         if first is None:
             return True
@@ -69,11 +69,11 @@ class PluginSources:
 
 
 ANY_MODULE: Final = PluginSources(modules=(_ALL,))
-"""For names that the worker's owner chose."""
+"""Allows all modules: for names that the worker's owner chose."""
 
 
 def check_modules(name: str, value: Any) -> None:
-    """Raise ConfigError for what cannot be the name of a module, and is not `*`."""
+    """Raise ConfigError for a value that is neither a module name nor `*`."""
     for module in value or ():
         if module and module != _ALL and not all(part.isidentifier() for part in module.split(".")):
             raise ConfigError(
@@ -83,7 +83,7 @@ def check_modules(name: str, value: Any) -> None:
 
 
 def forget_sources() -> None:
-    """Look at what is installed again, since the import path changed."""
+    """Read the installed distributions again, because the import path changed."""
     _declared.cache_clear()
 
 

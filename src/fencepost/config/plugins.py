@@ -1,13 +1,13 @@
-"""Finds connectors, converters, transforms and the rest by the names that configurations give them.
+"""Finds plugins (connectors, converters, transforms and others) by their names in configurations.
 
 A name is one of two things, tried in this order:
 
 1. an entry point of the plugin's group. Its name is an alias (`JsonConverter`) or the name of the Java class that
-   the plugin stands in for (`org.apache.kafka.connect.json.JsonConverter`); a package registers both alike, in its
+   the plugin replaces (`org.apache.kafka.connect.json.JsonConverter`); a package registers both alike, in its
    pyproject.toml: `[project.entry-points."fencepost.converters"]`.
 2. a dotted Python path, `package.module.Class`. A worker's PluginSources say which modules are imported for one.
 
-Only the plugin that is asked for is imported.
+Only the requested plugin is imported.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class PluginKind(Enum):
 def find_plugin(kind: PluginKind, name: str, *, property_name: str, sources: PluginSources) -> type[Any]:
     """Return the class of a plugin.
 
-    Raises ConfigError, which blames `property_name`, if there is no such plugin (with a list of those that there
-    are), if `sources` do not have its module, if it fails to import, or if it is of another kind.
+    Raises ConfigError, which blames `property_name`, if there is no such plugin (with a list of the installed ones), if
+    `sources` do not have its module, if it fails to import, or if it is of another kind.
     """
     name = name.strip()
     found = _registered(kind.group, tuple(sys.path)).select(name=name)
@@ -73,7 +73,7 @@ def plugin_entry_points(kind: PluginKind) -> Sequence[EntryPoint]:
 
 
 def plugin_version(plugin: type[Any]) -> str:
-    """Return a plugin's version: what it says itself, else that of the package it is in, else "undefined"."""
+    """Return a plugin's version: its own, else that of its package, else "undefined"."""
     if issubclass(plugin, SourceConnector):
         return ConnectorInstance.of(plugin).version()
     return _package_version(plugin.__module__.partition(".")[0])
@@ -143,7 +143,7 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
     except Exception as error:
         raise _failed(kind, name, property_name, error) from error
     try:
-        # A module may have a __getattr__ of its own.
+        # A module may define __getattr__.
         return call_plugin(f"The import of {name}", getattr, module, class_name)
     except AttributeError as error:
         raise ConfigError(
@@ -156,7 +156,7 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
 
 
 def _unknown(kind: PluginKind, name: str, property_name: str) -> ConfigError:
-    # The names of Java classes, which have dots, would bury the aliases.
+    # The names of Java classes, which have dots, would hide the aliases.
     known = ", ".join(entry.name for entry in plugin_entry_points(kind) if "." not in entry.name) or "none"
     return ConfigError(
         f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: {known}. "
@@ -169,6 +169,6 @@ def _unknown(kind: PluginKind, name: str, property_name: str) -> ConfigError:
 def _failed(kind: PluginKind, name: str, property_name: str, error: Exception) -> ConfigError:
     return ConfigError(
         f"The {kind.label} {name}, given by the property {property_name}, failed to import: "
-        f"{describe_error(error)}. Mend it, or install what it needs",
+        f"{describe_error(error)}. Fix it, or install what it needs",
         name=property_name,
     )

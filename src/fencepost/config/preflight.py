@@ -1,4 +1,4 @@
-"""The checks that a source connector's configuration passes before it is accepted (KIP-618, KIP-458)."""
+"""The checks of a source connector's configuration before it is accepted (KIP-618, KIP-458)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def preflight(
     """Check a connector's configuration and return every property with its errors.
 
     `support` and `override_policy` are the worker's. The connector is asked for its own properties, and for its
-    abilities where the configuration needs them. What was `accepted` before is only checked against the definitions of
-    the connector's properties: its own check may look at its source, which may be away for a moment.
+    abilities where the configuration needs them. A configuration that was `accepted` before is only checked against the
+    definitions of the connector's properties: the connector's own check may access its source, which may be unavailable
+    for a moment.
     """
     common = connector_config_def().validate(config)
     return merge(
@@ -53,7 +54,7 @@ def preflight(
 
 
 def merge(values: Iterable[ConfigValue]) -> list[ConfigValue]:
-    """Join the findings of several checks: one entry for each property, with all its errors."""
+    """Merge the results of several checks: one entry for each property, with all its errors."""
     merged: dict[str, ConfigValue] = {}
     for value in values:
         first = merged.setdefault(value.name, ConfigValue(value.name, visible=value.visible))

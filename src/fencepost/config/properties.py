@@ -17,10 +17,12 @@ _UNICODE_DIGITS: Final = 4
 
 
 def load_properties(path: str | Path, allowed: AllowedPaths = ANYWHERE) -> dict[str, str]:
-    """Return the properties of a file, in its order. Raises ConfigError that names the file, and the line if one is wrong.
+    """Return the properties of a file, in its order.
 
-    The file is read as UTF-8, or as ISO 8859-1, which is Java's own choice, if it is no UTF-8. One that is not `allowed`
-    is a ConfigError as well.
+    Raises ConfigError that names the file, and the invalid line if any.
+
+    The file is read as UTF-8, or as ISO 8859-1, which is Java's own choice, if it is not UTF-8. A file that is not
+    `allowed` is a ConfigError as well.
     """
     return parse_properties(_read(path, allowed), where=str(path))
 
@@ -28,7 +30,7 @@ def load_properties(path: str | Path, allowed: AllowedPaths = ANYWHERE) -> dict[
 def load_connector_config(path: str | Path) -> dict[str, str]:
     """Return a connector's configuration from a `.properties` file or from JSON (by the ending `.json`).
 
-    JSON is either flat or as the REST API takes it, `{"name": ..., "config": {...}}`; numbers and booleans become
+    JSON is either flat or in the format of the REST API, `{"name": ..., "config": {...}}`; numbers and booleans become
     text. Raises ConfigError that names the file.
     """
     if Path(path).suffix.lower() != ".json":
@@ -109,7 +111,7 @@ def _json_type(value: Any) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each property's text with continuation lines joined, and the number of its first line.
 
-    A backslash alone in its line continues nothing: what follows is a line of its own.
+    A backslash alone in its line continues nothing: the next line is separate.
     """
     pending = ""
     first = 0

@@ -1,4 +1,4 @@
-"""The worker's REST API: where it listens, how others reach it and whom it lets in, under Connect's property names."""
+"""The worker's REST API: its listeners, its advertised address and its users, under Connect's property names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERYWHERE: Final = "http://:8083"
 _LOOPBACK: Final = "http://127.0.0.1:8083"
 
 PREFIXES: Final = ("listeners.https.", "admin.listeners.https.")
-"""Beginnings of the names of properties that set up TLS for listeners."""
+"""Prefixes of the properties that configure TLS for listeners."""
 
 
 def rest_config_def() -> ConfigDef:
@@ -39,12 +39,12 @@ def rest_config_def() -> ConfigDef:
         .define(
             LISTENERS, _T.LIST, None, _I.LOW,
             "The addresses to listen on, comma-separated, as http://host:port or https://host:port. An empty host is "
-            "all interfaces; port 0 is any that is free. TLS is set up by listeners.https.ssl.*, else by ssl.*. Unset: "
+            "all interfaces; port 0 is any free port. TLS is configured by listeners.https.ssl.*, else by ssl.*. Unset: "
             f"{_LOOPBACK}, which other machines cannot reach, or {EVERYWHERE} with {CREDENTIALS}.",
         )
         .define(
             ADMIN_LISTENERS, _T.LIST, None, _I.LOW,
-            "Addresses for /admin alone. Unset: it is found at those of `listeners`; empty: nowhere.",
+            "Addresses for /admin alone. Unset: /admin is served on `listeners`; empty: /admin is disabled.",
         )
         .define(
             "rest.advertised.host.name", _T.STRING, None, _I.LOW,
@@ -95,16 +95,16 @@ class RestConfig:
 
     listeners: Sequence[Listener]
     loopback_by_default: bool
-    """Whether `listeners` is this machine's own address because nobody set it and no password is asked for."""
+    """Whether `listeners` is the loopback address because it is not set and no password is required."""
     admin_listeners: Sequence[Listener] | None
-    """None: /admin is found at `listeners`; empty: nowhere."""
+    """None: /admin is served on `listeners`; empty: it is disabled."""
     advertised_host: str | None
     advertised_port: int | None
     advertised_scheme: str
     credentials: Mapping[str, str] | None = field(repr=False)
-    """Passwords by user; None lets anybody in."""
+    """Passwords by user; None: no authentication."""
     tls: Mapping[str, str] = field(repr=False)
-    """Java's `ssl.*` properties for HTTPS, of listeners and of requests to other workers."""
+    """Java's `ssl.*` properties for HTTPS, for listeners and for requests to other workers."""
     admin_tls: Mapping[str, str] = field(repr=False)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Whether and how tasks and connectors that failed start again by themselves: for a connector, or for all of a worker."""
+"""Whether and how failed tasks and connectors restart automatically: for a connector, or for all of a worker."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ class TaskRestartPolicy(StrEnum):
 
 
 def define_restarts(definitions: ConfigDef, *, whose: str, group: str | None = None) -> ConfigDef:
-    """Add the properties; `whose` says whom they are for. Returns the definitions."""
+    """Add the properties; `whose` says what they apply to. Returns the definitions."""
     return (
         definitions.define(
             "task.restart.policy", _T.STRING, "retriable", _I.MEDIUM,
-            "After which failures a task starts again by itself, from its committed offsets: retriable (brokers that do "
-            "not answer, a Spark job that failed, a RetriableError), always (whatever the reason, but for a "
-            f"configuration that will not do and a task that another one has replaced) or never. {whose}",
+            "After which failures a task restarts automatically, from its committed offsets: retriable (brokers that do "
+            "not answer, a failed Spark job, a RetriableError), always (all failures except an invalid "
+            f"configuration and a task that another instance has replaced) or never. {whose}",
             validator=one_of([str(policy) for policy in TaskRestartPolicy]), group=group, order_in_group=6,
         )
         .define(
             "task.restart.max", _T.INT, 10, _I.LOW,
-            "How often in a row, with no commit between, a task starts again before it is FAILED; -1: without limit. "
+            "The number of restarts in a row, without a commit between them, before a task is FAILED; -1: no limit. "
             f"{whose}",
             validator=at_least(UNLIMITED, nullable=False), group=group, order_in_group=7,
         )
         .define(
             "task.restart.backoff.ms", _T.LONG, 500, _I.LOW,
-            "The pause before the first start again, in milliseconds. Each further one in a row is twice as long, up to "
+            "The pause before the first restart, in milliseconds. Each further pause in a row is twice as long, up to "
             f"30 s. {whose}",
             validator=at_least(0, nullable=False), group=group, order_in_group=8,
         )
@@ -51,7 +51,7 @@ def define_restarts(definitions: ConfigDef, *, whose: str, group: str | None = N
 
 @dataclass(frozen=True, slots=True)
 class RestartConfig:
-    """How what failed starts again. `backoff_s` is the first pause, in seconds; `most` may be UNLIMITED."""
+    """How failed tasks and connectors restart. `backoff_s` is the first pause, in seconds; `most` may be UNLIMITED."""
 
     policy: TaskRestartPolicy = TaskRestartPolicy.RETRIABLE
     most: int = 10

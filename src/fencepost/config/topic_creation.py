@@ -1,4 +1,4 @@
-"""Topics that a connector wants created with settings of its own (KIP-158, `topic.creation.*`)."""
+"""Topics that a connector creates with its own settings (KIP-158, `topic.creation.*`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TopicCreationGroup:
     settings: Mapping[str, str]
 
     def matches(self, topic: str) -> bool:
-        """Say whether a topic belongs to this group."""
+        """Return whether a topic belongs to this group."""
         included = any(pattern.fullmatch(topic) for pattern in self.include)
         return included and not any(pattern.fullmatch(topic) for pattern in self.exclude)
 
@@ -46,7 +46,7 @@ class TopicCreation:
 
 
 def topic_creation(config: Mapping[str, str]) -> TopicCreation | None:
-    """Return what a connector's configuration says about topics; None if nothing, so that the broker creates them.
+    """Return a connector's topic creation settings; None if it has none, so that the broker creates topics.
 
     Raises ConfigError that names the property.
     """

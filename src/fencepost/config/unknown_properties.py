@@ -1,4 +1,4 @@
-"""Properties that nobody knows: most of them are misspelt. Pure."""
+"""Finds unknown properties: most of them are misspelt. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ALIKE = 0.8
 def unknown_properties(
     names: Iterable[str], known: Collection[str], *, open_prefixes: Collection[str] = (), only_alike: bool = False
 ) -> dict[str, str | None]:
-    """Return the names that are not known, each with the known one that it is most like, None if it is like none.
+    """Return the unknown names, each with the most similar known one, or None if none is similar.
 
-    Whatever begins with one of `open_prefixes` may be known to somebody. With `only_alike`, so may be any name that is
-    like none of the known ones.
+    Names with one of `open_prefixes` are not reported. With `only_alike`, neither are names that are similar to no
+    known one.
     """
     found: dict[str, str | None] = {}
     for name in names:

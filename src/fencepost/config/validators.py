@@ -13,7 +13,7 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def at_least(minimum: int, *, nullable: bool = True) -> Validator:
-    """Allow numbers from `minimum` on, and none at all if it is `nullable`."""
+    """Allow numbers of at least `minimum`, and None if it is `nullable`."""
 
     def check(name: str, value: Any) -> None:
         if value is None and not nullable:
@@ -27,7 +27,7 @@ def at_least(minimum: int, *, nullable: bool = True) -> Validator:
 
 
 def one_of(allowed: Sequence[str]) -> Validator:
-    """Allow some texts, in upper or lower case."""
+    """Allow the listed texts, in upper or lower case."""
 
     def check(name: str, value: Any) -> None:
         if str(value).lower() not in allowed:
@@ -39,13 +39,13 @@ def one_of(allowed: Sequence[str]) -> Validator:
 
 
 def not_blank(name: str, value: Any) -> None:
-    """Allow any text but an empty one, or one of blanks."""
+    """Allow any text that is not empty or blank."""
     if value is not None and not str(value).strip():
         raise ConfigError(f"The property {name} is empty: give it a value, or remove it", name=name)
 
 
 def topic_name(name: str, value: Any) -> None:
-    """Allow what brokers take as the name of a topic."""
+    """Allow the topic names that brokers accept."""
     if value is not None and (not _TOPIC.fullmatch(str(value)) or str(value) in (".", "..")):
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: the name of a topic has 1 to 249 letters, digits, '.', "

@@ -44,7 +44,7 @@ _PREFIXES: Final = (
 
 
 class WorkerMode(StrEnum):
-    """How workers run: one process by itself, or a group."""
+    """How workers run: as a single process, or in a group."""
 
     STANDALONE = "standalone"
     DISTRIBUTED = "distributed"
@@ -75,7 +75,7 @@ def worker_config_def(mode: WorkerMode) -> ConfigDef:
     _define_plugins(definitions, alone=alone)
     _define_files(definitions, alone=alone)
     _define_token_urls(definitions, alone=alone)
-    return define_restarts(definitions, whose="For connectors that do not say.")
+    return define_restarts(definitions, whose="For connectors that do not set it.")
 
 
 def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
@@ -84,7 +84,7 @@ def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
         _T.STRING,
         _REQUIRED,
         _I.HIGH,
-        "The Kafka brokers to connect to first, as host:port,host:port. They tell the worker of the others.",
+        "The Kafka brokers to connect to first, as host:port,host:port. The worker learns about the others from them.",
         validator=not_blank,
     )
     definitions.define(
@@ -93,7 +93,7 @@ def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
         "connect-standalone" if alone else _REQUIRED,
         _I.HIGH,
         "The name of the group of workers. The transactional ids of all tasks begin with it: two groups on one Kafka "
-        "cluster need two names, and two standalone workers that run connectors of equal names do as well.",
+        "cluster need different names, and so do two standalone workers with connectors of the same name.",
         validator=no_control_characters,
     )
     definitions.define(
@@ -121,7 +121,7 @@ def _define_stores(definitions: ConfigDef, *, alone: bool) -> None:
             None,
             _I.LOW,
             f"The number of replicas with which the topic of {purpose[store]} is created, -1 for the broker's "
-            "default. Unset: 3, or 1 where the cluster has one broker only.",
+            "default. Unset: 3, or 1 in a cluster with a single broker.",
             validator=replication_factor,
         )
         if store != "config":
@@ -137,7 +137,7 @@ def _define_connectors(definitions: ConfigDef) -> None:
         definitions.define(
             f"{what}.converter", _T.CLASS, _REQUIRED, _I.HIGH,
             f"The converter that turns record {what}s into bytes, for connectors that name none. Its own properties "
-            f"are given below {what}.converter.",
+            f"begin with {what}.converter.",
         )  # fmt: skip
     (
         definitions.define(
@@ -158,16 +158,16 @@ def _define_topics(definitions: ConfigDef) -> None:
     (
         definitions.define(
             "topic.creation.enable", _T.BOOLEAN, True, _I.LOW,
-            "Whether tasks create missing topics as the topic.creation.* properties of their connectors say; else these "
-            "have no effect, and missing topics are left to the brokers.",
+            "Whether tasks create missing topics with the topic.creation.* properties of their connectors; otherwise these "
+            "have no effect, and brokers may create missing topics.",
         )
         .define(
             "topic.tracking.enable", _T.BOOLEAN, True, _I.LOW,
-            "Whether a distributed worker notes which topics connectors write to (GET /connectors/{name}/topics).",
+            "Whether a distributed worker tracks which topics connectors write to (GET /connectors/{name}/topics).",
         )
         .define(
             "topic.tracking.allow.reset", _T.BOOLEAN, True, _I.LOW,
-            "Whether a request may have the topics of a connector forgotten (PUT /connectors/{name}/topics/reset).",
+            "Whether a request may reset the tracked topics of a connector (PUT /connectors/{name}/topics/reset).",
         )
     )  # fmt: skip
 
@@ -177,7 +177,7 @@ def _define_tasks(definitions: ConfigDef) -> None:
         definitions.define(
             "offset.flush.timeout.ms", _T.LONG, 5_000, _I.LOW,
             "How long a task that delivers at least once tries to commit its source offsets, in milliseconds, before "
-            "it leaves that to the next time. Exactly-once delivery commits them with the records.",
+            "it waits for the next interval. Exactly-once delivery commits them with the records.",
             validator=at_least(1),
         )
         .define(
@@ -190,7 +190,7 @@ def _define_tasks(definitions: ConfigDef) -> None:
 
 
 def _define_limits(definitions: ConfigDef) -> None:
-    """What connectors may set, and where values that they leave open come from."""
+    """Define what connectors may set, and the config providers."""
     (
         definitions.define(
             client_overrides.POLICY, _T.STRING, "Allowlist", _I.MEDIUM,
@@ -201,13 +201,13 @@ def _define_limits(definitions: ConfigDef) -> None:
         .define(
             client_overrides.ALLOWLIST, _T.LIST, ",".join(client_overrides.DEFAULT_ALLOWLIST), _I.MEDIUM,
             "The client properties that connectors may override under the policy Allowlist, comma-separated; empty: "
-            "none. The default lets them tune clients and have a principal of their own, but not choose other brokers, "
-            "whom to trust, or files.",
+            "none. The default allows client tuning and a separate principal, but no other brokers, trust settings or "
+            "files.",
         )
         .define(
             config_transformer.PROVIDERS, _T.LIST, "", _I.LOW,
             "The names of config providers, comma-separated. Properties of the worker and of connectors may hold "
-            "${name:path:key} or ${name:key}, for which the provider of that name knows the value. Each is given by "
+            "${name:path:key} or ${name:key}, which the provider of that name resolves. Each is defined by "
             "config.providers.<name>.class, and its own properties below config.providers.<name>.param.",
         )
     )  # fmt: skip
@@ -221,10 +221,10 @@ def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
         "as well. GET /connector-plugins lists both.",
     ).define(
         ALLOWED_MODULES, _T.LIST, "*" if alone else "", _I.MEDIUM,
-        "Python modules, comma-separated, that are imported where a connector's configuration names a class in them or "
-        "below them, besides those in directories of plugin.path, those of installed packages that declare plugins by "
-        "entry points, and those that the worker's own properties name; * for any module. Whoever may send requests "
-        "to a worker with * can have it import, and so run, whatever is installed.",
+        "Python modules, comma-separated, that may be imported if a connector's configuration names a class in them or "
+        "below them, in addition to those in directories of plugin.path, those of installed packages that declare "
+        "plugins by entry points, and those that the worker's own properties name; * for any module. With *, every "
+        "client that may send requests to the worker can make it import, and so run, any installed module.",
         validator=check_modules,
     )  # fmt: skip
 
@@ -232,9 +232,9 @@ def _define_plugins(definitions: ConfigDef, *, alone: bool) -> None:
 def _define_files(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         allowed_paths.PROPERTY, _T.LIST, None if alone else ".", _I.MEDIUM,
-        "Directories and files, comma-separated, that FileSource and FileStreamSource read, with all that is below them, "
-        "once links are followed; relative ones begin at the worker's working directory. "
-        + ("Unset: whatever the worker may read." if alone else "Empty: none."),
+        "Directories and files, comma-separated, that FileSource and FileStreamSource may read, with everything below them, "
+        "after resolving links; relative ones begin at the worker's working directory. "
+        + ("Unset: all files that the worker may read." if alone else "Empty: none."),
     )  # fmt: skip
 
 
@@ -242,7 +242,7 @@ def _define_token_urls(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         ALLOWED_URLS, _T.LIST, None if alone else "", _I.MEDIUM,
         "The addresses, comma-separated, that a connector may set sasl.oauthbearer.token.endpoint.url to by an override, "
-        "besides the worker's own. In Kafka this is a property of the JVM. "
+        "in addition to the worker's own. In Kafka this is a property of the JVM. "
         + ("Unset: any." if alone else "Empty: none."),
     )  # fmt: skip
 
@@ -264,7 +264,7 @@ class WorkerConfig:
 
     mode: WorkerMode
     where: str
-    """What to call the configuration in messages: the path of its file."""
+    """The name of the configuration in messages: the path of its file."""
     group_id: str
     bootstrap_servers: str
     exactly_once_source_support: ExactlyOnceSourceSupport
@@ -284,13 +284,13 @@ class WorkerConfig:
     allowed_token_urls: tuple[str, ...] | None
     """The token endpoints that connectors may name besides the worker's own; None for all."""
     properties: Mapping[str, str] = field(repr=False)
-    """All properties as they were given, and the defaults of the converters."""
+    """All given properties, and the defaults of the converters."""
 
     @classmethod
     def from_properties(
         cls, properties: Mapping[str, str], *, where: str, mode: WorkerMode = WorkerMode.STANDALONE
     ) -> WorkerConfig:
-        """Check a worker's properties. Raises ConfigError that names `where`; warns of properties nobody knows."""
+        """Check a worker's properties. Raises ConfigError that names `where`; warns of unknown properties."""
         definitions = worker_config_def(mode)
         try:
             values = definitions.parse(properties)
@@ -326,7 +326,7 @@ class WorkerConfig:
     def client_properties(self, kind: ClientKind) -> dict[str, str]:
         """Return the properties of the worker's clients of a kind: the common ones, and over them the prefixed ones."""
         common = {name: value for name, value in self.properties.items() if is_client_property(name)}
-        # admin.listeners is where the REST API listens, and none of the admin clients' properties.
+        # admin.listeners belongs to the REST API, not to the admin clients.
         of_clients = {
             name: value
             for name, value in self.properties.items()

@@ -24,7 +24,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 
 @dataclass(frozen=True)
 class CsvReader(RowReader):
-    """Fields may be quoted, and then hold delimiters, line ends and doubled quotes. Empty lines are left out.
+    """Fields may be quoted, and then hold delimiters, line ends and doubled quotes. Empty lines are skipped.
 
     `file_columns` are the names of the file's columns in the file's order, `header` says that the first record holds
     them. An unquoted field that is `null_value` is null. TIMESTAMP takes ISO 8601, without a zone as UTC.
@@ -37,7 +37,7 @@ class CsvReader(RowReader):
     quote: ClassVar[int | None] = QUOTE
 
     def without_header(self, block: Block) -> Block:
-        """Leave the file's first record out if it is the header."""
+        """Skip the file's first record if it is the header."""
         if self.header and block.offset == 0:
             return replace(block, starts=block.starts[1:], ends=block.ends[1:])
         return block
@@ -63,7 +63,7 @@ class CsvReader(RowReader):
         return [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
 
     def explain(self, record: bytes) -> str:
-        """Say which column a record has too many or too few, or which value does not fit."""
+        """Describe which column of a record is extra or missing, or which value does not fit."""
         text = record.decode("utf-8", "replace")
         fields = split_record(text, self.delimiter)
         if len(fields) != len(self.file_columns):
@@ -94,7 +94,10 @@ def split_record(text: str, delimiter: str) -> list[str]:
 
 
 def read_header(path: str, delimiter: str, allowed: AllowedPaths) -> tuple[str, ...]:
-    """Return the names in a file's first record. Raises DataError if there is none, or a name is empty or there twice."""
+    """Return the names in a file's first record.
+
+    Raises DataError if there is none, or a name is empty or duplicated.
+    """
     with open_file(path, allowed) as file:
         size = file.seek(0, io.SEEK_END)
         block = next(read_blocks(file, FileRange(path, 0, size), quote=QUOTE, finished=True), Block.of(b""))
@@ -127,6 +130,6 @@ def check_csv_columns(columns: t.StructType) -> None:
         if isinstance(column.dataType, t.ArrayType | t.MapType | t.StructType | t.NullType):
             raise ConfigError(
                 f"The property schema gives the column {column.name} the type {column.dataType.simpleString()}, which "
-                "a CSV field cannot hold: take a simple type, or format=jsonl",
+                "a CSV field cannot hold: use a simple type, or format=jsonl",
                 name="schema",
             )

@@ -1,11 +1,11 @@
 """FileSource: typed rows of CSV or JSON lines, or lines of text, from one file or many.
 
 Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, and is read in the order of its records;
-of several files the first that has something more is read first. The files are shared out among up to `tasks.max`
-tasks. Patterns are resolved when the connector starts: files that appear later are found at its next start.
+of several files the first one with new records is read first. The files are distributed over up to `tasks.max` tasks.
+Patterns are resolved when the connector starts: files that appear later are found at its next start.
 
-The last record of a file may lack a line end. As long as the file may grow it is not whole, and waits. Where a worker
-is asked to stop at the source's end, the files are taken to be whole, and it is read.
+The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
+If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _one_character(name: str, value: Any) -> None:
     if _delimiter(value) is None:
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: it must be one ASCII character other than a quote, or "
-            "\\t for a tabulator",
+            "\\t for a tab character",
             name=name,
         )
 
@@ -115,28 +115,28 @@ _CONFIG = (
     )
     .define(HEADER, _Type.BOOLEAN, False, _Importance.MEDIUM, "Whether each csv file begins with its columns' names.")
     .define(
-        DELIMITER, _Type.STRING, ",", _Importance.LOW, "What separates the fields of a csv record; \\t for a tabulator.",
+        DELIMITER, _Type.STRING, ",", _Importance.LOW, "The separator of the fields of a csv record; \\t for a tab character.",
         validator=_one_character,
     )
     .define(
         NULL_VALUE, _Type.STRING, "", _Importance.LOW,
-        "The csv field that stands for null where it is not quoted; by default an empty one.",
+        "The unquoted csv field that means null; by default an empty one.",
     )
     .define(
         KEY_COLUMNS, _Type.LIST, "", _Importance.MEDIUM,
-        "The columns that make the record's key: the column's value if it is one, else a struct. By default the key "
+        "The columns of the record's key: the column's value if it is one column, else a struct. By default the key "
         "is null.",
     )
     .define(
         BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
-        "How many bytes of a file one poll returns at most. A record must not be longer.",
+        "The maximum number of bytes of a file in one poll. A record must not be longer.",
         validator=at_least(1),
     )
 )  # fmt: skip
 
 
 class FileSourceConnector(SourceConnector):
-    """Reads rows from files. The records have the row as a struct value, or the line as a string value for text."""
+    """Reads rows from files. The value of a record is the row as a struct, or, for text, the line as a string."""
 
     def version(self) -> str:
         """Return fencepost's version, of which this connector is part."""
@@ -157,7 +157,7 @@ class FileSourceConnector(SourceConnector):
         return values
 
     def start(self, config: Config) -> None:
-        """Take the configuration and find the files. Raises ConfigError if there are none."""
+        """Read the configuration and find the files. Raises ConfigError if there are none."""
         parsed = _CONFIG.parse(config)
         declared_columns(parsed)
         self._files = find_files(parsed[FILES], self.context.allowed_paths)
@@ -168,7 +168,7 @@ class FileSourceConnector(SourceConnector):
         return FileSourceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Deal the files out in turn."""
+        """Distribute the files round-robin."""
         count = min(max_tasks, len(self._files))
         return [self._config | {TASK_FILES: json.dumps(self._files[task::count])} for task in range(count)]
 
@@ -189,8 +189,8 @@ class FileSourceConnector(SourceConnector):
 def find_files(patterns: Sequence[str], allowed: AllowedPaths) -> list[str]:
     """Return the files that paths and patterns name, each once.
 
-    Raises ConfigError if one names none, or one that may not be read. A pattern must begin where files may be read, so
-    that nobody is told what there is elsewhere.
+    Raises ConfigError if one names no file, or a file that may not be read. A pattern must begin in an allowed
+    directory, so that the error reveals nothing about other directories.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -199,7 +199,7 @@ def find_files(patterns: Sequence[str], allowed: AllowedPaths) -> list[str]:
         if not matches:
             raise ConfigError(
                 f"The property {FILES} names {pattern}, but there is no such file: create it, or correct the path. "
-                "Relative paths start at the folder that the worker was started in",
+                "Relative paths start at the worker's working directory",
                 name=FILES,
             )
         for match in matches:
@@ -217,9 +217,9 @@ def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
-    """Return the columns of the property `schema`, None if there are none to declare.
+    """Return the columns of the property `schema`, None if the format declares none.
 
-    Raises ConfigError if they contradict the format, or are needed and missing.
+    Raises ConfigError if they contradict the format, or are required and missing.
     """
     form, ddl = parsed[FORMAT].lower(), parsed[SCHEMA]
     if form == "text":
@@ -245,14 +245,14 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
 
 
 class FileSourceTask(SourceTask):
-    """Returns the whole records of its files."""
+    """Returns the complete records of its files."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._whole = False
 
     def start(self, config: Config) -> None:
-        """Begin in each file behind the last record that was committed."""
+        """Start in each file after the last committed record."""
         self._parsed = _CONFIG.parse(config)
         self._columns = declared_columns(self._parsed)
         paths = cast("list[str]", json.loads(config[TASK_FILES]))
@@ -314,11 +314,11 @@ class FileSourceTask(SourceTask):
         return sum(file.lag for file in self._files)
 
     def stop(self) -> None:
-        """Wake a waiting poll."""
+        """Wake a blocked poll."""
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Say whether all of every file was returned. Being asked tells that the files are whole."""
+        """Return whether all of every file was returned. The call itself means that the files are complete."""
         self._whole = True
         return all(file.finished for file in self._files)
 

@@ -1,13 +1,13 @@
 """FileStreamSource: follows one text file, line by line, as Kafka's own connector of this name does.
 
 It takes the same configuration and keeps the same source offsets, `{"filename": file}` -> `{"position": bytes}`, so
-that a connector can be moved over from a Java worker and back. What differs, and why:
+that a connector can move from a Java worker and back. The differences, and their reasons:
 
-- `batch.size` limits the lines of one poll only where it is set. Kafka's default of 2,000 lines would mean that many
-  transactions of 2,000 records for a large file; without the property a poll is limited by `batch.bytes`.
-- Without `file`, Kafka's connector reads the standard input. That cannot be read again from a position, so there is
-  no exactly-once for it, and it is refused.
-- A file that became shorter than what was read of it fails the task; Kafka's connector waits in silence.
+- `batch.size` limits the lines of one poll only if it is set. With Kafka's default of 2,000 lines a large file would
+  need many transactions of 2,000 records; without the property a poll is limited by `batch.bytes`.
+- Without `file`, Kafka's connector reads the standard input. That cannot be read again from a position, so it cannot be
+  delivered exactly once, and it is refused.
+- A file that is shorter than the committed position fails the task; Kafka's connector waits silently.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _CONFIG = (
     )
     .define(
         BATCH_SIZE, ConfigDef.Type.INT, 2000, _Importance.LOW,
-        "How many lines one poll returns at most. Only looked at where it is set: else batch.bytes alone decides.",
+        "The maximum number of lines in one poll. If it is not set, only batch.bytes limits a poll.",
         validator=at_least(1),
     )
     .define(
         BATCH_BYTES, ConfigDef.Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
-        "How many bytes of the file one poll returns at most. A line must not be longer.",
+        "The maximum number of bytes of the file in one poll. A line must not be longer.",
         validator=at_least(1),
     )
 )  # fmt: skip
@@ -82,7 +82,7 @@ class FileStreamSourceConnector(SourceConnector):
         return _CONFIG
 
     def start(self, config: Config) -> None:
-        """Take the configuration. Raises ConfigError without a file."""
+        """Read the configuration. Raises ConfigError without a file."""
         if not config.get(FILE):
             raise ConfigError(
                 f"The property {FILE} is not set. Reading the standard input is not supported, since no position in "
@@ -97,11 +97,11 @@ class FileStreamSourceConnector(SourceConnector):
         return FileStreamSourceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Return the configuration of one task, which a Java worker of the group finds by its `task.class` as well."""
+        """Return the configuration of one task; `task.class` lets a Java worker of the group run it, too."""
         return [{**config, "task.class": _JAVA_TASK} for config in super().task_configs(max_tasks)]
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
-        """Say yes for a file, no for the standard input."""
+        """Return SUPPORTED for a file, UNSUPPORTED for the standard input."""
         return ExactlyOnceSupport.SUPPORTED if config.get(FILE) else ExactlyOnceSupport.UNSUPPORTED
 
     def alter_offsets(
@@ -115,13 +115,13 @@ class FileStreamSourceConnector(SourceConnector):
 
 
 class FileStreamSourceTask(SourceTask):
-    """Returns the whole lines that were added to the file."""
+    """Returns the complete lines that were added to the file."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
 
     def start(self, config: Config) -> None:
-        """Begin behind the last line that was committed."""
+        """Start after the last committed line."""
         parsed = _CONFIG.parse(config)
         path = parsed[FILE]
         offset = self.context.offset_reader.offset({FILENAME_FIELD: path})
@@ -146,13 +146,13 @@ class FileStreamSourceTask(SourceTask):
         return self._file.lag
 
     def stop(self) -> None:
-        """Wake a waiting poll."""
+        """Wake a blocked poll."""
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Say whether every whole line was returned; bytes behind the last of them are not a line yet.
+        """Return whether every complete line was returned; bytes after the last of them are not a line yet.
 
-        Raises DataError if there is no file: one cannot read up to its end.
+        Raises DataError if there is no file, because it has no end to read to.
         """
         if self._file.size() is None:
             raise DataError(

@@ -1,4 +1,4 @@
-"""A file that is read while it grows: what of it has not been returned yet."""
+"""A file that is read while it grows, and the part of it that was not returned yet."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ FILENAME_FIELD: Final = "filename"
 POSITION_FIELD: Final = "position"
 
 DEFAULT_BATCH_BYTES: Final = 128 << 20
-"""What one poll returns at most. Large enough for a Spark job's fixed cost not to matter, small enough to be written
+"""The maximum size of one poll. Large enough for a Spark job's fixed cost not to matter, small enough to be written
 well within the default transaction.timeout.ms of a minute."""
 
 SPLIT_BYTES: Final = 8 << 20
-"""How much one Spark task reads at a time."""
+"""The amount that one Spark task reads at a time."""
 
 WAIT_SECONDS: Final = 1.0
-"""How long a poll waits for something new before it returns None."""
+"""How long a poll waits for new data before it returns None."""
 
 LOOK_SECONDS: Final = 0.05
-"""How often a waiting poll looks."""
+"""The interval at which a waiting poll checks the file."""
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Planner(Protocol):
-    """Finds the whole records at the start of a part of a file."""
+    """Finds the complete records at the start of a part of a file."""
 
     def __call__(self, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
-        """Return them as parts in order, each ending where a record does; none if no record is whole."""
+        """Return them as parts in order, each ending at the end of a record; none if no record is complete."""
 
 
 def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
-    """Find the whole lines of a part, reading only around the places where it is cut."""
+    """Find the complete lines of a part, reading only around the cuts."""
     end = last_line_end(file, part, size)
     return split_lines(file, FileRange(part.path, part.start, end), SPLIT_BYTES)
 
@@ -50,14 +50,14 @@ def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
 class GrowingFile:
     """One file and the position up to which it was returned.
 
-    A file may only grow: one that is shorter than the position was truncated or replaced, and going on would lose or
-    mix up records. A file that does not exist yet is waited for.
+    A file may only grow: one that is shorter than the position was truncated or replaced, and reading on would lose or
+    mix up records. If the file does not exist yet, a poll waits for it.
     """
 
     def __init__(self, path: str, position: int, plan: Planner, batch_bytes: int, allowed: AllowedPaths) -> None:
         self.path = path
         self._allowed = allowed
-        # The device and inode of the file that was last found to be allowed.
+        # The device and inode of the file that last passed the check of allowed paths.
         self._found_allowed: tuple[int, int] | None = None
         self.position = position
         self._plan = plan
@@ -66,18 +66,18 @@ class GrowingFile:
         self._known_size: int | None = None
         self._missing_was_logged = False
         self.exhausted = False
-        """Whether no whole record was left behind the position when the file was last looked at."""
+        """Whether no complete record was left after the position at the last check of the file."""
 
     @property
     def finished(self) -> bool:
-        """Whether nothing at all was left behind the position when the file was last looked at."""
+        """Whether nothing at all was left after the position at the last check of the file."""
         return self.position == self._looked_at_size
 
     @property
     def lag(self) -> int:
-        """How many bytes were left behind the position when the file was last looked at.
+        """The number of bytes left after the position at the last check of the file.
 
-        Raises DataError if it was not yet, and cannot be.
+        Raises DataError if it was not checked yet, and the check fails.
         """
         if self._known_size is None:
             self._known_size = self.size() or 0
@@ -90,13 +90,13 @@ class GrowingFile:
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The source offset that stands for the position."""
+        """The source offset of the position."""
         return {POSITION_FIELD: self.position}
 
     def size(self) -> int | None:
         """Return the file's size in bytes, None if there is no file.
 
-        Raises DataError if it cannot be read from, or must not be.
+        Raises DataError if it cannot be read, or is not allowed.
         """
         try:
             status = self._status()
@@ -123,9 +123,9 @@ class GrowingFile:
         return status
 
     def advance(self, *, whole: bool = False) -> list[FileRange]:
-        """Return the next whole records and move the position behind them; nothing if there are none.
+        """Return the next complete records and move the position after them; nothing if there are none.
 
-        With `whole` nothing more will be written to the file, so that its end is the end of a record.
+        `whole` means that the file is complete, so that its end is the end of a record.
         """
         size = self.size()
         if size is None:
@@ -159,7 +159,7 @@ class GrowingFile:
 
 
 def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event) -> Sequence[FileRange]:
-    """Call `look` until it returns something, for WAIT_SECONDS at most or until `stopping` is set."""
+    """Call `look` until it returns something, at most for WAIT_SECONDS or until `stopping` is set."""
     for _ in range(round(WAIT_SECONDS / LOOK_SECONDS)):
         if found := look():
             return found
@@ -169,7 +169,7 @@ def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event)
 
 
 def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
-    """Raise ConfigError, which blames a property, unless the path that it names may be read."""
+    """Raise ConfigError for the property unless the path that it names may be read."""
     try:
         allowed.check(path)
     except ConfigError as error:
@@ -187,9 +187,9 @@ def check_offsets(offsets: Iterable[tuple[SourcePartition | None, SourceOffset |
 
 
 def position_of(path: str, offset: Mapping[str, Any] | None) -> int:
-    """Return the position that a committed source offset of a file stands for, 0 if there is none.
+    """Return the position in a committed source offset of a file, 0 if there is none.
 
-    Raises DataError for an offset that no source of files wrote.
+    Raises DataError for an offset that no file source wrote.
     """
     if offset is None:
         return 0
@@ -197,6 +197,6 @@ def position_of(path: str, offset: Mapping[str, Any] | None) -> int:
     if isinstance(position, bool) or not isinstance(position, int) or position < 0:
         raise DataError(
             f"The offset {dict(offset)} of the file {path} is not of the form {{'{POSITION_FIELD}': <bytes>}} "
-            "with a whole number of at least 0: set it right, or reset the connector's offsets"
+            "with a whole number of at least 0: correct it, or reset the connector's offsets"
         )
     return position

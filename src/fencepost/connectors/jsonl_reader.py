@@ -22,7 +22,7 @@ from fencepost.connectors.scan import Block
 class JsonLinesReader(RowReader):
     """A field that an object does not have is null; one that the schema does not have is an error.
 
-    Empty lines are left out. DATE, TIMESTAMP and TIMESTAMP_NTZ are read from ISO 8601 texts, without a zone as UTC;
+    Empty lines are skipped. DATE, TIMESTAMP and TIMESTAMP_NTZ are read from ISO 8601 texts, without a zone as UTC;
     DECIMAL from numbers or texts.
     """
 
@@ -45,7 +45,7 @@ class JsonLinesReader(RowReader):
         return [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
 
     def explain(self, record: bytes) -> str:
-        """Say what is not JSON, or which field does not fit."""
+        """Describe what is not JSON, or which field does not fit."""
         try:
             row = parse_json(record)
         except ValueError as error:
@@ -70,7 +70,7 @@ class JsonLinesReader(RowReader):
 def _count_filled(block: Block) -> int:
     """Count the lines that are not blank."""
     lengths = block.ends - block.starts
-    # An object has two characters at least; only what is that short, or begins with a blank, can be blank.
+    # An object has at least two characters; only a line that is shorter, or begins with a blank, can be blank.
     first = np.frombuffer(block.data, np.uint8)[block.starts]
     doubtful = np.flatnonzero((lengths == 0) | (first == ord(" ")) | (first == ord("\t")))
     blank = sum(not block.data[block.starts[i] : block.ends[i]].strip() for i in doubtful)
@@ -78,7 +78,7 @@ def _count_filled(block: Block) -> int:
 
 
 def _check_utf8(block: Block) -> None:
-    """Raise MisfitError for bytes that are no UTF-8, which pyarrow's JSON parser lets pass."""
+    """Raise MisfitError for bytes that are not UTF-8, which pyarrow's JSON parser accepts."""
     try:
         str(memoryview(block.data)[: block.length], "utf-8")
     except UnicodeDecodeError as error:
@@ -86,7 +86,7 @@ def _check_utf8(block: Block) -> None:
 
 
 def _parsed_type(data_type: t.DataType) -> pa.DataType:
-    """Return the type in which the parser reads a column: as the column's own, but dates as texts."""
+    """Return the type in which the parser reads a column: the column's own, but dates as texts."""
     match data_type:
         case t.DateType():
             return pa.string()
@@ -109,7 +109,7 @@ def _check_type(name: str, data_type: t.DataType) -> None:
         case t.MapType() | t.BinaryType() | t.NullType():
             raise ConfigError(
                 f"The property schema gives {name} the type {data_type.simpleString()}, which is not read from JSON: "
-                "take a STRUCT for an object, a STRING for binary data",
+                "use a STRUCT for an object, a STRING for binary data",
                 name="schema",
             )
         case t.StructType():

@@ -1,4 +1,4 @@
-"""Reads the lines of a part of a file into Arrow, without a step of Python for each line."""
+"""Reads the lines of a part of a file into Arrow, without Python code per line."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _INLINE_MASKS: Final = np.frombuffer(
 class LineReader:
     """An ArrowReader of lines, in batches of about one MiB. Its splits are FileRanges that end where a line does.
 
-    Text is taken for UTF-8; bytes that are not become U+FFFD, as they do where Java reads a file.
+    Text is decoded as UTF-8; invalid bytes become U+FFFD, as in Java.
     """
 
     schema: str = "value STRING"
     allowed: AllowedPaths = ANYWHERE
 
     def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the lines of a part of a file, without what ends them."""
+        """Yield the lines of a part of a file, without their terminators."""
         with open_file(split.path, self.allowed) as file:
             for block in read_blocks(file, split, finished=True):
                 yield pa.record_batch([lines(block)], names=["value"])
 
 
 def lines(block: Block) -> pa.Array:
-    """Return a block's lines as a `string` array of its own memory."""
+    """Return a block's lines as a `string` array with its own memory."""
     lengths = block.ends - block.starts
     # At every position of the block the four bytes from there on, as one number.
     words = np.ndarray(len(block.data) - 3, "<i4", block.data, strides=(1,))

@@ -1,4 +1,4 @@
-"""What the readers of typed rows share: blocks of a file in, records out, and an error that says which row is wrong."""
+"""The base class of the readers of typed rows: from blocks of a file to records, with errors that name the row."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
 
 
 class MisfitError(Exception):
-    """A block holds something that is no row of the schema; which row is found out afterwards."""
+    """A block contains something that is not a row of the schema; the row is located afterwards."""
 
 
 @dataclass(frozen=True)
 class RowReader:
     """An ArrowReader of typed rows. Its splits are FileRanges that end where a record does.
 
-    `columns` are the rows' columns in the order of the value's fields, `keys` those that make the record's key. Files
-    are read where `allowed` lets them.
+    `columns` are the rows' columns in the order of the value's fields, `keys` those that make the record's key. `allowed` restricts which files are read.
+
     NOT NULL is checked for columns, not for the fields inside them.
     """
 
@@ -40,13 +40,16 @@ class RowReader:
         return ddl_of(self.columns, self.keys)
 
     def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part of a file. Raises DataError with the file, line and column of what does not fit."""
+        """Yield the rows of a part of a file.
+
+        Raises DataError with the file, line and column of a value that does not fit.
+        """
         with open_file(split.path, self.allowed) as file:
             for block in read_blocks(file, split, quote=self.quote, finished=True):
                 yield self._records(split.path, self.without_header(block))
 
     def without_header(self, block: Block) -> Block:
-        """Return the block without what is no row."""
+        """Return the block without records that are not rows."""
         return block
 
     @abstractmethod
@@ -58,7 +61,7 @@ class RowReader:
 
     @abstractmethod
     def explain(self, record: bytes) -> str:
-        """Say what is wrong with a record that does not fit, beginning with a column where it is one."""
+        """Describe what is wrong with a record that does not fit, beginning with the column if it is one column."""
 
     def _records(self, path: str, block: Block) -> pa.RecordBatch:
         try:
@@ -74,7 +77,7 @@ class RowReader:
         return arrays
 
     def fits(self, block: Block) -> bool:
-        """Say whether all records of a block are rows of the schema."""
+        """Return whether all records of a block are rows of the schema."""
         try:
             self._columns_of(block)
         except (MisfitError, pa.ArrowInvalid):
@@ -114,6 +117,6 @@ def contents(block: Block) -> pa.BufferReader:
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Return a value as text for a message, cut if it is long."""
+    """Return a value as text for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,4 +1,4 @@
-"""The Arrow types in which rows of a declared Spark schema are read from text, and kept."""
+"""The Arrow types for reading and keeping rows of a declared Spark schema from text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.api.errors import ConfigError
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 
-# A time of day, and somewhere behind it a zone: a date alone ends in what looks like an offset.
+# A time of day, and somewhere after it a zone: the end of a date alone looks like an offset.
 _ZONED: Final = r":\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
 
 
@@ -25,7 +25,7 @@ def arrow_type(data_type: t.DataType) -> pa.DataType:
 
 
 def relaxed(data_type: t.DataType) -> t.DataType:
-    """Return the type with fields inside of it that may be null: parsers cannot promise what is NOT NULL in there."""
+    """Return the type with nullable inner fields: parsers cannot guarantee NOT NULL inside of a type."""
     match data_type:
         case t.StructType():
             return t.StructType([t.StructField(field.name, relaxed(field.dataType)) for field in data_type])
@@ -36,7 +36,7 @@ def relaxed(data_type: t.DataType) -> t.DataType:
 
 
 def parse_timestamps(texts: pa.Array) -> pa.Array:
-    """Return ISO 8601 texts as UTC timestamps; those without a zone are taken for UTC. Raises pyarrow.ArrowInvalid."""
+    """Return ISO 8601 texts as UTC timestamps; those without a zone are UTC. Raises pyarrow.ArrowInvalid."""
     try:
         return texts.cast(_TIMESTAMP)
     except pa.ArrowInvalid:
@@ -80,7 +80,7 @@ def records_of(schema: t.StructType, columns: Sequence[pa.Array], keys: Sequence
 
 
 def ddl_of(schema: t.StructType, keys: Sequence[str]) -> str:
-    """Return the DDL of what `records_of` returns."""
+    """Return the DDL of the result of `records_of`."""
     columns = [t.StructField("value", schema, nullable=False)]
     if keys:
         columns.append(t.StructField("key", key_type(schema, keys)))

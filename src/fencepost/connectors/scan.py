@@ -1,7 +1,7 @@
-r"""Where records end in a file: blocks of whole records, and ranges of a file that end where a record ends.
+r"""Finds where records end in a file: blocks of complete records, and ranges of a file that end at a record's end.
 
-A record ends at `\n`, `\r` or `\r\n`. A `\r` that is the last byte there is ends nothing yet, for a `\n` may follow.
-With `quote`, an end between two quotes is part of a field (RFC 4180); quotes must then come in pairs.
+A record ends at `\n`, `\r` or `\r\n`. A `\r` that is the last available byte does not end a record yet, because a `\n`
+may follow. With `quote`, a line end between two quotes is part of a field (RFC 4180); quotes must then come in pairs.
 
 Memory is bounded by the longest record; a file is never read as a whole.
 """
@@ -21,10 +21,10 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 
 BLOCK_BYTES: Final = 1 << 20
-"""How much is read at once. It fits into a processor's second-level cache together with what is made of it."""
+"""The size of one read. It fits into a processor's second-level cache together with its result."""
 
 PADDING: Final = 16
-"""Bytes after a block's data that may be read, though they mean nothing."""
+"""The number of readable but meaningless bytes after a block's data."""
 
 _BACKWARD_BYTES: Final = 1 << 16
 _LF: Final = 10
@@ -44,7 +44,7 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole records. `data` is used again for the block that follows; it has PADDING more bytes behind it.
+    """Complete records. `data` is reused for the next block; PADDING more bytes follow it.
 
     Record i reaches from `starts[i]` to `ends[i]`, without its terminator; all positions count from `data`'s begin.
     `offset` is the position of that begin in the file, `length` that of the last record's end including its terminator.
@@ -66,7 +66,7 @@ class Block:
 def record_ends(data: bytearray, length: int, *, quote: int | None = None) -> tuple[Positions, Positions]:
     """Return where the records in the first `length` bytes end, and where those after them begin.
 
-    `data` begins where a record does. A record whose end is not certain yet is left out.
+    `data` begins at the start of a record. A record whose end is not certain yet is omitted.
     """
     array = np.frombuffer(data, np.uint8, length)
     if data.find(b"\r", 0, length) < 0:
@@ -93,7 +93,7 @@ def _ends_with_returns(array: npt.NDArray[np.uint8]) -> tuple[Positions, Positio
 
 
 def open_file(path: str, allowed: AllowedPaths) -> FileIO:
-    """Open a file for reading. Raises DataError where there is none, or it cannot be read or must not be."""
+    """Open a file for reading. Raises DataError if there is none, or it cannot be read or is not allowed."""
     try:
         return allowed.open(path)
     except ConfigError as error:
@@ -108,20 +108,20 @@ def open_file(path: str, allowed: AllowedPaths) -> FileIO:
 
 
 def unreadable(path: str, error: OSError) -> DataError:
-    """Return the error for a file that is there but cannot be read."""
+    """Return the error for an existing file that cannot be read."""
     return DataError(
         f"The file {path} cannot be read: {error.strerror}. "
-        "Let the user that the worker runs as read it, and make sure that it is a regular file"
+        "Give the worker's operating system user the right to read it, and make sure that it is a regular file"
     )
 
 
 def read_blocks(
     file: FileIO, part: FileRange, *, quote: int | None = None, finished: bool, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Block]:
-    """Yield the whole records of a part of a file, which begins where a record does.
+    """Yield the complete records of a part of a file that begins at the start of a record.
 
-    `finished` says that the part ends where a record does, even if no terminator is there. Raises DataError if the
-    file is shorter than the part.
+    `finished` means that the part ends at the end of a record, even without a terminator. Raises DataError if the file
+    is shorter than the part.
     """
     data = bytearray(block_bytes + PADDING)
     begin, filled = part.start, 0
@@ -146,7 +146,7 @@ def _grown(data: bytearray) -> bytearray:
 
 
 def _fill(file: FileIO, view: memoryview, position: int, part: FileRange) -> None:
-    """Read what is at `position` of the file until `view` is full."""
+    """Read from `position` of the file until `view` is full."""
     filled = 0
     while filled < len(view):
         try:
@@ -181,7 +181,7 @@ def _whole_records(data: bytearray, filled: int, begin: int, *, quote: int | Non
 def last_line_end(file: FileIO, part: FileRange, size: int) -> int:
     """Return the last position in a part of a file of `size` bytes at which a line has just ended.
 
-    It is `part.start` if no line ends in the part. Reads backwards, and the byte behind the part where there is one.
+    It is `part.start` if no line ends in the part. Reads backwards, and the byte after the part if there is one.
     """
     high = part.end
     while high > part.start:
@@ -198,7 +198,7 @@ def last_line_end(file: FileIO, part: FileRange, size: int) -> int:
 
 
 def split_lines(file: FileIO, part: FileRange, split_bytes: int) -> list[FileRange]:
-    """Cut a part that ends where a line does into parts of about `split_bytes` that do so as well, in order."""
+    """Cut a part that ends at a line end into parts of about `split_bytes` that also end at line ends, in order."""
     splits, start = [], part.start
     for target in range(part.start + split_bytes, part.end, split_bytes):
         end = last_line_end(file, FileRange(part.path, start, target), part.end)
@@ -213,9 +213,9 @@ def split_lines(file: FileIO, part: FileRange, split_bytes: int) -> list[FileRan
 def scan_records(
     file: FileIO, part: FileRange, size: int, *, quote: int | None, split_bytes: int, most: int | None = None
 ) -> list[FileRange]:
-    """Return the whole records of a part of a file of `size` bytes, `most` at most, cut as `split_lines` does.
+    """Return the complete records of a part of a file of `size` bytes, at most `most`, cut as in `split_lines`.
 
-    Reads forward from the part's start, as quotes and counting need.
+    Reads forward from the part's start, because quotes and counting require it.
     """
     splits: list[FileRange] = []
     start = end = part.start

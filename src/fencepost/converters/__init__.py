@@ -1,4 +1,4 @@
-"""Converters: Arrow columns of Connect data to the bytes that go to Kafka."""
+"""Converters: from Arrow columns of Connect data to bytes for Kafka."""
 
 from fencepost.converters.byte_array_converter import ByteArrayConverter
 from fencepost.converters.json_converter import JsonConverter

@@ -1,4 +1,4 @@
-"""What the built-in converters have in common: one class serves keys, values and headers."""
+"""The base class of the built-in converters: one class serves keys, values and headers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class BuiltinConverter(Converter, HeaderConverter):
-    """A converter for keys, values and headers alike. It holds its parsed properties, and is pickled with them."""
+    """A converter for keys, values and headers. It holds its parsed properties, and is pickled with them."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = self.config().parse({})
 
     def config(self) -> ConfigDef:
-        """Return the definitions of the converter's own properties: none, unless a converter says otherwise."""
+        """Return the definitions of the converter's own properties: none, unless a converter overrides this."""
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:  # noqa: ARG002 - for overriding
-        """Take the properties without their prefix. Raises ConfigError."""
+        """Set the properties without their prefix. Raises ConfigError."""
         self.settings = self.config().parse(configs)
 
     def from_connect_header(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
-        """Return what `from_connect_data` makes of the values."""
+        """Return the result of `from_connect_data`."""
         return self.from_connect_data(topic, schema, values)
 
 

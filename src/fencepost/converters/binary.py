@@ -15,16 +15,16 @@ _ALPHABET = np.frombuffer((string.ascii_uppercase + string.ascii_lowercase + str
 _PAIRS = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).copy().view(np.uint16).ravel()
 """Two base64 characters for each 12 bits."""
 
-# Out of buffers: to convert a list Arrow imports pandas, which takes a third of a second.
+# Built from buffers: to convert a list Arrow imports pandas, which takes a third of a second.
 _PADDING = pa.Array.from_buffers(
     pa.binary(), 3, [None, pa.py_buffer(np.array([0, 0, 2, 3], np.int32)), pa.py_buffer(bytes(3))]
 )
-"""What completes a group of three bytes, by the length modulo 3: nothing, two zeros, or one."""
+"""The padding of a group of three bytes, by the length modulo 3: nothing, two zeros, or one."""
 
 
 def base64(values: pa.Array) -> pa.Array:
     """The base64 texts (RFC 4648, padded) of a `binary` array."""
-    # Null slots may have bytes; an empty value in their place keeps slots and groups in step.
+    # Null slots may have bytes; an empty value instead keeps slots and groups aligned.
     filled = values.fill_null(b"") if values.null_count else values
     lengths = lengths_of(filled)
     remainders = lengths % 3
@@ -45,9 +45,9 @@ def base64(values: pa.Array) -> pa.Array:
 
 
 def unscaled_bytes(decimals: pa.Array) -> pa.Array:
-    """The unscaled values of a decimal array as `binary`: two's complement, big-endian, as short as it can be.
+    """The unscaled values of a decimal array as `binary`: two's complement, big-endian, as short as possible.
 
-    That is how Connect's logical type Decimal, and Java's BigInteger, lay out a number.
+    That is the layout of Connect's logical type Decimal, and of Java's BigInteger.
     """
     width = decimals.type.byte_width
     raw = np.frombuffer(decimals.buffers()[1], np.uint8).reshape(-1, width)
@@ -56,7 +56,7 @@ def unscaled_bytes(decimals: pa.Array) -> pa.Array:
     significant = number != sign
     first = np.where(significant.any(axis=1), significant.argmax(axis=1), width - 1)
     rows = np.arange(len(number))
-    # The leading byte must show the sign; otherwise one more byte of it is kept.
+    # The leading byte must show the sign; otherwise one more byte is kept.
     first -= (number[rows, first] >= 128) != (sign[:, 0] >= 128)
     lengths = width - first
     kept: np.ndarray[Any, Any] = np.arange(width) >= first[:, None]

@@ -1,4 +1,4 @@
-"""Connect's ByteArrayConverter: bytes pass through as they are."""
+"""Connect's ByteArrayConverter: bytes pass through unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ByteArrayConverter(BuiltinConverter):
-    """Hands BINARY values on; a null stays null."""
+    """Passes BINARY values through; a null stays null."""
 
     def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:
         """Return the values themselves. Raises DataError for a type other than BINARY."""

@@ -1,6 +1,6 @@
-"""The texts that Connect makes of values outside JSON: Java's `toString`, and `Values.convertToString` of headers.
+"""Connect's text formats outside of JSON: Java's `toString`, and `Values.convertToString` for headers.
 
-Java prints dates and moments by the JVM's locale and time zone; here they are written in ISO 8601, UTC.
+Java prints dates and times in the JVM's locale and time zone; here they are written in ISO 8601, UTC.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _QUOTES = Escape("\\", {'"': '"', "\\": "\\"})
 
 @dataclass(frozen=True)
 class _IsoRenderer(Renderer):
-    """What the two formats share."""
+    """The common part of the two formats."""
 
     def floating(self, values: pa.Array) -> Text:
         """Java's Float.toString and Double.toString."""

@@ -73,7 +73,7 @@ def connect_schema(schema: spark.DataType, *, optional: bool, path: str = "") ->
 
 
 def _scalar(schema: spark.DataType) -> dict[str, Any]:
-    """What stands in the schema of a scalar before `optional`, and as `extra` after it; nothing for other types."""
+    """The parts of a scalar's schema before `optional`, and as `extra` after it; nothing for other types."""
     kind = type(schema)
     if kind in _PRIMITIVES:
         return {"type": _PRIMITIVES[kind]}

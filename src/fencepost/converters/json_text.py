@@ -71,7 +71,7 @@ class JsonRenderer(Renderer):
 
 
 def escape(strings: pa.Array) -> pa.Array:
-    """Escape the characters that may not stand in a JSON string; most columns have none and are returned as is."""
+    """Escape the characters that are not allowed in a JSON string; columns without them are returned unchanged."""
     data = bytes_of(strings)
     if len(data) and (data.min() < ord(" ") or (data == ord('"')).any() or (data == ord("\\")).any()):
         for group in _ESCAPES:

@@ -21,14 +21,14 @@ def json_floats(values: pa.Array) -> pa.Array:
 
 
 def java_floats(values: pa.Array) -> pa.Array:
-    """What Java's Float.toString and Double.toString (JDK 19 and later) give."""
+    """The results of Java's Float.toString and Double.toString (JDK 19 and later)."""
     texts = _floats(values, quote="")
     numbers = _numpy(values)
     size = np.abs(numbers)
     scientific = np.isfinite(numbers) & (size != 0) & ((size < 1e-3) | (size >= 1e7))
     if scientific.any():
         mask = pa.array(scientific)
-        # Numbers of this size are rare, and one by one is good enough for them.
+        # Numbers of this size are rare, so they are converted one by one.
         replaced = [None if text is None else _scientific(text) for text in texts.filter(mask).to_pylist()]
         texts = pc.replace_with_mask(texts, mask, pa.array(replaced, pa.string()))
     return texts

@@ -1,8 +1,8 @@
 """Walks an Arrow array of any nesting and writes each value as text, a column at a time.
 
-A Renderer is one text format. It says how scalars, structs, lists and maps look; the walk, the handling of sliced
-and encoded arrays, and the failures are common to all. Formats differ by Arrow's types only: a Spark type has one
-Arrow type, and schemaless values have one as well.
+A Renderer is one text format. It defines how scalars, structs, lists and maps look; the walk, the handling of sliced
+and encoded arrays, and the errors are common to all. A format depends only on Arrow types: a Spark type has one Arrow
+type, and schemaless values have one as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.api.errors import DataError
 from fencepost.converters.text import Text, join_lists, valid_only
 
 _BYTES_IN_ONE_GO = 64 * 1024 * 1024
-"""Far from 2 GiB, as escaping can make a text six times as long."""
+"""Far below 2 GiB, because escaping can make a text six times as long."""
 
 _UNITS_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
 
@@ -121,7 +121,7 @@ class Renderer(ABC):
 
     @abstractmethod
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
-        """Write the entries of maps; the second result is what stands before, between and after them."""
+        """Write the entries of maps; the second result is the text before, between and after them."""
 
     def _struct(self, values: pa.Array, path: str) -> Text:
         fields = []
@@ -175,7 +175,7 @@ def milliseconds(values: pa.Array) -> pa.Array:
 def in_slices(values: pa.Array, row_overhead: int, convert: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """Apply `convert`, which yields `binary` of as many rows, to slices that are small enough for 32-bit offsets.
 
-    `row_overhead` is what a row's text has beyond its value, in bytes. The result is `large_binary` where there was
+    `row_overhead` is the length of a row's text beyond its value, in bytes. The result is `large_binary` if there was
     more than one slice.
     """
     rows = len(values)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class SimpleHeaderConverter(HeaderConverter):
-    """Writes a header's value as text from which Connect can tell the type again; a null stays null.
+    """Writes a header's value as text from which Connect can infer the type; a null stays null.
 
-    Text and numbers are written as they are, BINARY as base64, structures as `{"a":1,"b":"x"}` and `[1,2]`.
+    Text and numbers are written unchanged, BINARY as base64, structures as `{"a":1,"b":"x"}` and `[1,2]`.
     """
 
     def config(self) -> ConfigDef:
@@ -31,7 +31,7 @@ class SimpleHeaderConverter(HeaderConverter):
         return ConfigDef()
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take no properties."""
+        """Accept no properties."""
 
     def from_connect_header(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:  # noqa: ARG002 - the values say their type
         """Return text in UTF-8, as `binary` or `large_binary`. Raises DataError for intervals."""

@@ -22,9 +22,9 @@ _ENCODING = "converter.encoding"
 
 
 class StringConverter(BuiltinConverter):
-    """Writes text as it is, other values as Java's `toString` does (see connect_text); a null stays null.
+    """Writes text unchanged, other values as Java's `toString` does (see connect_text); a null stays null.
 
-    Schemaless structures stay the JSON text that they are.
+    Schemaless structures are already JSON text and stay unchanged.
     """
 
     def config(self) -> ConfigDef:
@@ -34,7 +34,7 @@ class StringConverter(BuiltinConverter):
         )
 
     def configure(self, configs: Mapping[str, str], *, is_key: bool = False) -> None:
-        """Take the properties. Raises ConfigError for an encoding that does not exist."""
+        """Set the properties. Raises ConfigError for an unknown encoding."""
         super().configure(configs, is_key=is_key)
         encoding = self.settings[_ENCODING]
         try:
@@ -65,7 +65,7 @@ class StringConverter(BuiltinConverter):
     def _encoded(self, utf8: pa.Array) -> pa.Array:
         if codecs.lookup(self.settings[_ENCODING]).name == "utf-8":
             return utf8
-        # Text goes to Kafka in UTF-8 nearly always; other encodings are done one by one.
+        # Nearly all text is sent in UTF-8; values in other encodings are converted one by one.
         encoded = [
             None if text is None else text.decode().encode(self.settings[_ENCODING], "replace")
             for text in utf8.to_pylist()

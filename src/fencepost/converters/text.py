@@ -1,8 +1,8 @@
-"""Arrow kernels for building text column by column: what the converters are made of.
+"""Arrow kernels for building text column by column, used by the converters.
 
-Texts are `string` arrays with 32-bit offsets. Nothing here looks at single records: a constant is put between all
-values of a column by one pass of Arrow's `binary_join` over the column's bytes, whose cuts are the column's own
-offsets. A result of more than 2 GiB raises `pa.ArrowCapacityError`.
+Texts are `string` arrays with 32-bit offsets. Nothing here processes single records: one pass of Arrow's `binary_join`
+over the column's bytes, cut at the column's own offsets, inserts a constant between all values of a column. A result of
+more than 2 GiB raises `pa.ArrowCapacityError`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The texts `prefix + body[i] + suffix` of a column; a null in `body` stands for a null, without the two."""
+    """The texts `prefix + body[i] + suffix` of a column; a null in `body` is a null, without prefix and suffix."""
 
     body: pa.Array
     prefix: str = ""
@@ -31,7 +31,7 @@ class Text:
         return wrap(self.body, self.prefix, self.suffix)
 
     def joinable(self) -> Text:
-        """The same texts, with prefix and suffix left apart only where no null could be mistaken."""
+        """The same texts; prefix and suffix stay separate only if the body has no nulls."""
         return self if self.body.null_count == 0 else Text(self.column())
 
 
@@ -44,7 +44,7 @@ def wrap(strings: pa.Array, prefix: str, suffix: str) -> pa.Array:
     glue = suffix + prefix
     joined = _insert(data, offsets, int(offsets[0]), int(offsets[-1]), glue)
     moved = (offsets - offsets[0]) + len(glue.encode()) * np.arange(size + 1, dtype=np.int32)
-    # The joined bytes begin with a whole glue; its suffix half belongs to no value.
+    # The joined bytes begin with a whole separator; its suffix half belongs to no value.
     return _strings(strings, moved, joined.slice(len(suffix.encode())))
 
 
@@ -72,7 +72,7 @@ def join_lists(offsets: np.ndarray[Any, Any], items: pa.Array, separator: str, n
 
 @dataclass(frozen=True, slots=True)
 class Escape:
-    """Puts `inserted` before each of some characters, and another character in the place of each.
+    """Inserts `inserted` before certain characters, and replaces each of them by another character.
 
     `characters` maps each one to what follows the inserted text; quotes, backslashes and control characters can be
     escaped.
@@ -102,7 +102,7 @@ class Escape:
 
 
 def bytes_of(strings: pa.Array) -> np.ndarray[Any, Any]:
-    """The bytes of all values of a `string` or `binary` array in a row, as uint8 without a copy."""
+    """The concatenated bytes of all values of a `string` or `binary` array, as uint8 without a copy."""
     if len(strings) == 0:
         return np.empty(0, np.uint8)
     offsets, data = _parts(strings)
@@ -110,7 +110,7 @@ def bytes_of(strings: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def lengths_of(values: pa.Array) -> np.ndarray[Any, Any]:
-    """The bytes in each slot of a `string` or `binary` array, those of null slots too, as int32."""
+    """The number of bytes in each slot of a `string` or `binary` array, null slots included, as int32."""
     return np.diff(_parts(values)[0]) if len(values) else np.empty(0, np.int32)
 
 
@@ -120,7 +120,7 @@ def strings_from(like: pa.Array, lengths: np.ndarray[Any, Any], data: np.ndarray
 
 
 def offsets_of(lengths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """32-bit offsets of values of the given lengths that stand in a row."""
+    """32-bit offsets of consecutive values of the given lengths."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] > _INT32_MAX:
@@ -134,7 +134,7 @@ def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
 
 
 def _special(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Where quotes, backslashes and control characters are. Comparing is far cheaper than a look-up by byte."""
+    """Mark quotes, backslashes and control characters. Comparisons are far cheaper than a look-up by byte."""
     return np.flatnonzero((data < ord(" ")) | (data == ord('"')) | (data == ord("\\")))
 
 

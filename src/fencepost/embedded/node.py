@@ -3,7 +3,7 @@
 folder/            server.properties, log4j2.properties, broker.log
 folder/data/       Kafka's log directory; it is formatted once and kept
 
-A node is stopped, killed and started again by its process; its ports and its data stay.
+A node's process can be stopped, killed and restarted; its ports and its data stay.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from fencepost.embedded.ports import is_listening, require_free
 from fencepost.embedded.process import jvm_environment, kill, launch, terminate
 from fencepost.embedded.properties import CONTROLLER, INTERNAL, LOGGING, NodePlace, render
 
-# A start takes one to four seconds; a machine that is busy with other things gets a chance too.
+# A start takes one to four seconds; a busy machine needs more.
 START_TIMEOUT_SECONDS: Final = 120.0
-# An orderly stop takes about a second; the last nodes of a cluster find nobody to hand over to, and are killed.
+# A clean shutdown takes about a second; the last nodes of a cluster find no successor for their leadership, and are
+# killed.
 STOP_TIMEOUT_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.02
 
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Node:
-    """One broker process. It can be stopped, killed and started again: the ports and the data stay."""
+    """One broker process. It can be stopped, killed and restarted: the ports and the data stay."""
 
     def __init__(self, java: Java, place: NodePlace, properties: dict[str, str], *, heap_mb: int) -> None:
         self.place = place
@@ -60,16 +61,16 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log_file(self) -> Path:
-        """All that the broker writes, appended to over restarts."""
+        """All output of the broker, appended over restarts."""
         return self.place.folder / "broker.log"
 
     def prepare(self, cluster_id: str, format_arguments: Sequence[str]) -> None:
-        """Write the settings; format the data folder unless that was done. Raises DataDirError."""
+        """Write the settings; format the data folder unless it is formatted already. Raises DataDirError."""
         (self.place.folder / "server.properties").write_text(render(self._properties))
         (self.place.folder / "log4j2.properties").write_text(LOGGING)
         if formatted_cluster_id(self.place.folder) is not None:
@@ -119,7 +120,7 @@ class Node:
         logger.debug("Broker node %d listens after %.2f s", self.node_id, time.monotonic() - self._started)
 
     def stop(self) -> None:
-        """Stop in good order."""
+        """Shut down cleanly."""
         self.request_stop()
         self.wait_stopped()
 
@@ -139,16 +140,16 @@ class Node:
             kill(self._process)
 
     def restart(self) -> None:
-        """Stop in good order and start again, on the same ports and data."""
+        """Shut down cleanly and start again, on the same ports and data."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP): its connections stay, and nothing is answered."""
+        """Suspend the process (SIGSTOP): its connections stay, and it answers nothing."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a suspended process."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _jvm(self) -> list[str]:
@@ -156,7 +157,7 @@ class Node:
         return [
             str(self._java.executable),
             f"-Xmx{self._heap_mb}m",
-            # For a broker that lives for seconds to hours these start sooner and take less memory than the defaults.
+            # For a broker that runs for seconds to hours these start faster and use less memory than the defaults.
             *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             self._class_data_option(),
             f"-Dlog4j2.configurationFile={self.place.folder / 'log4j2.properties'}",
@@ -164,14 +165,14 @@ class Node:
         ]
 
     def _class_data_option(self) -> str:
-        """Read the class data archive (it halves the time to start), or write one on the way out."""
+        """Read the class data archive (it halves the time to start), or write one at exit."""
         archive = self._class_data_archive()
         if archive.exists():
             return f"-XX:SharedArchiveFile={archive}"
         return f"-XX:ArchiveClassesAtExit={self._new_class_data()}"
 
     def _class_data_archive(self) -> Path:
-        """An archive fits only the very JVM that wrote it."""
+        """The file of the archive: it only works for the JVM that wrote it."""
         modules = self._java.home / "lib" / "modules"
         build = f"{self._java.home} {modules.stat().st_mtime_ns if modules.exists() else ''}"
         digest = hashlib.sha256(build.encode()).hexdigest()[:12]
@@ -183,7 +184,7 @@ class Node:
     def _keep_class_data(self) -> None:
         new = self._new_class_data()
         if new.exists():
-            # Another process may read the folder at the same time: the archive appears there as a whole.
+            # Another process may read the folder at the same time: the archive appears there atomically.
             archive = self._class_data_archive()
             staged = archive.with_suffix(f".{os.getpid()}-{self.node_id}")
             staged.write_bytes(new.read_bytes())
@@ -191,7 +192,7 @@ class Node:
             new.unlink()
 
     def _last_error(self) -> str:
-        """The first exception in what this start wrote to the log, else the first error, else its last line."""
+        """The first exception in the log of this start, else the first error, else its last line."""
         with contextlib.suppress(OSError), self.log_file.open("rb") as log:
             log.seek(self._log_start)
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
@@ -203,7 +204,7 @@ class Node:
 
 
 def formatted_cluster_id(folder: Path) -> str | None:
-    """The cluster that the node in `folder` belongs to; None if it was not formatted yet."""
+    """The cluster id of the node in `folder`; None if it is not formatted yet."""
     try:
         lines = (folder / "data" / "meta.properties").read_text().splitlines()
     except FileNotFoundError:

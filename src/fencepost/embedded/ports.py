@@ -1,4 +1,4 @@
-"""Ports on loopback: is one free, and which ones are."""
+"""Finds free loopback ports."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fencepost.embedded.errors import PortTakenError
 
 HOST: Final = "127.0.0.1"
 
-# Below the range from which systems take the ports of outgoing connections (32768 on Linux): a client that connects
-# again and again to a broker that is down could otherwise be given the broker's own port, and reach itself.
+# Below the range of ephemeral ports (32768 on Linux): a client that repeatedly connects to a broker that is down could
+# otherwise get the broker's own port, and connect to itself.
 _RANGE: Final = range(12_000, 32_000)
 
 
 def require_free(port: int) -> None:
     """Raise PortTakenError if something listens on `port`."""
     with socket.socket() as probe:
-        # As the broker does: connections of a former broker that linger in TIME_WAIT do not count.
+        # As the broker does: connections of a former broker in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -34,7 +34,7 @@ def is_listening(port: int) -> bool:
 
 
 def free_ports(count: int, *, besides: Collection[int] = ()) -> list[int]:
-    """`count` ports that nothing listens on at this moment."""
+    """Return `count` ports that currently have no listener."""
     ports: list[int] = []
     for port in random.SystemRandom().sample(_RANGE, len(_RANGE)):
         if port in besides:

@@ -1,7 +1,7 @@
 """A JVM as a child process that does not outlive its parent.
 
-A test process or `fencepost broker` may be killed at any moment; the broker must not be left behind, holding its
-port and its memory. On Linux the kernel sees to it (PR_SET_PDEATHSIG), elsewhere an exit handler does what it can.
+A test process or `fencepost broker` may be killed at any moment; the broker must not survive and keep its port and its
+memory. On Linux the kernel ensures that (PR_SET_PDEATHSIG); on other systems an exit handler does its best.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-# Becomes the program it is given, after it has asked to die with its parent (and died if that came too late).
-# A function run between fork and exec would do the same, but may deadlock in a process with threads.
+# Executes the given program, after it has asked to die with its parent (and exits if the parent is already gone). A
+# function run between fork and exec would do the same, but may deadlock in a process with threads.
 _DIE_WITH_PARENT: Final = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
@@ -28,19 +28,22 @@ if os.getppid() != int(sys.argv[1]):
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
-# The kernel takes the thread that forked for the parent: all children come from this one, which lives to the end.
+# The kernel treats the forking thread as the parent: this thread, which lives to the end, forks all children.
 _LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fencepost-launcher")
 
 _CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
 
 
 def jvm_environment() -> dict[str, str]:
-    """The environment of this process, in a locale in which a JVM finds files with names that are not ASCII."""
+    """The environment of this process, with a locale in which a JVM finds files with non-ASCII names."""
     return os.environ | {"LC_ALL": "C.UTF-8"}
 
 
 def launch(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
-    """Start `command`, its output appended to `log_file`. It gets no Ctrl-C of the terminal: its parent stops it."""
+    """Start `command`, its output appended to `log_file`.
+
+    It does not receive the terminal's Ctrl-C: its parent stops it.
+    """
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
     with log_file.open("ab") as log:
@@ -58,7 +61,7 @@ def launch(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
 
 
 def terminate(process: subprocess.Popen[bytes], grace_seconds: float) -> bool:
-    """Ask the process to stop; kill it if it does not within the grace period. True if it stopped by itself."""
+    """Send SIGTERM to the process; kill it after the grace period. Returns True if it was not killed."""
     if process.poll() is None:
         process.terminate()
     try:

@@ -1,4 +1,4 @@
-"""The settings of a broker's nodes: a small KRaft cluster on loopback, each node broker and controller in one."""
+"""The settings of a broker's nodes: a small KRaft cluster on loopback, each node is broker and controller."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ASCII: Final = 128
 class Listener:
     """A listener for clients.
 
-    `advertised_ports`, one a node, are given to clients in place of the real ports, so that they come through a
-    proxy. `properties` are the listener's own (`ssl.keystore.location`, `scram-sha-256.sasl.jaas.config`, ...).
+    `advertised_ports`, one per node, replace the real ports for clients, so that they connect through a proxy.
+    `properties` are the listener's own (`ssl.keystore.location`, `scram-sha-256.sasl.jaas.config`, ...).
     """
 
     name: str
@@ -32,7 +32,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class NodePlace:
-    """Where a node is: its id (from 1), its folder, and the port of each of its listeners by name."""
+    """A node's id (from 1), its folder, and the port of each of its listeners by name."""
 
     node_id: int
     folder: Path
@@ -64,7 +64,7 @@ def server_properties(
         # The default (128 MB) would take half of the heap.
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
         "group.initial.rebalance.delay.ms": "0",
-        # Twice a second by default the controller writes a record that says nothing, which keeps all nodes busy.
+        # By default the controller writes a no-op record twice a second, which keeps all nodes busy.
         "metadata.max.idle.interval.ms": "0",
         "num.network.threads": "2",
         "num.io.threads": "4",
@@ -97,7 +97,7 @@ def _advertised_port(listener: Listener, place: NodePlace) -> int:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a .properties file, in ASCII: Kafka's scripts and classes read one as Latin-1 or as UTF-8."""
+    """The text of a .properties file, in ASCII: Kafka's scripts and classes read it as Latin-1 or as UTF-8."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
 
 
@@ -115,7 +115,7 @@ LOGGING: Final = render(
         "appender.console.layout.pattern": "%d %-5p %m (%c{1})%n%throwable",
         "rootLogger.level": "INFO",
         "rootLogger.appenderRef.console.ref": "console",
-        # Thousands of lines a start that repeat the settings and the metadata log.
+        # Thousands of lines per start that repeat the settings and the metadata log.
         "logger.config.name": "org.apache.kafka.common.config.AbstractConfig",
         "logger.config.level": "WARN",
         "logger.server_config.name": "kafka.server.KafkaConfig",

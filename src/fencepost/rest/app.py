@@ -1,4 +1,4 @@
-"""Puts the API together: what every request passes on its way to a herder and back."""
+"""Assembles the REST application: the middleware between requests and a herder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fencepost.rest.routes import MAX_BODY_BYTES, Handler, Route, add_routes
 _log: Final = logging.getLogger(__name__)
 
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-"""What an application does with a request, as aiohttp's server calls it."""
+"""An application's request handler, as aiohttp's server calls it."""
 
 _STARTING: Final = "The worker is starting"
 _KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
@@ -33,7 +33,7 @@ _KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What requests pass: `credentials` are passwords by user, None lets anybody in."""
+    """Access control: `credentials` are passwords by user; None: no authentication."""
 
     client: RestClient
     credentials: Mapping[str, str] | None = field(default=None, repr=False)
@@ -51,15 +51,15 @@ def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
 
 
 def make_starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:
-    """Return an application whose requests wait for the one that comes after it.
+    """Return an application whose requests wait for its successor.
 
-    At once it answers only that the worker is starting, at / and /health, which tools ask for first. Cancelling
-    `successor` tells that there will be none.
+    It answers immediately only at / and /health, which tools request first: the worker is starting. Cancelling
+    `successor` means that there will be none.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = await _starting(request, successor)
-        # Whoever stays connected would not meet the application that comes after this one.
+        # A client that stays connected would never reach the succeeding application.
         response.force_close()
         return response
 
@@ -100,7 +100,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _text(request: web.Request, error: web.HTTPException) -> str:
-    """Return what to say; what aiohttp raises itself says no more than the status."""
+    """Return the message; the texts of aiohttp's own errors only repeat the status."""
     if error.text and not error.text.startswith(f"{error.status}:"):
         return error.text
     if isinstance(error, web.HTTPMethodNotAllowed):
@@ -123,8 +123,8 @@ def _time_limit(seconds: float) -> Middleware:
             if not limit.expired():
                 raise
             raise RequestFailedError(
-                f"The request was not completed within {seconds:.0f} s; it may still take effect: look before asking "
-                "again"
+                f"The request was not completed within {seconds:.0f} s; it may still take effect: check before you "
+                "send it again"
             ) from None
 
     return time_limit

@@ -1,8 +1,8 @@
 """Basic authentication of the public part of the API.
 
-Those requests between workers that change something are signed instead, as in Kafka Connect, and the health of a
-worker is open to whoever watches over it. What only shows something is for users, whoever signed it: a worker that asks
-another on behalf of a user passes on what the user showed.
+Requests between workers that change something are signed instead, as in Kafka Connect, and a worker's health needs no
+authentication. Requests that only read need a user even if they are signed: a worker that asks another on behalf of a
+user forwards the user's credentials.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ def _known(header: str, credentials: Mapping[str, str]) -> bool:
     except ValueError:
         return False
     expected = credentials.get(given.login)
-    # Compared in any case, so that the time says nothing of which names there are.
+    # Always compared, so that the time does not reveal which names exist.
     same = hmac.compare_digest(given.password.encode(), (expected or "").encode())
     return same and expected is not None

@@ -1,4 +1,4 @@
-"""What answers look like as JSON, under Connect's names."""
+"""The JSON bodies of answers, under Connect's names."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def config_key(info: ConfigKeyInfo) -> Json:
 
 
 def config_infos(infos: ConfigInfos) -> Json:
-    """What validating a configuration found."""
+    """The result of validating a configuration."""
     return {
         "name": infos.name,
         "error_count": infos.error_count,
@@ -139,5 +139,5 @@ def health(info: WorkerHealth) -> Json:
 
 
 def error(status: int, message: str) -> Json:
-    """Every answer of a status from 400 on."""
+    """The body of every answer with a status of at least 400."""
     return {"error_code": status, "message": message}

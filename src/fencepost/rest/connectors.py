@@ -1,4 +1,4 @@
-"""Connectors and their tasks: everything under /connectors but offsets and the requests of other workers."""
+"""Connectors and their tasks: everything under /connectors except offsets and the requests of other workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.rest.responses import created, empty, json_response
 from fencepost.rest.routes import Route, json_body
 
 CONNECTOR: Final = "/connectors/{connector}"
-# A greater number than this is no task's.
+# No task has a greater number.
 _TASK: Final = CONNECTOR + "/tasks/{task:[0-9]{1,9}}"
 
 

@@ -1,7 +1,7 @@
-"""Takes requests that another worker must carry out to that worker.
+"""Forwards requests to the worker that must process them.
 
-A worker that is not the one sends the request on with `forward=true`; if the leader changed meanwhile, the next worker
-sends it on once more, with `forward=false`; the one after that answers 409, and clients ask again.
+Another worker forwards the request with `forward=true`. If the leader changed meanwhile, the next worker forwards it
+once more, with `forward=false`. The worker after that answers 409, and clients retry.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _REQUEST_HEADERS: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, *request_signi
 
 
 async def forward(request: web.Request, target: RequestTargetError, client: RestClient) -> web.Response:
-    """Send a request to the worker that can carry it out, and return what that answers.
+    """Send a request to the worker that can process it, and return its answer.
 
-    Raises RebalanceNeededError if nobody knows that worker, or the request went too far already, and
+    Raises RebalanceNeededError if that worker is unknown, or the request was forwarded too often, and
     RequestFailedError if it does not answer.
     """
     hop = next_hop(request.query)
@@ -55,6 +55,6 @@ def _relayed(request: web.Request, answer: WorkerResponse) -> web.Response:
     if MISSING_RIGHT_HEADER in answer.headers:
         headers[MISSING_RIGHT_HEADER] = answer.headers[MISSING_RIGHT_HEADER]
     if hdrs.LOCATION in answer.headers:
-        # The client goes on talking to the worker that it chose.
+        # The client keeps talking to the worker that it chose.
         headers[hdrs.LOCATION] = origin(request) + urlsplit(answer.headers[hdrs.LOCATION]).path
     return web.Response(status=answer.status, body=answer.body or None, headers=headers)

@@ -1,4 +1,4 @@
-"""What workers of the group ask the leader for, signed with the group's session key (KIP-507, KIP-618)."""
+"""The requests of workers to their leader, signed with the group's session key (KIP-507, KIP-618)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the worker could run: its plugins, their properties, and whether a configuration would do."""
+"""The worker's plugins, their properties, and the validation of configurations."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class PluginsResource:
 
 
 def _alias(name: str) -> str:
-    """Return the short name by which a class or an alias can be told from others."""
+    """Return the short name of a class or an alias."""
     return name.strip().rpartition(".")[2].removesuffix("Connector")

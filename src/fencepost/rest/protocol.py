@@ -1,6 +1,6 @@
-"""How bytes that are no HTTP are answered: in JSON like everything else, and without a traceback in the log.
+"""Answers malformed HTTP: in JSON like everything else, and without a traceback in the log.
 
-aiohttp finds them before there is a request that an application could see.
+aiohttp detects it before there is a request for an application.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class HttpProtocol(web.RequestHandler):
     __slots__ = ()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Tell the log of faults, but not of bodies that are not encoded as they say: whoever sent them was told."""
+        """Log internal errors, but not bodies with a wrong encoding: their senders get an error answer."""
         if isinstance(sys.exc_info()[1], web.RequestPayloadError):
             _log.debug(*args, exc_info=True, **kw)
         else:
@@ -38,7 +38,7 @@ class HttpProtocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what cannot be read as a request; the connection is closed."""
+        """Answer bytes that are not a request; the connection is closed."""
         if status >= 500 or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
         _log.debug("%s sent what is no HTTP request", request.remote, exc_info=exc)

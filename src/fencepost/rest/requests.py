@@ -1,4 +1,4 @@
-"""Reads what requests say: pure functions of their bodies and queries.
+"""Parses requests: pure functions of their bodies and queries.
 
 All raise BadRequestError that says what is wrong with a body.
 """
@@ -24,7 +24,7 @@ _INITIAL_STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CreateConnector:
-    """What POST /connectors asks for. The property `name` of the configuration is the name."""
+    """The content of POST /connectors. The property `name` of the configuration is the name."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
@@ -82,9 +82,9 @@ def task_configs(body: bytes) -> list[dict[str, str]]:
 
 
 def connector_offsets(body: bytes) -> list[ConnectorOffset]:
-    """Read `{"offsets": [{"partition": {...}, "offset": {...}}]}`; a null offset asks for its removal.
+    """Read `{"offsets": [{"partition": {...}, "offset": {...}}]}`; a null offset removes it.
 
-    A partition may be null, which names the only one of a source.
+    A partition may be null, which names a source's only partition.
     """
     given = _object(_parse(body), "The body", allowed=("offsets",)).get("offsets")
     if not isinstance(given, list) or not given:
@@ -104,7 +104,7 @@ def logger_level(body: bytes) -> str:
 
 
 def connector_name(name: str) -> str:
-    """Return a connector's name without blanks around it. Raises BadRequestError for one that nobody could use."""
+    """Return a connector's name without blanks around it. Raises BadRequestError for an unusable name."""
     name = name.strip()
     if not name:
         raise BadRequestError("The connector's name is empty")
@@ -114,7 +114,7 @@ def connector_name(name: str) -> str:
 
 
 def named(config: dict[str, str], name: str) -> dict[str, str]:
-    """Return the configuration with its name, which comes last where it was missing."""
+    """Return the configuration with its name, which is added at the end if it was missing."""
     given = config.get("name", name)
     if given.strip() != name:
         raise BadRequestError(
@@ -145,7 +145,7 @@ def _initial_state(given: Any) -> TargetState | None:
 
 def _offset(item: Any, what: str) -> ConnectorOffset:
     given = _object(item, what, allowed=("partition", "offset"))
-    # A source with one partition only may name it null, as Connect allows.
+    # A source with a single partition may name it null, as Connect allows.
     unnamed = "partition" in given and given["partition"] is None
     partition = None if unnamed else _object(given.get("partition"), f'"partition" of {what}')
     offset = given.get("offset")
@@ -172,14 +172,14 @@ def _object(value: Any, what: str, *, allowed: Sequence[str] | None = None) -> d
 
 
 def _parse(body: bytes, *, numbers_as_text: bool = False) -> Any:
-    """Return what the JSON of a body says; numbers can be left as the texts that they are."""
+    """Return the parsed JSON of a body; numbers can be kept as text."""
     if not body.strip():
         raise BadRequestError("The request has no body: send JSON")
     try:
         text = body.decode("utf-8-sig")
         number = str if numbers_as_text else None
         loaded = json.loads(text, parse_int=number, parse_float=number, parse_constant=_refuse_constant)
-        # JSON can spell halves of characters, which cannot be written to Kafka.
+        # JSON can contain half surrogate pairs, which cannot be written to Kafka.
         json.dumps(loaded, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise BadRequestError(

@@ -1,4 +1,4 @@
-"""Makes responses: JSON as Connect writes it, and the status that each error stands for."""
+"""Creates responses: JSON as Connect writes it, and the status of each error."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _STATUSES: Final[tuple[tuple[type[FencepostError], int], ...]] = (
 
 
 def status_of(error: FencepostError) -> int:
-    """Return the status that tells of an error: 500 for one that is not the request's."""
+    """Return the status of an error: 500 unless the request caused it."""
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
 def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return a response with a JSON body."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    # A path can name half of a surrogate pair, and an error repeats it.
+    # A path can contain half of a surrogate pair, and an error repeats it.
     return web.Response(body=text.encode("utf-8", "replace"), status=status, headers=headers, content_type=JSON)
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Return the response that every error has."""
+    """Return the response for an error."""
     return json_response(bodies.error(status, SECRETS.hidden(message)), status=status, headers=headers)
 
 

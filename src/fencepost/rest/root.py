@@ -15,7 +15,7 @@ from fencepost.rest import bodies
 from fencepost.rest.responses import json_response
 from fencepost.rest.routes import Route
 
-# Tools read from it which requests they can send.
+# Tools determine from it which requests they can send.
 CONNECT_VERSION: Final = "4.1.0"
 
 
@@ -54,6 +54,6 @@ class RootResource:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get(hdrs.ACCEPT, ""))
-        # Of hundreds of tasks there is a lot to write.
+        # With hundreds of tasks the text is long.
         body = await asyncio.to_thread(encode, self._registry)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})

@@ -1,4 +1,4 @@
-"""The table of routes, and what holds for all of them: trailing slashes, OPTIONS, a limit to bodies."""
+"""The table of routes, and their common handling: trailing slashes, OPTIONS, a limit for bodies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fencepost.rest.responses import JSON
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
-"""Several times what a Kafka topic takes as a record, for the configurations of hundreds of tasks."""
+"""Several times the record limit of a Kafka topic, for the configurations of hundreds of tasks."""
 
 BODY_TIMEOUT_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What answers to a method on a path, in aiohttp's pattern syntax.
+    """The handler of a method on a path, in aiohttp's pattern syntax.
 
     `produces` is the content type that the client must accept; None leaves the choice to the handler.
     """
@@ -34,7 +34,7 @@ class Route:
 
 
 def add_routes(app: web.Application, routes: Iterable[Route]) -> None:
-    """Add routes, each with and without a slash at its end, and HEAD and OPTIONS where they make sense."""
+    """Add routes, each with and without a trailing slash, and HEAD and OPTIONS where they apply."""
     by_path: dict[str, list[Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, []).append(route)
@@ -50,7 +50,7 @@ def add_routes(app: web.Application, routes: Iterable[Route]) -> None:
 
 
 def accepts(header: str, content_type: str) -> bool:
-    """Say whether an Accept header allows a content type."""
+    """Return whether an Accept header allows a content type."""
     kind = content_type.partition("/")[0]
     for part in header.split(","):
         name, *parameters = (text.strip().lower() for text in part.split(";"))
@@ -83,13 +83,13 @@ def _options(methods: list[str]) -> Handler:
 
 
 async def json_body(request: web.Request) -> bytes:
-    """Return the body of a request that must hold JSON, and say so.
+    """Return the body of a request that must be JSON and declare it.
 
-    A web page can have a browser send bodies to any server it reaches, but not with this content type unless the server
+    A web page can make a browser send bodies to any reachable server, but not with this content type unless the server
     agrees. Raises 415 for another content type or none, 413 if it is too large, 408 if it does not arrive in time.
     """
     content = await body(request)
-    # Clients name some content type or other for a body that is not there.
+    # Clients send arbitrary content types with an empty body.
     if content and (hdrs.CONTENT_TYPE not in request.headers or request.content_type != JSON):
         given = request.headers.get(hdrs.CONTENT_TYPE, "none")
         raise web.HTTPUnsupportedMediaType(
@@ -99,7 +99,7 @@ async def json_body(request: web.Request) -> bytes:
 
 
 async def body(request: web.Request) -> bytes:
-    """Return the body of a request as it came. Raises 408, 413 or, if it is cut off or badly encoded, 400."""
+    """Return the raw body of a request. Raises 408, 413 or, if it is truncated or badly encoded, 400."""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
             return await request.read()

@@ -1,4 +1,4 @@
-"""Listens for requests, and says under which address the other workers of the group reach this one."""
+"""Listens for requests, and determines the address at which the other workers of the group reach this one."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class _Bound:
 
 
 class _Endpoint:
-    """Sockets to which one application answers after the other.
+    """Sockets that one application after the other serves.
 
-    They are listened on throughout: a server that ends may leave a connection that it just takes without an answer.
+    They stay open throughout: a server that ends may leave a connection that it is just accepting without an answer.
     """
 
     def __init__(self, bound: Sequence[_Bound]) -> None:
@@ -67,13 +67,13 @@ class _Endpoint:
         self._successor: asyncio.Future[RequestHandler] | None = None
 
     async def announce(self) -> None:
-        """Have requests wait for the application that is to answer."""
+        """Accept requests, which wait for the application that will answer them."""
         successor: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
         await self.answer(make_starting_app(successor))
         self._successor = successor
 
     async def answer(self, app: web.Application) -> None:
-        """Have an application answer on connections that come from now on, and to requests that wait for one."""
+        """Let an application answer new connections, and the waiting requests."""
         runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         self._runners.append(runner)
@@ -106,17 +106,17 @@ class _Endpoint:
 class RestServer:
     """A worker's REST API, on the event loop on which it is started.
 
-    server = RestServer(RestConfig.from_properties(properties, where=path))     # takes the ports
+    server = RestServer(RestConfig.from_properties(properties, where=path))     # opens the ports
     server.advertised_url                                                       # http://host:port
-    await server.announce()                                                     # answers that the worker is starting
+    await server.announce()                                                     # answers: the worker is starting
     await server.start(herder, worker.metrics.registry)                         # answers
     await server.stop()
 
-    Without `announce`, requests that come before `start` wait for it.
+    Without `announce`, requests that arrive before `start` wait for it.
     """
 
     def __init__(self, config: RestConfig) -> None:
-        """Raises ConfigError for an address that cannot be listened on, or for certificates that will not do."""
+        """Raises ConfigError for an address that cannot be used, or for invalid certificates."""
         self._config = config
         self.client = RestClient(client_tls(config.tls))
         with ExitStack() as undo:
@@ -136,7 +136,7 @@ class RestServer:
         return str(Listener(scheme, host, self._config.advertised_port or bound.port))
 
     async def announce(self) -> None:
-        """Take requests, which wait for `start`, and tell that the worker is starting: making a herder takes a while."""
+        """Accept requests, which wait for `start`; `GET /` answers 503 at once, because creating a herder takes a while."""
         for endpoint in (self._main, self._admin):
             await endpoint.announce()
 
@@ -157,14 +157,14 @@ class RestServer:
             )  # fmt: skip
 
     async def stop(self) -> None:
-        """Finish the requests that are under way, for a few seconds at most, and give the ports back."""
+        """Finish the requests in progress, for a few seconds at most, and close the ports."""
         for endpoint in (self._main, self._admin):
             await endpoint.stop()
         await self.client.close()
 
 
 def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:
-    """Return how workers with HTTPS addresses are checked; None without any `ssl.*` property."""
+    """Return the TLS settings for requests to workers with HTTPS addresses; None without any `ssl.*` property."""
     return TlsConfig.from_properties(properties).context() if properties else None
 
 
@@ -210,7 +210,7 @@ def _bind(name: str, listener: Listener) -> socket.socket:
 
 
 def _leave_ports() -> None:
-    """Close the ports in a child that a connector forked: it would keep them from the worker's next start."""
+    """Close the ports in a child that a connector forked: it would block them at the worker's next start."""
     for opened in list(_LISTENING):
         with suppress(OSError):
             os.close(opened.detach())

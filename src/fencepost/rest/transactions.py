@@ -1,4 +1,4 @@
-"""What the tasks of a connector have open in Kafka."""
+"""The open transactions of a connector's tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the transforms of keys and values share. Names of properties and behaviour are those of Kafka Connect's own."""
+"""Base classes of the transforms of keys and values. Property names and behaviour are Kafka Connect's."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class _Configured:
         return self.definitions
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties. Raises ConfigError."""
+        """Set the properties. Raises ConfigError."""
         self.properties = self.definitions.parse(configs)
 
 
 class RecordTransformation(_Configured, Transformation):
-    """A transform of whole records; `apply` is left to do."""
+    """A transform of whole records; subclasses implement `apply`."""
 
 
 class RecordPredicate(_Configured, Predicate):
-    """A predicate on records; `test` is left to do."""
+    """A predicate on records; subclasses implement `test`."""
 
 
 class PartTransformation(_Configured, Transformation):
     """A transform of the records' keys or values.
 
-    A null stays as it is, unless a transform says otherwise.
+    A null stays null, unless a transform overrides that.
     """
 
     part: ClassVar[str] = "value"
@@ -65,9 +65,9 @@ class PartTransformation(_Configured, Transformation):
 
     @abstractmethod
     def changed(self, column: Column, kind: DataType) -> Column:
-        """Return the changed part; `column` is the part as it is, and of the type `kind`.
+        """Return the changed part; `column` is the unchanged part, of the type `kind`.
 
-        Raises DataError if the type will not do.
+        Raises DataError if the transform does not support the type.
         """
 
     def fields(self, kind: DataType) -> list[StructField]:
@@ -98,7 +98,7 @@ def rebuilt(column: Column, fields: Sequence[Column]) -> Column:
 
 def formatted(milliseconds: Column, pattern: str) -> Column:
     """Return milliseconds since the epoch as a text in UTC, whatever the session's time zone is."""
-    # date_format shows the session's time zone; of what formats a TIMESTAMP, only JSON's options name another one.
+    # date_format uses the session's time zone; only JSON's options can format a TIMESTAMP in another one.
     options = {"timestampFormat": pattern, "timeZone": "UTC"}
     return F.get_json_object(F.to_json(F.struct(F.timestamp_millis(milliseconds).alias("t")), options), "$.t")
 

@@ -26,7 +26,9 @@ _TYPES: Final[dict[str, t.DataType]] = {
 
 
 class Cast(PartTransformation):
-    """Changes types as `spec` says. Where a value does not fit, the task fails (Connect's wraps numbers around).
+    """Changes types as `spec` defines.
+
+    If a value does not fit, the task fails (Connect's transform wraps numbers around).
 
     A TIMESTAMP counts as its milliseconds since the epoch, a DATE as its days; as a text it is ISO 8601 in UTC.
     Bytes become a text in base64.
@@ -34,11 +36,11 @@ class Cast(PartTransformation):
 
     definitions = ConfigDef().define(
         "spec", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
-        f"Fields and types, as 'a:int32,b:string', or a type for the whole. Types: {', '.join(_TYPES)}.",
+        f"Fields and types, as 'a:int32,b:string', or a type for the whole key or value. Types: {', '.join(_TYPES)}.",
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties. Raises ConfigError for an unknown type."""
+        """Set the properties. Raises ConfigError for an unknown type."""
         super().configure(configs)
         self._whole: t.DataType | None = None
         self._fields: dict[str, t.DataType] = {}
@@ -53,7 +55,7 @@ class Cast(PartTransformation):
             else:
                 self._whole = _TYPES[kind.strip().lower()]
         if self._whole is not None and len(self.properties["spec"]) > 1:
-            raise ConfigError("spec has a type for the whole and more: give one or the other", name="spec")
+            raise ConfigError("spec has a type for the whole and types of fields: give one or the other", name="spec")
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the part with its types changed."""

@@ -1,4 +1,4 @@
-"""Applies a connector's transforms in their order, each to the records that its predicate holds for."""
+"""Applies a connector's transforms in order, each to the records that its predicate selects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BEFORE: Final = "__fencepost_before_"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A transform, and the predicate that says which records it applies to: all of them without one.
+    """A transform and the predicate that selects its records; without one it applies to all.
 
-    With `negate` it applies to those for which the predicate does not hold.
+    With `negate` it applies to those for which the predicate is false.
     """
 
     transform: Transformation
@@ -36,10 +36,10 @@ class Step:
 
 
 def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:
-    """Return the records as the chain leaves them.
+    """Return the records after all steps.
 
-    Raises ConfigError for a step with a predicate whose transform changes the type of a column, which then could not
-    hold the records to which it does not apply, and what the transforms themselves raise.
+    Raises ConfigError for a step with a predicate whose transform changes the type of a column, because the column
+    could not hold the records to which the transform does not apply. Raises what the transforms themselves raise.
     """
     for step in chain:
         records = _applied(step, records) if step.predicate is None else _apply_where(records, step.predicate, step)
@@ -88,7 +88,7 @@ def _chosen(name: str, changed: DataFrame, step: Step) -> Column:
         raise ConfigError(
             f"The transform {type(step.transform).__name__} has a predicate, but makes {new.simpleString()} of the "
             f"{name}'s type {old.simpleString()}: records of one batch must be of one type. Apply it to all records, "
-            "or let another connector read those that it is meant for"
+            "or use a separate connector for the records that it selects"
         )
     return (
         F.when(F.col(_APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name, metadata=before.metadata)

@@ -22,8 +22,8 @@ _MEDIUM = _Importance.MEDIUM
 class InsertField(PartTransformation):
     """Adds fields that hold the record's topic, partition or timestamp, or a fixed text.
 
-    Connect's marks behind a field's name, `!` and `?`, are accepted; the fields may be null in any case. A field that
-    is there is replaced. The timestamp of a record that has none is null.
+    Connect's suffixes of a field's name, `!` and `?`, are accepted; the fields are always nullable. An existing field
+    is replaced. The timestamp of a record without one is null.
     """
 
     definitions = (
@@ -36,7 +36,7 @@ class InsertField(PartTransformation):
     )
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties. Raises ConfigError if they name no field, or a static one without a value."""
+        """Set the properties. Raises ConfigError if they name no field, or a static one without a value."""
         if configs.get("offset.field"):
             raise ConfigError(
                 "offset.field has no meaning for a source: the offset is not known before the record is written. "
@@ -66,17 +66,17 @@ class InsertField(PartTransformation):
 
 
 class ReplaceField(PartTransformation):
-    """Leaves fields out, or all others, and gives fields other names."""
+    """Removes or keeps listed fields, and renames fields."""
 
     definitions = (
         ConfigDef()
-        .define("exclude", _Type.LIST, "", _MEDIUM, "The fields to leave out. Wins over include.")
+        .define("exclude", _Type.LIST, "", _MEDIUM, "The fields to remove. Takes precedence over include.")
         .define("include", _Type.LIST, "", _MEDIUM, "The fields to keep; empty: all.")
-        .define("renames", _Type.LIST, "", _MEDIUM, "Names and new names of fields, as 'old:new,other:another'.")
+        .define("renames", _Type.LIST, "", _MEDIUM, "Old and new names of fields, as 'old:new,other:another'.")
     )
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties. Raises ConfigError for a malformed list of names."""
+        """Set the properties. Raises ConfigError for a malformed list of names."""
         super().configure(configs)
         pairs = [pair.partition(":") for pair in self.properties["renames"] if pair]
         if not all(old.strip() and new.strip() for old, _, new in pairs):
@@ -84,7 +84,7 @@ class ReplaceField(PartTransformation):
         self._renames = {old.strip(): new.strip() for old, _, new in pairs}
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
-        """Return the struct with the fields that are left, under their new names."""
+        """Return the struct with the remaining fields, under their new names."""
         include, exclude = self.properties["include"], self.properties["exclude"]
         names = [field.name for field in self.fields(kind)]
         kept = [name for name in names if name not in exclude and (name in include or not any(include))]
@@ -96,10 +96,10 @@ class ReplaceField(PartTransformation):
 
 
 class ExtractField(PartTransformation):
-    """Puts the content of a field in the place of the whole."""
+    """Replaces the whole key or value by the content of one of its fields."""
 
     definitions = ConfigDef().define(
-        "field", _Type.STRING, ConfigDef.NO_DEFAULT, _MEDIUM, "The field to take.", validator=not_blank
+        "field", _Type.STRING, ConfigDef.NO_DEFAULT, _MEDIUM, "The field to extract.", validator=not_blank
     )
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
@@ -108,7 +108,7 @@ class ExtractField(PartTransformation):
 
 
 class HoistField(PartTransformation):
-    """Puts the whole into a struct of one field. A null becomes a struct whose field is null."""
+    """Wraps the whole key or value in a struct with one field. A null becomes a struct whose field is null."""
 
     definitions = ConfigDef().define(
         "field", _Type.STRING, ConfigDef.NO_DEFAULT, _MEDIUM, "The name of the field.", validator=not_blank
@@ -124,7 +124,7 @@ class HoistField(PartTransformation):
 
 
 class MaskField(PartTransformation):
-    """Puts a value that says nothing in the place of fields: `replacement`, else 0, an empty text, false, the epoch."""
+    """Replaces fields by a neutral value: `replacement`, else 0, an empty text, false, the epoch."""
 
     definitions = (
         ConfigDef()
@@ -164,9 +164,9 @@ class MaskField(PartTransformation):
 
 
 class Flatten(PartTransformation):
-    """Makes one struct of structs within structs; the names of the fields are joined. Arrays and maps stay."""
+    """Flattens nested structs into one struct; the names of the fields are joined. Arrays and maps are unchanged."""
 
-    definitions = ConfigDef().define("delimiter", _Type.STRING, ".", _MEDIUM, "What joins the names.")
+    definitions = ConfigDef().define("delimiter", _Type.STRING, ".", _MEDIUM, "The separator between the names.")
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
         """Return the flat struct."""

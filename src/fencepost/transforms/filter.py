@@ -12,7 +12,7 @@ from fencepost.api.plugin import Transformation
 
 
 class Filter(Transformation):
-    """Drops all records; with a predicate, those that it holds for."""
+    """Drops all records; with a predicate, those that it selects."""
 
     def config(self) -> ConfigDef:
         """Return no definitions: there are no properties."""

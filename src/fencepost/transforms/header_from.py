@@ -23,11 +23,11 @@ def _not_empty(name: str, value: Any) -> None:
 
 
 class HeaderFrom(PartTransformation):
-    """Moves or copies fields to headers, behind those that are there.
+    """Moves or copies fields to headers, after the existing ones.
 
-    All headers of a batch are of one type, so a header gets its field's content as a text: TIMESTAMP in ISO 8601 and
-    UTC, bytes in base64, structures in JSON. A field that is null gives a header that is null; a record whose whole is
-    null is left as it is.
+    All headers of a batch have one type, so a header gets its field's content as a text: TIMESTAMP in ISO 8601 and UTC,
+    bytes in base64, structures in JSON. A null field becomes a null header; a record with a null key or value is
+    unchanged.
     """
 
     definitions = (
@@ -39,12 +39,12 @@ class HeaderFrom(PartTransformation):
         )
         .define(
             "operation", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            "move, which leaves the fields out of the record, or copy.", validator=one_of(("move", "copy")),
+            "move, which removes the fields from the record, or copy.", validator=one_of(("move", "copy")),
         )
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties. Raises ConfigError unless there are as many fields as headers."""
+        """Set the properties. Raises ConfigError unless there are as many fields as headers."""
         super().configure(configs)
         if len(self.properties["fields"]) != len(self.properties["headers"]):
             raise ConfigError("fields and headers must be lists of the same length", name="headers")

@@ -12,11 +12,11 @@ from fencepost.transforms.records import matches_whole
 
 
 class TopicNameMatches(RecordPredicate):
-    """Holds for records whose whole topic name matches a regular expression (Java's)."""
+    """True for records whose whole topic name matches a regular expression (Java's)."""
 
     definitions = ConfigDef().define(
         "pattern", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.MEDIUM,
-        "What the topic must match.", validator=not_blank,
+        "The regular expression.", validator=not_blank,
     )  # fmt: skip
 
     def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names
@@ -25,7 +25,7 @@ class TopicNameMatches(RecordPredicate):
 
 
 class HasHeaderKey(RecordPredicate):
-    """Holds for records with at least one header of a name."""
+    """True for records with at least one header of the given name."""
 
     definitions = ConfigDef().define(
         "name", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.MEDIUM, "The header's name.",
@@ -39,7 +39,7 @@ class HasHeaderKey(RecordPredicate):
 
 
 class RecordIsTombstone(RecordPredicate):
-    """Holds for records whose value is null."""
+    """True for records whose value is null."""
 
     def test(self, records: DataFrame) -> Column:  # noqa: ARG002 - the columns have fixed names
         """Return whether the value is null."""

@@ -22,11 +22,11 @@ def matches_whole(regex: str) -> str:
 
 
 class RegexRouter(RecordTransformation):
-    """Gives topics whose whole name matches a regular expression (Java's) another name."""
+    """Renames topics whose whole name matches a regular expression (Java's)."""
 
     definitions = (
         ConfigDef()
-        .define("regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "What the topic must match.")
+        .define("regex", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The regular expression.")
         .define("replacement", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The new name; $1 is a group.")
     )
 
@@ -39,7 +39,10 @@ class RegexRouter(RecordTransformation):
 
 
 class TimestampRouter(RecordTransformation):
-    """Puts the record's time, in UTC, into its topic's name. A record without a timestamp has the present time."""
+    """Adds the record's time, in UTC, to its topic's name.
+
+    For a record without a timestamp the current time is used.
+    """
 
     definitions = (
         ConfigDef()
@@ -49,7 +52,7 @@ class TimestampRouter(RecordTransformation):
         )
         .define(
             "timestamp.format", _Type.STRING, "yyyyMMdd", _Importance.HIGH,
-            "The form of the time, in Spark's datetime patterns.", validator=not_blank,
+            "The format of the time, as one of Spark's datetime patterns.", validator=not_blank,
         )
     )  # fmt: skip
 
@@ -65,7 +68,7 @@ class TimestampRouter(RecordTransformation):
 
 
 class ValueToKey(PartTransformation):
-    """Makes the key a struct of fields of the value; the key of a null value is null."""
+    """Sets the key to a struct of fields of the value; the key of a null value is null."""
 
     definitions = ConfigDef().define("fields", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The fields.")
 
@@ -80,7 +83,7 @@ class ValueToKey(PartTransformation):
 
 
 class InsertHeader(RecordTransformation):
-    """Adds a header with a text."""
+    """Adds a header with a fixed text."""
 
     definitions = (
         ConfigDef()
@@ -89,7 +92,7 @@ class InsertHeader(RecordTransformation):
     )
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with the header behind those that they have."""
+        """Return the records with the header after the existing ones."""
         kind = records.schema["headers"].dataType
         header = F.struct(
             F.lit(self.properties["header"]).alias("key"), F.lit(self.properties["value.literal"]).alias("value")
@@ -106,6 +109,6 @@ class DropHeaders(RecordTransformation):
     definitions = ConfigDef().define("headers", _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH, "Their names.")
 
     def apply(self, records: DataFrame) -> DataFrame:
-        """Return the records with the headers that are left."""
+        """Return the records with the remaining headers."""
         dropped = self.properties["headers"]
         return records.withColumn("headers", F.filter("headers", lambda header: ~header["key"].isin(dropped)))

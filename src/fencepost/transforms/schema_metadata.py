@@ -1,4 +1,4 @@
-"""Gives the schema of keys and values a name and a version."""
+"""Sets the name and the version of the schema of keys and values."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 class SetSchemaMetadata(PartTransformation):
     """Sets the name and the version of a struct's schema, which JsonConverter writes with `schemas.enable`.
 
-    Put it last: another transform that changes the same key or value behind it makes a new schema without a name. It
-    cannot have a predicate, for the records of one batch share their schema, and needs a struct that has a schema.
+    Put it last: a later transform that changes the same key or value creates a new schema without a name. It cannot
+    have a predicate, because the records of one batch share their schema, and it needs a struct with a schema.
     """
 
     definitions = (
@@ -35,7 +35,7 @@ class SetSchemaMetadata(PartTransformation):
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties. Raises ConfigError if they set nothing."""
+        """Set the properties. Raises ConfigError if they set nothing."""
         super().configure(configs)
         given = {name: self.properties[f"schema.{name}"] for name in ("name", "version")}
         self._identity = {name: value for name, value in given.items() if value is not None}
@@ -53,7 +53,7 @@ class SetSchemaMetadata(PartTransformation):
         return records.withColumn(self.part, part.alias(self.part, metadata=metadata))
 
     def changed(self, column: Column, kind: t.DataType) -> Column:
-        """Return the part as it is."""
+        """Return the part unchanged."""
         self.fields(kind)
         return column
 

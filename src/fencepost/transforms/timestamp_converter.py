@@ -32,29 +32,32 @@ def _target(name: str, value: Any) -> None:
 
 
 class TimestampConverter(PartTransformation):
-    """Makes a text, a number or a DATE, TIME or TIMESTAMP of any other of these, in UTC and to the millisecond.
+    """Converts between texts, numbers, DATE, TIME and TIMESTAMP, in UTC and to the millisecond.
 
     `format` is a datetime pattern of Spark's, which for the usual letters are those of Java's SimpleDateFormat; its
-    letters for week years, weeks and numbers of weekdays (Y, w, W, u) are refused. A text that does not fit it, all of
-    it, fails the task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
+    letters for week years, weeks and numbers of weekdays (Y, w, W, u) are refused. A text that does not match it
+    completely fails the task. A text without an offset is in UTC. TIME needs `spark.sql.timeType.enabled=true`.
     """
 
     definitions = (
         ConfigDef()
-        .define("field", _Type.STRING, "", _Importance.HIGH, "The field with the time; empty: the whole is the time.")
+        .define("field", _Type.STRING, "", _Importance.HIGH, "The field with the time; empty: the whole key or value is the time.")
         .define(
             "target.type", _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-            f"What to make of it: {', '.join(_TARGETS)}.", validator=_target,
+            f"The type to convert to: {', '.join(_TARGETS)}.", validator=_target,
         )
-        .define("format", _Type.STRING, "", _Importance.MEDIUM, "The form of texts, in Spark's datetime patterns.")
+        .define("format", _Type.STRING, "", _Importance.MEDIUM, "The format of texts, as one of Spark's datetime patterns.")
         .define(
             "unix.precision", _Type.STRING, "milliseconds", _Importance.LOW,
-            f"What numbers count since 1970: {', '.join(_PER_SECOND)}.", validator=one_of(tuple(_PER_SECOND)),
+            f"The unit of numbers, counted from 1970: {', '.join(_PER_SECOND)}.", validator=one_of(tuple(_PER_SECOND)),
         )
     )  # fmt: skip
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Take the properties. Raises ConfigError for texts without a format, or a format that Spark reads otherwise."""
+        """Set the properties.
+
+        Raises ConfigError for texts without a format, or a format that Spark reads differently.
+        """
         super().configure(configs)
         self._pattern: str = self.properties["format"]
         self._letters = _QUOTED.sub("", self._pattern)
@@ -64,7 +67,7 @@ class TimestampConverter(PartTransformation):
         if refused := sorted(set(self._letters) & set("YwWu")):
             raise ConfigError(
                 f"The format {self._pattern!r} has {', '.join(refused)}, which Spark's datetime patterns do not have or "
-                "mean otherwise: write the year as yyyy, and no weeks",
+                "use differently: write the year as yyyy, and no weeks",
                 name="format",
             )
 
@@ -108,7 +111,7 @@ class TimestampConverter(PartTransformation):
         return F.timestamp_millis(milliseconds)
 
     def _milliseconds(self, column: Column, kind: t.DataType, name: str) -> Column:
-        """Milliseconds since the epoch, BIGINT. Raises DataError for a type that is no time."""
+        """Milliseconds since the epoch, BIGINT. Raises DataError for a type that is not a time."""
         match kind:
             case t.StringType():
                 return F.unix_millis(self._parsed(column, name))

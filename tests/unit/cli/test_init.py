@@ -65,7 +65,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.Captu
     file.write_text("mine")
 
     assert main.run(["init", str(file)]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert file.read_text() == "mine"
 
 

@@ -19,7 +19,7 @@ def test_a_process_ends_although_a_thread_is_left() -> None:
     ended = _run(daemon=False)
 
     assert ended.returncode == 3
-    assert "threads run that are not the worker's: left." in ended.stderr
+    assert "threads of plugins still run: left." in ended.stderr
 
 
 def test_a_process_without_such_threads_ends_as_any_other() -> None:

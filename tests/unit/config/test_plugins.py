@@ -131,7 +131,7 @@ def test_a_plugin_that_ends_the_process_when_it_is_imported_fails_to_import(plug
 def test_a_plugin_that_fails_to_import_is_reported_with_its_line(plugin_directory: Path):
     module = unique("broken")
     (plugin_directory / f"{module}.py").write_text("x = 1\n1 / 0\n")
-    with pytest.raises(ConfigError, match=rf"ZeroDivisionError: division by zero \(.*{module}\.py:2\)\. Mend it"):
+    with pytest.raises(ConfigError, match=rf"ZeroDivisionError: division by zero \(.*{module}\.py:2\)\. Fix it"):
         find(f"{module}.Broken")
 
 

@@ -120,5 +120,5 @@ def test_plugins_in_plain_modules_of_plugin_path_are_listed_before_their_use(
         assert listed == {PluginInfo(f"{own}.{name}", "source", "undefined") for name in ("A", "sub.B")}
     assert "tasks.max" in {key.name for key in catalogue.config(f"{own}.sub.B")}
     assert caplog.text.count(f"The module {own}_broken of plugin.path cannot be used") == 1
-    assert caplog.text.count(f"{own}_syntax.py cannot be looked through") == 1
+    assert caplog.text.count(f"{own}_syntax.py cannot be scanned") == 1
     assert f"{own}_other" not in sys.modules
