@@ -343,4 +343,7 @@ class Broker:
             told()
 
     def _log(self, topic: str) -> _Log:
-        return self._logs.setdefault(topic, _Log())
+        log = self._logs.get(topic)
+        if log is None:
+            log = self._logs[topic] = _Log()
+        return log

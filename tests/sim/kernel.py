@@ -102,6 +102,8 @@ class Fiber:
         finally:
             self.done = True
             self.process.fibers.pop(self, None)
+            # Without a cycle it is freed at once.
+            del self._greenlet.fiber, self._function
         for told in self._finished:
             told()
 

@@ -11,7 +11,11 @@ LEFT_OUT: Final = re.compile(r" \.\.\. \(\d+ characters left out\) \.\.\. ")
 
 def printable(text: str) -> str:
     """Return a text with control and format characters escaped, except line ends: logs are read in terminals."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n"))
+
+
+def _escaped(line: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def shortened(text: str, longest: int) -> str:

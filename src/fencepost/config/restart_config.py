@@ -49,6 +49,9 @@ def define_restarts(definitions: ConfigDef, *, whose: str, group: str | None = N
     )  # fmt: skip
 
 
+_DEFINITIONS: Final = define_restarts(ConfigDef(), whose="")
+
+
 @dataclass(frozen=True, slots=True)
 class RestartConfig:
     """How failed tasks and connectors restart. `backoff_s` is the first pause, in seconds; `most` may be UNLIMITED."""
@@ -60,7 +63,7 @@ class RestartConfig:
     @classmethod
     def of(cls, worker: Mapping[str, str], connector: Mapping[str, str]) -> RestartConfig:
         """Read a connector's properties, over those of its worker. Raises ConfigError."""
-        values = define_restarts(ConfigDef(), whose="").parse({**worker, **connector})
+        values = _DEFINITIONS.parse({**worker, **connector})
         return cls(
             TaskRestartPolicy(values["task.restart.policy"].lower()),
             values["task.restart.max"],

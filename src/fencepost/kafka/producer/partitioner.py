@@ -52,10 +52,15 @@ def records_by_partition(records: Sequence[OutgoingRecord], partitions: int) -> 
     A record that names a partition which the topic does not have goes where the hash of its key says.
     """
     every = Records.of(records)
+    if partitions == 1 and records:
+        return {0: every}
     hashed = partition_for_keys(every.key, partitions)
     named = np.array([-1 if record.partition is None else record.partition for record in records], np.int64)
     targets = np.where((named >= 0) & (named < partitions), named, hashed)
-    return {int(target): every.take(np.flatnonzero(targets == target)) for target in np.unique(targets)}
+    found = np.unique(targets).tolist()
+    if len(found) == 1:
+        return {found[0]: every}
+    return {target: every.take(np.flatnonzero(targets == target)) for target in found}
 
 
 def _mix_blocks(

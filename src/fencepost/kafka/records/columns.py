@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +34,7 @@ class OutgoingRecord(NamedTuple):
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 """The type of a headers column."""
 
+_BINARY = pa.binary()
 _MAX_OFFSET = 2**31 - 1
 _BINARY_LIKE = (pa.types.is_binary, pa.types.is_string, pa.types.is_fixed_size_binary, pa.types.is_null)
 # Views have no common offsets, so their bytes may exceed what 32 bits count.
@@ -102,21 +105,26 @@ class Records:
 
 
 def _header_lists(rows: Sequence[RecordHeaders]) -> pa.Array:
-    names = _binary([name.encode() for headers in rows for name, _ in headers]).cast(pa.string())
+    names = _binary([name.encode() for headers in rows for name, _ in headers], pa.string())
     values = _binary([value for headers in rows for _, value in headers])
     structs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
-    ends = pa.py_buffer(np.cumsum([0, *(len(headers) for headers in rows)], dtype=np.int32))
+    ends = _ends(len(headers) for headers in rows)
     return pa.ListArray.from_buffers(HEADERS, len(rows), [None, ends], children=[structs])
 
 
-def _binary(values: Sequence[bytes | None]) -> pa.Array:
-    ends = np.cumsum([0, *(len(value or b"") for value in values)], dtype=np.int32)
+def _binary(values: Sequence[bytes | None], kind: pa.DataType = _BINARY) -> pa.Array:
+    ends = _ends(len(value or b"") for value in values)
     validity = None
     if None in values:
         present = np.array([value is not None for value in values])
         validity = pa.py_buffer(np.packbits(present, bitorder="little"))
     data = pa.py_buffer(b"".join(value or b"" for value in values))
-    return pa.Array.from_buffers(pa.binary(), len(values), [validity, pa.py_buffer(ends), data])
+    return pa.Array.from_buffers(kind, len(values), [validity, ends, data])
+
+
+def _ends(lengths: Iterable[int]) -> pa.Buffer:
+    """Arrow's offsets of values of these lengths."""
+    return pa.py_buffer(array("i", accumulate(lengths, initial=0)))
 
 
 def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: Any = None) -> Records:
