@@ -49,13 +49,13 @@ def test_a_topic_is_created_with_its_settings(admin: Admin, topics: Topics):
     assert topics.config(name)["cleanup.policy"] == "compact"
 
 
-def test_the_brokers_defaults_stand_where_nothing_is_given(admin: Admin, topics: Topics):
+def test_the_brokers_defaults_apply_if_nothing_is_set(admin: Admin, topics: Topics):
     name = unique("made")
     admin.create_topics(NewTopic(name))
     assert topics.partitions(name) == 1
 
 
-def test_an_existing_topic_is_left_as_it_is(admin: Admin, topics: Topics):
+def test_an_existing_topic_is_not_changed(admin: Admin, topics: Topics):
     name = topics.create(partitions=2)
     other = unique("made")
     assert admin.create_topics(NewTopic(name, 5), NewTopic(other)) == {name: False, other: True}
@@ -230,19 +230,19 @@ def test_each_sasl_mechanism_is_spoken(secured: SecuredBroker, mechanism: str):
         assert admin.broker_count() == 1
 
 
-def test_a_wrong_password_is_told_at_once(secured: SecuredBroker):
+def test_a_wrong_password_is_reported_at_once(secured: SecuredBroker):
     config = ClientConfig.from_properties(secured.properties("worker", secret="wrong"), where="a test")
     with Admin(config) as admin, pytest.raises(AuthenticationError, match=r"sasl\.jaas\.config"):
         admin.broker_count()
 
 
-def test_a_plain_client_on_a_secured_port_is_told_of_the_protocol(secured: SecuredBroker):
+def test_a_plain_client_on_a_secured_port_gets_the_protocol_as_the_reason(secured: SecuredBroker):
     config = ClientConfig(bootstrap_servers=(secured.tls_servers,), request_timeout_ms=1000)
     with Admin(config) as admin, pytest.raises(BrokerUnavailableError, match=r"security\.protocol"):
         admin.broker_count()
 
 
-def test_a_tls_client_on_a_plain_port_is_told_of_the_protocol(secured: SecuredBroker, bootstrap_servers: str):
+def test_a_tls_client_on_a_plain_port_gets_the_protocol_as_the_reason(secured: SecuredBroker, bootstrap_servers: str):
     properties = secured.tls_properties() | {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": "1000"}
     admin = Admin(ClientConfig.from_properties(properties, where="a test"))
     with pytest.raises(KafkaError, match=r"security\.protocol"):
@@ -251,7 +251,7 @@ def test_a_tls_client_on_a_plain_port_is_told_of_the_protocol(secured: SecuredBr
     gc.collect()
 
 
-def test_a_certificate_that_is_not_trusted_is_told_at_once(secured: SecuredBroker):
+def test_an_untrusted_certificate_is_reported_at_once(secured: SecuredBroker):
     properties = {"bootstrap.servers": secured.tls_servers, "security.protocol": "SSL"}
     admin = Admin(ClientConfig.from_properties(properties, where="a test"))
     with pytest.raises(AuthenticationError, match=r"ssl\.truststore\.location"):

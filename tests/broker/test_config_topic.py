@@ -174,7 +174,7 @@ def test_records_and_transactions_of_a_connectors_life_are_those_of_connect(clus
     assert store.state.offset == 23
 
 
-def test_a_write_is_done_once_it_is_read_back_and_told_of(cluster: Cluster):
+def test_a_write_is_done_once_it_is_read_back_and_notified(cluster: Cluster):
     worker = cluster.worker()
     store = worker.lead()
     done(store.put_connector("c1", _CONFIG, TargetState.PAUSED))
@@ -194,7 +194,7 @@ def test_a_write_is_done_once_it_is_read_back_and_told_of(cluster: Cluster):
     assert [state.offset for _, state in worker.events] == [1, 2, 6, 10]
 
 
-def test_what_belongs_together_is_written_in_one_transaction(cluster: Cluster):
+def test_related_records_are_written_in_one_transaction(cluster: Cluster):
     """Row L10, but at once: a leader that dies leaves nothing half done."""
     store = cluster.worker().lead()
     done(store.put_connector("c1", _CONFIG, TargetState.PAUSED))
@@ -210,7 +210,7 @@ def test_what_belongs_together_is_written_in_one_transaction(cluster: Cluster):
     ]
 
 
-def test_a_new_connector_is_started_whatever_is_left_of_one_of_its_name(cluster: Cluster):
+def test_a_new_connector_is_started_despite_records_of_a_deleted_namesake(cluster: Cluster):
     store = cluster.worker().lead()
     done(store.put_target_state("c1", TargetState.PAUSED))
     done(store.put_connector("c1", _CONFIG))
@@ -220,7 +220,7 @@ def test_a_new_connector_is_started_whatever_is_left_of_one_of_its_name(cluster:
     assert store.state.target_state("c1") is TargetState.PAUSED
 
 
-def test_other_workers_hear_of_it(cluster: Cluster):
+def test_other_workers_are_notified(cluster: Cluster):
     follower = cluster.worker()
     follower.start()
     leader = cluster.worker().lead()
@@ -272,7 +272,7 @@ def test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing(cluster:
 
 
 @pytest.mark.parametrize("transactional", [True, False])
-def test_what_is_too_large_is_refused_and_the_leader_goes_on(cluster: Cluster, *, transactional: bool):
+def test_oversize_writes_are_refused_and_the_leader_keeps_working(cluster: Cluster, *, transactional: bool):
     leader = cluster.worker(transactional=transactional)
     leader.lead()
     with pytest.raises(ConfigTooLargeError, match=r"c1 takes 2000\d+ bytes, more than the 1048576 bytes"):
@@ -304,7 +304,7 @@ def test_a_leader_that_is_fenced_claims_its_privilege_back(cluster: Cluster):
     assert done(new.store.read_to_end()).connector_config("c1") == _CONFIG
 
 
-def test_what_an_old_leader_left_open_is_aborted_by_the_next_one(cluster: Cluster):
+def test_an_old_leaders_open_transaction_is_aborted_by_the_next_leader(cluster: Cluster):
     follower = cluster.worker()
     follower.start()
     config = follower.config
@@ -339,7 +339,7 @@ def test_without_exactly_once_writes_are_plain(cluster: Cluster):
     assert [(record.offset, record.key) for record in cluster.records()] == list(enumerate(keys))
 
 
-def test_records_that_java_wrote_are_read_and_others_left_alone(cluster: Cluster, caplog: pytest.LogCaptureFixture):
+def test_records_that_java_wrote_are_read_and_others_ignored(cluster: Cluster, caplog: pytest.LogCaptureFixture):
     worker = cluster.worker()
     worker.start()
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
@@ -362,7 +362,7 @@ def test_records_that_java_wrote_are_read_and_others_left_alone(cluster: Cluster
     assert "The record connector-b of the config topic is left alone" in caplog.text
 
 
-def test_records_of_a_partition_that_was_added_are_left_alone_and_named(
+def test_records_of_an_added_partition_are_ignored_and_named(
     cluster: Cluster, topics: Topics, caplog: pytest.LogCaptureFixture
 ):
     """They have no order with the others. What this worker writes stays in the first partition."""
@@ -391,7 +391,7 @@ def test_the_topic_is_followed_again_after_a_cut(cluster: Cluster, fault_proxy: 
     assert done(far.store.read_to_end()).connectors() == ["c1"]
 
 
-def test_whoever_waits_is_told_when_the_store_is_closed(cluster: Cluster):
+def test_waiters_are_notified_when_the_store_is_closed(cluster: Cluster):
     worker = cluster.worker()
     worker.start()
     zombie = TransactionalProducer(ProducerConfig(client=worker.config), f"connect-cluster-{cluster.group}")

@@ -56,7 +56,7 @@ def pool() -> Iterator[ConnectionPool]:
         yield pool
 
 
-def test_sasl_on_a_port_without_it_is_told_with_the_remedy(address: tuple[str, int]) -> None:
+def test_sasl_on_a_port_without_it_is_reported_with_the_remedy(address: tuple[str, int]) -> None:
     properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "bootstrap.servers": "b:1"}
     properties["sasl.jaas.config"] = 'x.PlainLoginModule required username="u" password="p";'
     config = ClientConfig.from_properties(properties, where="a test")
@@ -87,7 +87,7 @@ def test_a_connection_with_something_in_flight_is_closed(
     other.close()
 
 
-def test_connections_that_nobody_comes_back_for_are_closed(broker: EmbeddedBroker, address: tuple[str, int]) -> None:
+def test_unused_connections_are_closed(broker: EmbeddedBroker, address: tuple[str, int]) -> None:
     gone = ClientConfig((broker.bootstrap_servers,), client_id=unique("client"), connections_max_idle_ms=300)
     stays = ClientConfig((broker.bootstrap_servers,), client_id=unique("client"))
     with closing(ConnectionPool(sweep_s=0)) as pool:
@@ -163,16 +163,14 @@ def test_a_forked_child_does_not_use_its_parent_s_connections(config: ClientConf
     connection.close()
 
 
-def test_a_request_that_the_broker_does_not_know_is_said(config: ClientConfig, address: tuple[str, int]) -> None:
+def test_a_request_unknown_to_the_broker_is_reported(config: ClientConfig, address: tuple[str, int]) -> None:
     with closing(Connection(address, config)) as connection:
         connection.versions = {}
         with pytest.raises(UnsupportedBrokerError, match="MetadataRequest"):
             connection.call(metadata_request())
 
 
-def test_what_is_known_of_a_topic_is_asked_for_once(
-    broker: EmbeddedBroker, fault_proxy: FaultProxy, topics: Topics
-) -> None:
+def test_topic_metadata_is_requested_once(broker: EmbeddedBroker, fault_proxy: FaultProxy, topics: Topics) -> None:
     topic = topics.create(partitions=3)
     cluster = Cluster(ClientConfig((fault_proxy.address,)))
     deadline = Deadline.after(10_000)
@@ -191,7 +189,7 @@ def test_a_topic_is_created_by_asking_for_it_where_the_broker_does_so(config: Cl
     assert Cluster(config).partitions(unique("auto"), Deadline.after(10_000)) == 1
 
 
-def test_a_topic_with_settings_of_its_own_is_created_by_no_broker(config: ClientConfig, topics: Topics) -> None:
+def test_a_topic_with_custom_settings_is_not_auto_created_by_brokers(config: ClientConfig, topics: Topics) -> None:
     cluster, topic = Cluster(config), unique("kept")
 
     with pytest.raises(TopicNotFoundError):
@@ -202,12 +200,12 @@ def test_a_topic_with_settings_of_its_own_is_created_by_no_broker(config: Client
     assert topics.partitions(topic) is None
 
 
-def test_a_topic_that_does_not_exist_and_is_not_created_is_said(config: ClientConfig) -> None:
+def test_a_topic_that_does_not_exist_and_is_not_created_is_reported(config: ClientConfig) -> None:
     with pytest.raises((TopicNotFoundError, BrokerRefusedError), match="not a name"):
         Cluster(config).partitions("not a name", Deadline.after(10_000))
 
 
-def test_a_partition_that_does_not_exist_is_said(config: ClientConfig, topic: str) -> None:
+def test_a_partition_that_does_not_exist_is_reported(config: ClientConfig, topic: str) -> None:
     with pytest.raises(BrokerRefusedError, match=f"{topic}-7"):
         Cluster(config).leader(topic, 7, Deadline.after(10_000))
 
@@ -242,7 +240,7 @@ def throttling_server(throttle_ms: int) -> Iterator[tuple[tuple[str, int], list[
         listener.close()
 
 
-def test_a_throttled_connection_is_left_alone_for_as_long_as_the_broker_says() -> None:
+def test_a_throttled_connection_is_not_used_for_the_brokers_throttle_time() -> None:
     with (
         throttling_server(200) as (address, arrived),
         closing(Connection(address, ClientConfig(("unused:1",)))) as connection,
@@ -255,16 +253,14 @@ def test_a_throttled_connection_is_left_alone_for_as_long_as_the_broker_says() -
     assert arrived[1] - answered > 0.15
 
 
-def test_a_broker_that_is_not_there_is_named(config: ClientConfig) -> None:
+def test_an_unavailable_broker_is_named(config: ClientConfig) -> None:
     with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1 cannot be reached") as raised:
         Connection(("127.0.0.1", 1), config)
     assert raised.value.address == "127.0.0.1:1"
 
 
 @pytest.mark.parametrize("awaited", [ApiKey.PRODUCE, ApiKey.END_TXN])
-def test_what_hangs_in_an_answer_that_does_not_come_ends_when_it_is_abandoned(
-    fault_proxy: FaultProxy, awaited: ApiKey
-) -> None:
+def test_a_task_that_waits_for_an_answer_ends_when_it_is_abandoned(fault_proxy: FaultProxy, awaited: ApiKey) -> None:
     topic = Topics(fault_proxy.address).create()
     config = producer_config(fault_proxy.address, request_timeout_ms=600_000)
     with open_producer(config, unique("task")) as producer, ThreadPoolExecutor(1) as thread:

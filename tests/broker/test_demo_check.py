@@ -35,7 +35,7 @@ def offsets(topics: Topics) -> str:
     return topics.create()
 
 
-def test_lost_and_doubled_rows_are_found(bootstrap_servers: str, topic: str, offsets: str, csv: Path):
+def test_lost_and_duplicated_rows_are_found(bootstrap_servers: str, topic: str, offsets: str, csv: Path):
     with open_producer(producer_config(bootstrap_servers), unique("demo")) as producer:
         producer.begin_transaction()
         write_in_transaction(producer, topic, _flights(9) + _flights(2))
@@ -69,7 +69,7 @@ def _aborted_then_committed(producer: TransactionalProducer, topic: str, offsets
         producer.commit_transaction()
 
 
-def test_markers_tell_each_transaction_once_for_each_partition(bootstrap_servers: str, topics: Topics, offsets: str):
+def test_markers_report_each_transaction_once_per_partition(bootstrap_servers: str, topics: Topics, offsets: str):
     topic = topics.create(partitions=2)
     with open_producer(producer_config(bootstrap_servers), unique("markers")) as producer:
         for partition, ending in ((0, "commit"), (1, "abort"), (1, "commit")):

@@ -67,7 +67,7 @@ def test_a_taken_port_is_named_and_nothing_is_left_running(tmp_path: Path) -> No
     assert not any(node.running for node in broker.nodes)
 
 
-def test_a_broker_that_is_paused_answers_again_when_it_goes_on(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_suspended_broker_answers_again_after_it_resumes(broker: EmbeddedBroker, topic: str) -> None:
     broker.nodes[0].pause()
     try:
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})

@@ -146,7 +146,7 @@ def test_a_record_may_name_a_partition_that_its_topic_just_got(bootstrap_servers
     assert [found.partition for found in read_topic(bootstrap_servers, topic) if found.value == b"after"] == [4]
 
 
-def test_a_partition_that_the_topic_lacks_is_refused(bootstrap_servers: str, topic: str):
+def test_a_partition_beyond_the_topics_is_refused(bootstrap_servers: str, topic: str):
     with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="partition 5 of topic"):
         write(SparkEngine({}), owner, [record(topic, "x", partition=5)], pipeline())
 

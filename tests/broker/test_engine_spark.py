@@ -283,7 +283,7 @@ def test_a_short_batch_is_not_held_up_by_a_long_one_of_another_task(
     assert read_topic(bootstrap_servers, long_topic) == []
 
 
-def test_batches_of_no_known_topic_are_refused(engine: SparkEngine, bootstrap_servers: str):
+def test_batches_of_an_unknown_topic_are_refused(engine: SparkEngine, bootstrap_servers: str):
     with producer(bootstrap_servers) as owner, pytest.raises(DataError, match="have no topic"):
         write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(10, 1)), pipeline())
 

@@ -157,7 +157,7 @@ def test_a_refused_record_fails_its_task_and_nothing_of_its_transaction_is_visib
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
 
 
-def test_what_may_pass_is_tried_again_while_the_transaction_is_open(
+def test_retriable_errors_are_retried_while_the_transaction_is_open(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     FlakyConverter.failures = 2
@@ -168,7 +168,7 @@ def test_what_may_pass_is_tried_again_while_the_transaction_is_open(
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 11))
 
 
-def test_a_task_that_failed_for_what_may_pass_with_a_record_starts_again(
+def test_a_task_with_a_retriable_record_failure_restarts(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     # For the batch, and for its first record alone.
@@ -182,7 +182,7 @@ def test_a_task_that_failed_for_what_may_pass_with_a_record_starts_again(
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == [1, 2]
 
 
-def test_a_task_whose_converter_cannot_be_made_for_a_passing_reason_starts_again(
+def test_a_task_with_a_retriable_converter_creation_failure_restarts(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     config = {"limit": 2, "task.restart.backoff.ms": 10} | converter(FlakyConverter)

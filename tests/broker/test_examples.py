@@ -65,7 +65,7 @@ def test_rows_of_a_csv_file(tmp_path: Path, bootstrap_servers: str, topic: str) 
     assert values(records)[2] == b'{"id":3,"name":"Almere","founded":1976,"area_km2":null}'
 
 
-def test_a_connector_of_ones_own_goes_on_where_it_was(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+def test_a_custom_connector_resumes_from_its_position(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     example = Example(tmp_path, "counter", bootstrap_servers, topic)
     for enough in (3, 6):
         with example.start() as process:

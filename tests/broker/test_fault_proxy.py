@@ -71,7 +71,7 @@ def test_the_broker_commits_though_its_answer_is_lost(
     wait_for(lambda: read_topic(broker.bootstrap_servers, topic), what="the commit is seen")
 
 
-def test_a_request_that_is_cut_off_never_reaches_the_broker(
+def test_a_truncated_request_never_reaches_the_broker(
     fault_proxy: FaultProxy, broker: EmbeddedBroker, topic: str
 ) -> None:
     client = open_transaction(fault_proxy, topic)

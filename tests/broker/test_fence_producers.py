@@ -80,7 +80,7 @@ def test_the_next_holder_of_a_fenced_id_can_write(admin: Admin, bootstrap_server
     assert values(read_topic(bootstrap_servers, topic)) == [b"successor"]
 
 
-def test_the_result_tells_producer_id_and_epoch(admin: Admin):
+def test_the_result_has_the_producer_id_and_the_epoch(admin: Admin):
     name = unique("task")
     first, second = admin.fence_producers([name]), admin.fence_producers([name])
     assert list(first.fenced_producers) == [name]
@@ -130,7 +130,7 @@ def test_ids_that_are_not_fenced_in_time_are_named(fault_proxy: FaultProxy):
         result.producer_id(names[0])
 
 
-def test_a_connection_that_breaks_while_fencing_is_made_again(fault_proxy: FaultProxy):
+def test_a_connection_that_breaks_while_fencing_is_reopened(fault_proxy: FaultProxy):
     names = [unique("task") for _ in range(20)]
     trap = fault_proxy.on_request(ApiKey.INIT_PRODUCER_ID, Act.RESET, skip=3)
     with Admin(ClientConfig(bootstrap_servers=(fault_proxy.address,))) as admin:

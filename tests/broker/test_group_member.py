@@ -69,9 +69,7 @@ def test_workers_that_come_and_go_share_the_work(bootstrap_servers: str, protoco
     asyncio.run(scenario())
 
 
-def test_a_worker_that_is_cut_off_stops_by_itself_and_gets_its_work_back(
-    bootstrap_servers: str, fault_proxy: FaultProxy
-):
+def test_a_disconnected_worker_stops_its_work_and_gets_it_back(bootstrap_servers: str, fault_proxy: FaultProxy):
     async def scenario() -> None:
         async with a_cluster(max_delay_ms=120_000) as cluster:
             stays = cluster.worker("stays", bootstrap_servers)
@@ -116,7 +114,7 @@ def test_a_worker_whose_connections_break_stays_a_member(bootstrap_servers: str,
     asyncio.run(scenario())
 
 
-def test_a_worker_that_is_cut_off_while_it_joins_stops_by_itself(fault_proxy: FaultProxy):
+def test_a_worker_disconnected_while_it_joins_stops_its_work(fault_proxy: FaultProxy):
     async def scenario() -> None:
         async with a_cluster() as cluster:
             cut = cluster.worker("cut", fault_proxy.address, rebalance_timeout_ms=2_000)
@@ -253,7 +251,7 @@ def test_a_group_of_consumers_is_not_one_of_workers(bootstrap_servers: str, topi
     asyncio.run(scenario())
 
 
-def test_a_worker_whose_leader_code_fails_is_no_member(bootstrap_servers: str):
+def test_a_worker_whose_leader_code_fails_is_not_a_member(bootstrap_servers: str):
     def fail() -> ConfiguredWork:
         raise ValueError("no snapshot")
 

@@ -46,7 +46,7 @@ def _is_forgotten(coordinator: TransactionCoordinator) -> bool:
 
 
 @pytest.mark.parametrize("version", TransactionVersion, ids=lambda version: version.name)
-def test_a_forgotten_id_is_no_fencing_and_can_be_initialized_again(version: TransactionVersion, tmp_path: Path) -> None:
+def test_an_expired_id_is_not_fenced_and_can_be_initialized_again(version: TransactionVersion, tmp_path: Path) -> None:
     arguments = ("--feature", f"transaction.version={version}")
     with EmbeddedBroker(tmp_path, properties=FORGETFUL, format_arguments=arguments) as broker:
         servers, name = broker.bootstrap_servers, unique("task")

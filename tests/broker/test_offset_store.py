@@ -178,7 +178,7 @@ def test_offsets_of_an_aborted_transaction_do_not_count(store: OffsetStore, prod
     assert ConnectorOffsetStore("orders", store).reader().offset({"file": "a"}) == {"position": 1}
 
 
-def test_a_removed_offset_is_gone(store: OffsetStore, producer: TransactionalProducer):
+def test_a_removed_offset_is_not_returned(store: OffsetStore, producer: TransactionalProducer):
     offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a"}, {"position": 1})
     _commit(producer, store.topic, offsets)
@@ -188,7 +188,7 @@ def test_a_removed_offset_is_gone(store: OffsetStore, producer: TransactionalPro
     assert ConnectorOffsetStore("orders", store).offsets() == []
 
 
-def test_what_another_worker_commits_later_is_seen(store: OffsetStore, producer: TransactionalProducer):
+def test_later_commits_of_another_worker_are_seen(store: OffsetStore, producer: TransactionalProducer):
     reader = ConnectorOffsetStore("orders", store).reader()
     for position in range(5):
         offsets = ConnectorOffsetStore("orders", store).records()
@@ -197,7 +197,7 @@ def test_what_another_worker_commits_later_is_seen(store: OffsetStore, producer:
         assert reader.offset({"file": "a"}) == {"position": position}
 
 
-def test_a_read_waits_for_a_commit_that_is_under_way(store: OffsetStore, producer: TransactionalProducer):
+def test_a_read_waits_for_a_commit_in_progress(store: OffsetStore, producer: TransactionalProducer):
     offsets = ConnectorOffsetStore("orders", store).records()
     offsets.put({"file": "a"}, {"position": 1})
     producer.begin_transaction()
@@ -248,7 +248,7 @@ def test_offsets_that_java_wrote_are_read_and_written_under_its_key(
     assert ConnectorOffsetStore("jdbc", store).offsets() == [({"table": "orders", "db": "shop"}, {"id": 8})]
 
 
-def test_a_foreign_record_is_left_alone_with_a_warning(
+def test_a_foreign_record_is_ignored_with_a_warning(
     store: OffsetStore, bootstrap_servers: str, caplog: pytest.LogCaptureFixture
 ):
     _java_writes(bootstrap_servers, store.topic, b"foreign", b"{}")

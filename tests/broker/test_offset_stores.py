@@ -26,7 +26,7 @@ def _elsewhere(address: str) -> ConnectorConfig:
     return ConnectorConfig.from_properties(properties(unique("elsewhere"), unique("topic"), overrides))
 
 
-def test_a_cluster_that_is_slow_does_not_hold_up_connectors_of_others(
+def test_a_slow_cluster_does_not_block_connectors_of_other_clusters(
     bootstrap_servers: str, fault_proxy: FaultProxy
 ) -> None:
     """D2."""
@@ -44,7 +44,7 @@ def test_a_cluster_that_is_slow_does_not_hold_up_connectors_of_others(
     stores.close()
 
 
-def test_an_offsets_topic_is_let_go_of_with_the_last_of_its_readers(
+def test_an_offsets_topic_is_closed_with_the_last_of_its_readers(
     bootstrap_servers: str, fault_proxy: FaultProxy
 ) -> None:
     """D2: a connector that changes its client properties again and again leaves nothing behind."""

@@ -40,7 +40,7 @@ def _written(bootstrap_servers: str, topic: str, name: str) -> list[int]:
     return seqs(values(read_topic(bootstrap_servers, topic)), name)
 
 
-def test_d7_an_own_topic_that_is_given_up_and_taken_again_has_nothing_read_twice(
+def test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_and_used_again(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):
     """D7: the newest commit wins, wherever it stands."""
@@ -50,7 +50,7 @@ def test_d7_an_own_topic_that_is_given_up_and_taken_again_has_nothing_read_twice
     assert _written(bootstrap_servers, topic, name) == list(range(1, 901))
 
 
-def test_d7_an_own_topic_is_given_up_while_copies_fail_and_nothing_is_read_twice(
+def test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
     """D7: what is not copied is read where it was committed."""
@@ -95,7 +95,7 @@ def test_an_offsets_topic_that_grows_has_nothing_read_twice(
     assert _written(bootstrap_servers, topic, name) == list(range(1, 501))
 
 
-def test_an_offsets_topic_that_was_deleted_and_made_again_has_nothing_read_twice(
+def test_nothing_is_read_twice_after_the_offsets_topic_was_recreated(
     runner: TaskRunner, topics: Topics, topic: str, name: str, own: str
 ):
     """What the worker has read of the former topic counts, and what it reads of the new one if that is newer."""
@@ -141,7 +141,7 @@ def test_d7_a_late_copy_is_dropped_where_something_newer_was_committed(
     assert stored == ([b'{"saved":100}', None] if is_reset else [b'{"saved":100}'])
 
 
-def test_d7_a_late_copy_that_meets_a_newer_commit_is_put_right(
+def test_d7_a_late_copy_after_a_newer_commit_is_corrected(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
     """D7: compaction keeps the last record of a key. Readers know a late copy before that."""

@@ -48,7 +48,7 @@ MISBEHAVIOURS = {
 """What the status says of a task, and what its poll does."""
 
 
-def test_whatever_the_code_of_a_task_does_in_poll_ends_in_its_state(runner: TaskRunner, topic: str):
+def test_any_failure_of_poll_appears_in_the_tasks_state(runner: TaskRunner, topic: str):
     tasks: dict[str, WorkerSourceTask] = {}
     for told, misbehave in MISBEHAVIOURS.items():
         tasks[told], seen = runner.task(unique("misbehaving"), topic)
@@ -83,7 +83,7 @@ def test_records_of_a_generator_are_written_with_their_offsets(
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 301))
 
 
-def test_a_poll_that_fails_again_and_again_shows_in_the_state_until_it_works(runner: TaskRunner, topic: str, name: str):
+def test_a_poll_that_fails_repeatedly_shows_in_the_state_until_it_works(runner: TaskRunner, topic: str, name: str):
     task, seen = runner.task(name, topic)
     works = threading.Event()
 

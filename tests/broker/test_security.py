@@ -56,7 +56,7 @@ def test_tls_alone_lets_a_producer_in(secured: SecuredBroker) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_wrong_credentials_are_said_in_one_line(secured: SecuredBroker, mechanism: str) -> None:
+def test_wrong_credentials_are_reported_in_one_line(secured: SecuredBroker, mechanism: str) -> None:
     producer = TransactionalProducer(config(secured.properties("admin", mechanism, secret="wrong")), unique("task"))
 
     with pytest.raises(AuthenticationError, match=rf"{mechanism} .*sasl\.jaas\.config") as raised:
@@ -79,7 +79,7 @@ def test_plaintext_to_a_tls_listener_says_to_check_the_protocol(secured: Secured
         TransactionalProducer(config(properties), unique("task")).init_transactions()
 
 
-def test_a_mechanism_that_the_broker_does_not_offer_names_those_that_it_does(
+def test_an_unsupported_mechanism_names_the_supported_ones(
     secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fencepost.kafka.config.security.SASL_MECHANISMS", ("SCRAM-SHA-1",))
@@ -89,7 +89,7 @@ def test_a_mechanism_that_the_broker_does_not_offer_names_those_that_it_does(
         TransactionalProducer(config(properties), unique("task")).init_transactions()
 
 
-def test_each_missing_right_is_named_and_giving_it_heals(secured: SecuredBroker) -> None:
+def test_each_missing_right_is_named_and_granting_it_recovers(secured: SecuredBroker) -> None:
     topic = Topics(secured.sasl_servers, secured.rdkafka()).create()
     transactional_id = unique("task")
     properties = secured.properties("connector")
@@ -207,7 +207,7 @@ def errors(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture)
     return printed + logged
 
 
-def test_the_command_tells_wrong_credentials_in_one_line(
+def test_the_command_reports_wrong_credentials_in_one_line(
     secured: SecuredBroker, command: Command, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert command.run(secured.properties("worker", secret="wrong")) == 1
@@ -217,7 +217,7 @@ def test_the_command_tells_wrong_credentials_in_one_line(
     assert "sasl.jaas.config" in line
 
 
-def test_the_command_tells_each_right_that_is_missing_until_all_are_there(
+def test_the_command_names_each_missing_right_until_all_are_granted(
     secured: SecuredBroker, command: Command, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, ids, write = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE

@@ -146,7 +146,7 @@ def test_d6_a_cluster_is_the_same_under_another_name_of_its_brokers(
     assert [record.value for record in read_topic(bootstrap_servers, runner.offsets_topic)] == [b'{"saved":100}']
 
 
-def test_d7_copies_that_fail_are_tried_until_they_succeed_and_the_task_runs_on(
+def test_d7_failed_copies_are_retried_and_the_task_keeps_running(
     fault_proxy: FaultProxy, bootstrap_servers: str, topic: str, name: str, own: str
 ):
     """D7: of all that was committed meanwhile, the newest offset is copied."""
@@ -174,7 +174,7 @@ def test_d7_copies_that_fail_are_tried_until_they_succeed_and_the_task_runs_on(
     assert len(copies) <= copied + 3 + seen.commits - cut_off, "what was replaced meanwhile is not copied"
 
 
-def test_d7_a_task_makes_up_for_copies_that_a_dead_worker_left_undone(
+def test_d7_a_task_writes_the_copies_that_a_dead_worker_did_not_write(
     runner: TaskRunner, bootstrap_servers: str, name: str, own: str
 ):
     store = _store(runner, name, offsets_storage_topic=own)
@@ -290,7 +290,7 @@ def test_an_own_offsets_topic_that_is_not_compacted_is_refused_with_the_remedy(
         runner.task(name, "t", {"offsets.storage.topic": own})
 
 
-def test_a_task_whose_offsets_topic_is_deleted_creates_it_again_and_goes_on(
+def test_a_task_whose_offsets_topic_is_deleted_recreates_it_and_resumes(
     runner: TaskRunner, other_broker: EmbeddedBroker, name: str, own: str
 ):
     there = other_broker.bootstrap_servers

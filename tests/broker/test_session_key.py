@@ -57,7 +57,7 @@ def test_a_leader_writes_a_session_key_and_the_next_one_keeps_it(bootstrap_serve
     )
 
 
-def test_a_leader_renews_the_session_key_again_and_again(bootstrap_servers: str) -> None:
+def test_a_leader_renews_the_session_key_repeatedly(bootstrap_servers: str) -> None:
     """H15: also one that it finds as it begins to lead."""
 
     async def scenario(leader: Member, follower: Member) -> None:
@@ -72,7 +72,7 @@ def test_a_leader_renews_the_session_key_again_and_again(bootstrap_servers: str)
     in_group(bootstrap_servers, bootstrap_servers, scenario=scenario, inter_worker_key_ttl_ms="100")
 
 
-def test_a_request_that_was_signed_as_the_key_was_renewed_is_signed_anew(
+def test_a_request_signed_during_a_key_renewal_is_signed_again(
     bootstrap_servers: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
     async def scenario(leader: Member, follower: Member) -> None:

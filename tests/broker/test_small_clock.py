@@ -57,7 +57,7 @@ def test_a_transaction_is_written_on_a_machine_that_was_just_booted(
     assert values(read_topic(bootstrap_servers, topic)) == [b"first", b"second"]
 
 
-def test_the_unit_tests_of_what_keeps_times_pass_on_a_machine_that_was_just_booted() -> None:
+def test_unit_tests_with_clocks_pass_on_a_machine_that_was_just_booted() -> None:
     folders = [f"tests/unit/{name}" for name in ("kafka", "runtime", "storage", "herder")]
     command = [*(_namespace() or ()), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders]
 

@@ -54,7 +54,7 @@ def test_i3_the_connectors_own_interval_decides(runner: TaskRunner, bootstrap_se
     assert seen.commits < seen.polls / 2, "a transaction holds many polls"
 
 
-def test_k4_without_an_interval_of_its_own_the_connector_has_the_workers(bootstrap_servers: str, topic: str, name: str):
+def test_k4_without_its_own_interval_the_connector_uses_the_workers(bootstrap_servers: str, topic: str, name: str):
     """K4."""
     config = {"transaction.boundary": "interval", "messages.per.poll": 10}
     with TaskRunner(bootstrap_servers, {"offset.flush.interval.ms": "200"}) as runner:
@@ -243,7 +243,7 @@ def test_a3_each_record_is_reported_in_order_after_the_commit_and_then_the_commi
         assert seqs([record.value], name) == [seq]
 
 
-def test_t26_what_callbacks_raise_is_logged_and_the_task_goes_on(
+def test_t26_callback_errors_are_logged_and_the_task_keeps_running(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, caplog: pytest.LogCaptureFixture
 ):
     """T26."""
@@ -260,7 +260,7 @@ def test_t26_what_callbacks_raise_is_logged_and_the_task_goes_on(
     assert f"commit() of task {name}-0 failed" in caplog.text
 
 
-def test_d3_a_task_goes_on_where_the_last_commit_was(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str):
+def test_d3_a_task_resumes_from_the_last_commit(runner: TaskRunner, bootstrap_servers: str, topic: str, name: str):
     """D3."""
     for limit in (150, 400):
         task, _ = runner.started(name, topic, {"limit": limit}, stop_at_end=True)

@@ -116,7 +116,7 @@ def test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible(
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []
 
 
-def test_t22_an_error_of_poll_after_stop_is_no_failure(
+def test_t22_an_error_of_poll_after_stop_is_not_a_failure(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     """T22."""
@@ -138,7 +138,7 @@ def test_t22_an_error_of_poll_after_stop_is_no_failure(
     assert _found(bootstrap_servers, topic, name) == []
 
 
-def test_a_retriable_error_of_poll_is_told_once_and_followed_by_another_poll(
+def test_a_retriable_error_of_poll_is_logged_once_and_polled_again(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, caplog: pytest.LogCaptureFixture
 ):
     task, seen = runner.task(name, topic, {"limit": 200}, stop_at_end=True)
@@ -160,7 +160,7 @@ def test_a_retriable_error_of_poll_is_told_once_and_followed_by_another_poll(
     ]
 
 
-def test_a_task_that_cannot_start_for_a_passing_reason_starts_again(
+def test_a_task_with_a_retriable_start_failure_restarts(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     task, seen = runner.task(name, topic, {"limit": 100}, stop_at_end=True)
@@ -176,7 +176,7 @@ def test_a_task_that_cannot_start_for_a_passing_reason_starts_again(
     assert _found(bootstrap_servers, topic, name) == list(range(1, 101))
 
 
-def test_t2_a_task_that_cannot_start_for_a_lasting_reason_fails(runner: TaskRunner, topic: str, name: str):
+def test_t2_a_task_with_a_fatal_start_failure_fails(runner: TaskRunner, topic: str, name: str):
     """T2."""
     task, seen = runner.task(name, topic)
 
@@ -301,7 +301,7 @@ def _is_settled(bootstrap_servers: str, topic: str) -> bool:
     return ends[0] == ends[1] > 0
 
 
-def test_t24_a_task_that_is_cancelled_is_cut_off_and_leaves_nothing_open(
+def test_t24_a_cancelled_task_is_fenced_and_leaves_nothing_open(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
 ):
     """T24, C5."""

@@ -67,7 +67,7 @@ def _hanging(runner: TaskRunner, name: str, topic: str) -> tuple[WorkerSourceTas
     return task, seen, go_on
 
 
-def test_a_task_that_is_given_up_after_its_successor_started_leaves_that_alone(any_broker: EmbeddedBroker):
+def test_a_task_abandoned_after_its_successor_started_does_not_affect_it(any_broker: EmbeddedBroker):
     """C5, D4: the first instance hangs with an open transaction while the second takes over."""
     servers, name, group = any_broker.bootstrap_servers, unique("connector"), unique("group")
     topic = Topics(servers).create()

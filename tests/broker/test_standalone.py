@@ -116,7 +116,7 @@ class Stranger:
         return False
 
 
-def test_connectors_run_to_the_ends_of_their_sources_and_go_on_from_there(config: WorkerConfig, topic: str) -> None:
+def test_connectors_run_to_the_ends_of_their_sources_and_resume_there(config: WorkerConfig, topic: str) -> None:
     first, second = unique("connector"), unique("connector")
     herder(config, properties(first, topic, {"limit": 250}), once=True).run()
     herder(
@@ -228,7 +228,7 @@ def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
     assert task_counts(config)[-1][1] == b'{"task-count":0}'
 
 
-def test_moving_on_fences_whoever_else_is_at_it(config: WorkerConfig, topic: str, group: str) -> None:
+def test_resuming_fences_any_other_instance(config: WorkerConfig, topic: str, group: str) -> None:
     generations = Generations(KafkaClients(), config)
     generations.ensure_topic()
     other = Stranger(config.bootstrap_servers, topic, leader_transactional_id(group))
@@ -299,7 +299,7 @@ def test_one_that_is_overtaken_while_moving_on_begins_again(config: WorkerConfig
     assert [value for _, value in task_counts(config)] == [b'{"task-count":2}']
 
 
-def test_a_failure_leaves_the_others_alone_and_is_told_at_the_end(config: WorkerConfig, topic: str) -> None:
+def test_a_failure_does_not_affect_others_and_is_reported_at_the_end(config: WorkerConfig, topic: str) -> None:
     failing, sound = unique("failing"), unique("sound")
 
     def fail(_task: SourceTask, _records: list[SourceRecord]) -> None:

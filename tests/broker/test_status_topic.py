@@ -123,7 +123,7 @@ def test_records_go_to_the_partitions_that_a_java_worker_would_take(workers: Wor
     assert len(set(ours.values())) == 5
 
 
-def test_all_workers_hear_of_it_also_those_that_start_later(workers: Workers):
+def test_all_workers_are_notified_also_those_that_start_later(workers: Workers):
     first, second = workers.store(), workers.store()
     first.put("c1", _RUNNING)
     first.put(_TASK, _RUNNING)
@@ -197,7 +197,7 @@ def test_a_late_report_that_bears_the_generation_of_the_next_owner_does_not_stay
     assert owners()[-2:] == ["new:8083", "old:8083"]
 
 
-def test_a_report_that_somebody_removes_late_is_made_again(workers: Workers):
+def test_a_report_that_is_removed_late_is_written_again(workers: Workers):
     """A connector was deleted and created again: the one who removes the statuses of the former may come late."""
     owner, other = workers.store(), workers.store()
     owner.put(_TASK, _RUNNING)
@@ -219,7 +219,7 @@ def test_a_report_that_somebody_removes_late_is_made_again(workers: Workers):
         assert history(key) == [True, False, True, False], "what the owner itself removes is not said again"
 
 
-def test_nothing_is_said_again_of_what_is_given_up(workers: Workers):
+def test_no_statuses_are_repeated_for_revoked_work(workers: Workers):
     store = workers.store()
     lost, given_up = (ConnectorTaskId("c1", number) for number in range(2))
     for task in (lost, given_up):
@@ -276,7 +276,7 @@ def test_an_active_topic_that_is_known_is_not_written_again(workers: Workers):
     assert values == [0, None, 1]
 
 
-def test_what_java_wrote_is_read_and_the_rest_left_alone(workers: Workers):
+def test_records_of_java_are_read_and_malformed_ones_ignored(workers: Workers):
     store = workers.store()
     producer = Producer({"bootstrap.servers": workers.bootstrap_servers})
     for key, value in [
@@ -308,7 +308,7 @@ def test_reports_during_a_cut_are_written_after_it_the_newest_of_each(workers: W
     wait_for(lambda: far.table.task(_TASK))
 
 
-def test_one_report_that_is_too_large_does_not_hold_up_others(workers: Workers):
+def test_one_oversize_report_does_not_block_others(workers: Workers):
     store = workers.store()
     store.put("before", _RUNNING)
     store.put("large", Status("FAILED", "host:8083", 2, trace="x" * 2_000_000))
@@ -357,7 +357,7 @@ def test_a_status_in_a_partition_that_is_new_is_read(workers: Workers, topics: T
     wait_for(lambda: store.table.status("c1") == _RUNNING, what="it is read")
 
 
-def test_a_worker_says_again_what_it_has_when_the_topic_was_deleted_and_made_again(workers: Workers, topics: Topics):
+def test_a_worker_repeats_its_statuses_when_the_topic_was_recreated(workers: Workers, topics: Topics):
     store = workers.store()
     store.put("c1", _RUNNING)
     _written(store)

@@ -129,7 +129,7 @@ def test_aborted_records_never_show(
     assert sorted(_values(found)) == sorted(expected)
 
 
-def test_what_is_read_is_what_an_independent_consumer_reads(
+def test_an_independent_consumer_reads_the_same(
     config: ClientConfig, bootstrap_servers: str, transactional: Callable[..., Producer], topics: Topics
 ):
     topic = topics.create(partitions=2)
@@ -180,9 +180,7 @@ def test_a_read_sees_what_was_written_to_partitions_that_are_new(
         assert _values(list(reader.read_to_end())) == [b"b"]
 
 
-def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_beginning(
-    config: ClientConfig, bootstrap_servers: str, topics: Topics
-):
+def test_a_recreated_topic_is_read_from_its_beginning(config: ClientConfig, bootstrap_servers: str, topics: Topics):
     """Its id tells, though it has more records than the former one had when it was read."""
     topic = topics.create(partitions=2)
     with TopicReader(config, topic) as reader:
@@ -334,7 +332,7 @@ def test_closing_ends_a_read_that_waits(config: ClientConfig, transactional: Cal
     producer.abort_transaction(_JOIN_SECONDS)
 
 
-def test_a_lost_connection_is_made_again(fault_proxy: FaultProxy, bootstrap_servers: str, topic: str):
+def test_a_lost_connection_is_reopened(fault_proxy: FaultProxy, bootstrap_servers: str, topic: str):
     with TopicReader(ClientConfig(bootstrap_servers=(fault_proxy.address,)), topic) as reader:
         assert list(reader.read_to_end()) == []
         _send(Producer({"bootstrap.servers": bootstrap_servers}), topic, [b"1"])

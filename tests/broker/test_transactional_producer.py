@@ -129,7 +129,7 @@ def test_several_writers_write_into_one_transaction(servers: str, producer: Tran
         assert [record.value for record in found if record.partition == partition] == expected * 2
 
 
-def test_later_writers_of_a_transaction_go_on_where_the_earlier_ones_stopped(
+def test_later_writers_of_a_transaction_continue_after_the_earlier_ones(
     servers: str, producer: TransactionalProducer
 ) -> None:
     topic = Topics(servers).create()
@@ -144,7 +144,7 @@ def test_later_writers_of_a_transaction_go_on_where_the_earlier_ones_stopped(
     assert values(read_topic(servers, topic)) == written
 
 
-def test_acks_tell_where_the_records_are(servers: str, producer: TransactionalProducer) -> None:
+def test_acks_have_the_offsets_of_the_records(servers: str, producer: TransactionalProducer) -> None:
     topic = Topics(servers).create(partitions=2)
 
     producer.begin_transaction()
@@ -216,7 +216,7 @@ def test_a_newer_instance_fences_the_older(servers: str, ending: str) -> None:
     assert values(read_topic(servers, topic)) == [b"newer"]
 
 
-def test_a_fenced_instance_between_transactions_cannot_begin_a_new_one_unnoticed(servers: str) -> None:
+def test_a_fenced_instance_cannot_begin_a_new_transaction_undetected(servers: str) -> None:
     topic, transactional_id = Topics(servers).create(), unique("task")
     config = producer_config(servers)
     with open_producer(config, transactional_id) as older:
@@ -370,7 +370,7 @@ def test_an_unreachable_broker_is_named() -> None:
         TransactionalProducer(config, unique("task")).init_transactions()
 
 
-def test_what_is_left_of_an_abandoned_transaction_cannot_be_committed(
+def test_the_rest_of_an_abandoned_transaction_cannot_be_committed(
     servers: str, producer: TransactionalProducer
 ) -> None:
     """Under version 1 the epoch stays after an abort: what follows would be a transaction without its first half."""

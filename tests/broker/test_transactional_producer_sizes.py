@@ -77,7 +77,7 @@ def test_a_record_above_the_producer_s_limit_names_its_setting(broker: EmbeddedB
             write_in_transaction(producer, topic, [b"x" * 5_000])
 
 
-def test_a_record_above_the_batch_size_is_a_batch_of_its_own(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_record_above_the_batch_size_is_a_separate_batch(broker: EmbeddedBroker, topic: str) -> None:
     written = [b"small", b"x" * 5_000, b"small", b"y" * 9_000]
     with open_producer(producer_config(broker.bootstrap_servers, batch_size=1_000), unique("task")) as producer:
         producer.begin_transaction()
@@ -117,9 +117,7 @@ def test_where_many_records_follow_a_partition_s_first_batch_is_small(broker: Em
     assert values(read_topic(broker.bootstrap_servers, topic)) == written * 4
 
 
-def test_what_is_left_over_from_full_batches_waits_for_the_records_that_follow(
-    broker: EmbeddedBroker, topic: str
-) -> None:
+def test_the_rest_of_full_batches_waits_for_the_next_records(broker: EmbeddedBroker, topic: str) -> None:
     written = numbered(45_000)
     with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
         producer.begin_transaction()
@@ -134,7 +132,7 @@ def test_what_is_left_over_from_full_batches_waits_for_the_records_that_follow(
     assert values(read_topic(broker.bootstrap_servers, topic)) == written
 
 
-def test_what_is_left_over_is_sent_where_memory_runs_short(broker: EmbeddedBroker, topics: Topics) -> None:
+def test_the_rest_of_full_batches_is_sent_if_memory_is_short(broker: EmbeddedBroker, topics: Topics) -> None:
     topic = topics.create(partitions=4)
     config = producer_config(broker.bootstrap_servers, buffer_memory=100_000)
     written = [numbered(10_000, start=partition * 10_000) for partition in range(4)]
@@ -208,7 +206,7 @@ def writable(secured: SecuredBroker, message_bytes: str) -> tuple[str, str]:
     return topic, transactional_id
 
 
-def test_the_broker_judges_sizes_where_the_topic_s_limit_may_not_be_asked_for(secured: SecuredBroker) -> None:
+def test_the_broker_checks_sizes_if_the_topics_limit_is_unknown(secured: SecuredBroker) -> None:
     topic, transactional_id = writable(secured, "3000000")
     properties = secured.properties("worker") | {"max.request.size": "5000000"}
     written = [b"small", os.urandom(2_000_000), b"small"]
@@ -238,7 +236,7 @@ def test_without_the_right_to_describe_the_topic_its_batches_are_split(secured: 
     assert values(read_topic(secured.sasl_servers, topic, settings=secured.rdkafka())) == written
 
 
-def test_what_is_gathered_for_many_partitions_is_bounded(broker: EmbeddedBroker, topics: Topics) -> None:
+def test_buffered_records_of_many_partitions_are_bounded(broker: EmbeddedBroker, topics: Topics) -> None:
     topic = topics.create(partitions=20)
     config = producer_config(broker.bootstrap_servers, buffer_memory=100_000)
     with open_producer(config, unique("task")) as producer:

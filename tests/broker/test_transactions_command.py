@@ -86,7 +86,7 @@ def test_only_what_is_of_the_group_and_old_enough_is_listed(run: Run, group: str
     assert len(_listed(run, "--group", group, "--older-than", "0")) == 1
 
 
-def test_an_aborted_transaction_is_gone_and_its_producer_fenced(
+def test_an_aborted_transaction_is_removed_and_its_producer_fenced(
     run: Run, lingering: Producer, group: str, bootstrap_servers: str, topic: str
 ) -> None:
     name = f"{group}-orders-0"
@@ -148,7 +148,7 @@ def test_a_transaction_with_a_coordinator_is_not_aborted_behind_its_back(run: Ru
 
 
 @pytest.mark.parametrize("arguments", [(), ("--topic", "t"), ("orders-0", "--topic", "t")])
-def test_what_to_abort_is_named_by_an_id_or_by_where_it_is(run: Run, arguments: tuple[str, ...]) -> None:
+def test_a_transaction_to_abort_is_named_by_id_or_by_position(run: Run, arguments: tuple[str, ...]) -> None:
     code, _, err = run("abort", *arguments)
 
     assert code == 2

@@ -89,7 +89,7 @@ def test_a_topic_that_holds_every_number_once_is_sound(
     assert table.rstrip().endswith("\nSound.")
 
 
-def test_what_is_lost_doubled_or_swapped_is_told(
+def test_lost_duplicated_and_swapped_records_are_reported(
     verify: Verify, producer: Producer, topic: str, topics: Topics
 ) -> None:
     offsets = topics.create()
@@ -115,7 +115,7 @@ def test_what_is_lost_doubled_or_swapped_is_told(
     assert table.rstrip().endswith("\nNOT sound.")
 
 
-def test_what_an_open_transaction_holds_back_is_told(verify: Verify, producer: Producer, topic: str) -> None:
+def test_records_behind_an_open_transaction_are_reported(verify: Verify, producer: Producer, topic: str) -> None:
     _produce(producer, topic, "a", 1)
     _commit(producer)
     _produce(producer, topic, "a", 2, 3)
@@ -148,7 +148,7 @@ def test_the_rows_and_lines_of_a_file_are_compared(
     assert report["rows"] == {"expected": 3, "found": 2, "lost": 1, "duplicates": 0}
 
 
-def test_a_topic_that_is_not_there_is_named(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_topic_is_named(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     missing = unique("missing")
 
     assert main.run(["verify", missing, "--bootstrap-server", bootstrap_servers, "--expect-count", "1"]) == 1

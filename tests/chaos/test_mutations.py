@@ -89,7 +89,7 @@ GUARDS = (
         "retire=self._version is TransactionVersion.V1)",
         "retire=False)",
         "tests/chaos/test_writer_faults_v1.py::"
-        "test_what_an_executor_sends_after_the_abort_is_not_committed_by_the_next[not verifying-abandon]",
+        "test_executor_writes_after_the_abort_are_not_committed_by_the_next[not verifying-abandon]",
     ),
     Guard(
         "the refusal to commit while writers may be alive",
@@ -126,7 +126,7 @@ GUARDS = (
         "runtime/task/transaction.py",
         "                self._write_offsets(self._producer)",
         "                self._offsets.clear()",
-        "tests/broker/test_source_task.py::test_d3_a_task_goes_on_where_the_last_commit_was",
+        "tests/broker/test_source_task.py::test_d3_a_task_resumes_from_the_last_commit",
     ),
     Guard(
         "the abort of a transaction that failed",
@@ -183,7 +183,7 @@ GUARDS = (
         "engine/reports.py",
         'rf"fencepost-failure:{mark}:(',
         'rf"fencepost-failure:(?:{mark}|\\w*):(',
-        "tests/unit/engine/test_reports.py::test_text_that_imitates_a_failure_is_no_failure",
+        "tests/unit/engine/test_reports.py::test_text_that_imitates_a_failure_is_not_a_failure",
     ),
     Guard(
         "the look at a schema before Python imports what it names",
@@ -206,7 +206,7 @@ GUARDS = (
         "known + 1",
         "0",
         "tests/unit/storage/offsets/test_uncommitted.py::"
-        "test_a_commit_time_is_after_all_that_was_read_whatever_the_clock_says",
+        "test_a_commit_time_is_later_than_all_read_ones_even_with_a_slow_clock",
     ),
     Guard(
         "the removal in each place that has an offset",
@@ -221,7 +221,7 @@ GUARDS = (
         "            self._refresh_former(origin, timeout_ms)\n",
         "            pass\n",
         "tests/broker/test_offsets_topic_changes.py::"
-        "test_d7_an_own_topic_is_given_up_while_copies_fail_and_nothing_is_read_twice",
+        "test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail",
     ),
     Guard(
         "the dropping of late copies",
@@ -236,7 +236,7 @@ GUARDS = (
         "storage/offsets/copies.py",
         "if stored is None or not stored.is_buried:",
         "if True:",
-        "tests/broker/test_offsets_topic_changes.py::test_d7_a_late_copy_that_meets_a_newer_commit_is_put_right",
+        "tests/broker/test_offsets_topic_changes.py::test_d7_a_late_copy_after_a_newer_commit_is_corrected",
     ),
     Guard(
         "the fresh look at a topic's partitions",
@@ -250,7 +250,7 @@ GUARDS = (
         "kafka/consumer/read_to_end.py",
         "            self._positions.clear()\n",
         "            pass\n",
-        "tests/broker/test_topic_reader.py::test_a_topic_that_was_deleted_and_made_again_is_read_from_its_beginning",
+        "tests/broker/test_topic_reader.py::test_a_recreated_topic_is_read_from_its_beginning",
     ),
     Guard(
         "the newest status of several partitions",
@@ -322,14 +322,14 @@ GUARDS = (
         "herder/distributed/leadership.py",
         "                bound=self._fencepost_only,\n",
         "                bound=False,\n",
-        "tests/cluster/test_worker_single.py::test_what_a_worker_signed_for_one_connector_is_not_taken_for_another",
+        "tests/cluster/test_worker_single.py::test_a_signature_for_one_connector_is_refused_for_another",
     ),
     Guard(
         "the request that a signature is bound to",
         "herder/peers/request_signing.py",
         '    return f"{method}\\n{path}\\n{time}\\n".encode() + body',
         "    return body",
-        "tests/unit/rest/test_internal.py::test_a_request_that_was_recorded_is_not_taken_for_another_connector",
+        "tests/unit/rest/test_internal.py::test_a_recorded_request_is_refused_for_another_connector",
     ),
     Guard(
         "the order of the partitions that Spark joins",
@@ -350,7 +350,7 @@ GUARDS = (
         "engine/routing.py",
         "if highest is None or highest < count else self._beyond(converted.topic, highest)",
         "",
-        "tests/unit/engine/test_routing.py::test_a_topic_is_asked_for_again_where_a_record_names_a_partition_beyond_it",
+        "tests/unit/engine/test_routing.py::test_metadata_is_refreshed_if_a_record_names_an_unknown_partition",
     ),
     Guard(
         "the refusal of a stage that Spark runs again",
@@ -385,7 +385,7 @@ GUARDS = (
         "api/secrets.py",
         "return self._without_halves(hidden) if",
         "return hidden if",
-        "tests/unit/api/test_secrets.py::test_what_a_cut_elsewhere_left_of_a_value_is_hidden",
+        "tests/unit/api/test_secrets.py::test_the_rest_of_a_value_beside_a_cut_is_hidden",
     ),
     Guard(
         "the passwords that are left out of what --traceback shows",
@@ -406,7 +406,7 @@ GUARDS = (
         "kafka/transport/cluster.py",
         "            creates = name not in self._kept",
         "            creates = True",
-        "tests/broker/test_connections.py::test_a_topic_with_settings_of_its_own_is_created_by_no_broker",
+        "tests/broker/test_connections.py::test_a_topic_with_custom_settings_is_not_auto_created_by_brokers",
     ),
 )
 
@@ -422,7 +422,7 @@ def _run(test: str, source: Path, bootstrap_servers: str) -> subprocess.Complete
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
-def test_without_a_guard_the_suite_turns_red(guard: Guard, bootstrap_servers: str, tmp_path: Path):
+def test_each_guard_has_a_test_that_fails_without_it(guard: Guard, bootstrap_servers: str, tmp_path: Path):
     copy = tmp_path / "fencepost"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     mutated = copy / guard.file

@@ -23,7 +23,7 @@ ACTIONS = [
 ]
 
 
-def test_a_group_that_is_shaken_loses_nothing_doubles_nothing_and_is_at_work_again(tmp_path: Path) -> None:
+def test_a_group_under_random_faults_loses_and_duplicates_nothing_and_recovers(tmp_path: Path) -> None:
     outcome = soak(tmp_path, ACTIONS, seconds=120, size=SMALL, tell=print)
 
     assert outcome.actions == len(ACTIONS)

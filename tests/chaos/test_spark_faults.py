@@ -180,7 +180,7 @@ def test_a_stage_that_spark_runs_again_is_refused(
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
 
 
-def test_a_session_of_somebody_else_that_may_run_a_stage_again_is_refused(rerunning_engine: SparkEngine):
+def test_a_foreign_session_that_may_repeat_a_stage_is_refused(rerunning_engine: SparkEngine):
     configuration = rerunning_engine.session().sparkContext._jsc.sc().conf()
     for told in ("=4 cannot be used", "=4, which is Spark's default, cannot be used"):
         with pytest.raises(ConfigError, match=f"that fencepost did not start.*maxConsecutiveAttempts{told}"):

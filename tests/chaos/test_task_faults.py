@@ -55,7 +55,7 @@ def _assert_exactly_once(bootstrap_servers: str, runner: TaskRunner, topic: str,
 
 
 @pytest.mark.parametrize("arrives", [True, False], ids=["the answer is lost", "the request is lost"])
-def test_a_commit_whose_outcome_nobody_can_tell_is_learnt_from_the_offsets(
+def test_the_outcome_of_an_unknown_commit_is_read_from_the_offsets(
     hasty: TaskRunner, fault_proxy: FaultProxy, broker: EmbeddedBroker, topic: str, arrives: bool
 ):
     name = unique("connector")
@@ -82,7 +82,7 @@ def test_a_commit_whose_outcome_nobody_can_tell_is_learnt_from_the_offsets(
     [*product((ApiKey.PRODUCE, ApiKey.END_TXN), (Act.RESET, Act.DROP))],
     ids=lambda fault: f"{fault[0].name}-{fault[1].value}",
 )
-def test_single_lost_requests_and_answers_go_unnoticed(
+def test_single_lost_requests_and_answers_are_retried_silently(
     stubborn: TaskRunner, fault_proxy: FaultProxy, broker: EmbeddedBroker, topic: str, fault: tuple[ApiKey, Act]
 ):
     """T19: what passes by itself is tried again within the same transaction."""

@@ -91,7 +91,7 @@ def test_a_batch_that_does_not_arrive_is_sent_again_in_order(
     assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
 
 
-def test_connections_that_break_again_and_again_lose_and_double_nothing(
+def test_connections_that_break_repeatedly_lose_and_duplicate_nothing(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, producer: TransactionalProducer
 ) -> None:
     for transaction in range(3):
@@ -147,7 +147,7 @@ def test_a_batch_without_acknowledgement_times_out_and_its_transaction_is_aborte
 
 @pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
 @pytest.mark.parametrize("committed", [True, False])
-def test_the_lost_answer_to_an_end_of_transaction_is_asked_for_again(
+def test_an_end_of_transaction_with_a_lost_answer_is_retried(
     broker: EmbeddedBroker,
     topic: str,
     fault_proxy: FaultProxy,
@@ -290,7 +290,7 @@ def test_a_commit_without_an_answer_is_settled_by_the_next_start(
 
 @pytest.mark.parametrize("api_key", [ApiKey.INIT_PRODUCER_ID, ApiKey.FIND_COORDINATOR, ApiKey.METADATA])
 @pytest.mark.parametrize("act", [Act.RESET, Act.DROP])
-def test_lost_answers_on_the_way_to_a_transaction_are_asked_for_again(
+def test_requests_with_lost_answers_before_a_transaction_are_retried(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy, api_key: ApiKey, act: Act
 ) -> None:
     trap = fault_proxy.on_response(api_key, act)
@@ -303,7 +303,7 @@ def test_lost_answers_on_the_way_to_a_transaction_are_asked_for_again(
     assert values(read_topic(broker.bootstrap_servers, topic)) == [b"v"]
 
 
-def test_a_partitioned_zombie_is_fenced_when_it_comes_back(
+def test_a_partitioned_zombie_is_fenced_when_it_reconnects(
     broker: EmbeddedBroker, topic: str, fault_proxy: FaultProxy
 ) -> None:
     transactional_id = unique("task")
@@ -378,7 +378,7 @@ def test_a_transaction_survives_a_restart_of_the_broker(tmp_path_factory: pytest
         assert values(read_topic(broker.bootstrap_servers, topic)) == _VALUES
 
 
-def test_leaders_and_coordinators_that_move_lose_and_double_nothing(three_node_broker: EmbeddedBroker) -> None:
+def test_moving_leaders_and_coordinators_lose_and_duplicate_nothing(three_node_broker: EmbeddedBroker) -> None:
     servers = three_node_broker.bootstrap_servers
     # Every node leads one partition.
     topic = Topics(servers).create(partitions=3, replication=3)
@@ -423,7 +423,7 @@ def test_closing_a_producer_does_not_wait_for_a_broker_that_is_silent(topic: str
     assert producer.state is TransactionState.CLOSED
 
 
-def test_no_broker_at_all_is_said_after_max_block(fault_proxy: FaultProxy) -> None:
+def test_missing_brokers_are_reported_after_max_block(fault_proxy: FaultProxy) -> None:
     fault_proxy.refuse()
     producer = TransactionalProducer(producer_config(fault_proxy.address, max_block_ms=200), unique("task"))
 

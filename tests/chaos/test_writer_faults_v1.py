@@ -80,7 +80,7 @@ def test_requests_and_answers_that_are_lost_lose_and_double_nothing(
     assert values(read_topic(servers, topic)) == numbered(3_000)
 
 
-def test_a_zombie_whose_bump_is_held_back_is_fenced(servers: str, proxy: FaultProxy) -> None:
+def test_a_zombie_whose_bump_is_delayed_is_fenced(servers: str, proxy: FaultProxy) -> None:
     topic, transactional_id = Topics(servers).create(), unique("task")
     with open_producer(producer_config(proxy.address), transactional_id) as zombie:
         zombie.begin_transaction()
@@ -109,7 +109,7 @@ def test_a_lost_abort_leaves_nothing_visible(servers: str, proxy: FaultProxy) ->
 
 
 @pytest.mark.parametrize("end", [TransactionalProducer.abort_transaction, TransactionalProducer.abandon])
-def test_what_an_executor_sends_after_the_abort_is_not_committed_by_the_next(
+def test_executor_writes_after_the_abort_are_not_committed_by_the_next(
     servers: str, proxy: FaultProxy, end: Callable[[TransactionalProducer], None]
 ) -> None:
     topic, transactional_id = Topics(servers).create(), unique("task")
@@ -128,7 +128,7 @@ def test_what_an_executor_sends_after_the_abort_is_not_committed_by_the_next(
     assert values(read_topic(servers, topic)) == [b"next"]
 
 
-def test_what_an_executor_sends_after_the_close_is_not_committed_by_the_next(servers: str, proxy: FaultProxy) -> None:
+def test_executor_writes_after_the_close_are_not_committed_by_the_next(servers: str, proxy: FaultProxy) -> None:
     topic, transactional_id = Topics(servers).create(), unique("task")
     producer = TransactionalProducer(producer_config(servers), transactional_id)
     producer.init_transactions()
@@ -182,7 +182,7 @@ def test_an_abort_that_comes_too_late_leaves_a_newer_instance_alone(servers: str
     assert values(read_topic(servers, topic)) == [b"successor"]
 
 
-def test_a_transaction_that_nobody_wrote_to_ends_without_a_new_start(servers: str) -> None:
+def test_an_empty_transaction_ends_without_a_new_start(servers: str) -> None:
     topic = Topics(servers).create()
     with open_producer(producer_config(servers), unique("task")) as producer:
         for _ in range(2):

@@ -214,7 +214,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, secured: SecuredBroker) ->
         yield cluster
 
 
-def test_each_right_is_named_until_a_worker_and_its_connector_have_all_and_deliver(cluster: Cluster) -> None:
+def test_each_missing_right_is_named_until_all_are_granted_and_data_flows(cluster: Cluster) -> None:
     # The fixture was refused for each right before it gave it.
     cluster.goes_on()
 
@@ -246,7 +246,7 @@ def test_a_request_names_the_right_that_the_worker_lost_and_works_once_it_is_bac
         ("producer", WRITE, IDS, "{ids}"),
     ],
 )
-def test_tasks_name_the_right_that_a_client_lost_and_go_on_once_it_is_back(
+def test_tasks_name_the_right_that_a_client_lost_and_resume_once_it_is_back(
     cluster: Cluster, user: str, operation: AclOperation, kind: ResourceType, name: str
 ) -> None:
     name = name.format(group=cluster.group.id, offsets=cluster.offsets, topic=cluster.topic, ids=cluster.ids)
@@ -265,7 +265,7 @@ def test_tasks_name_the_right_that_a_client_lost_and_go_on_once_it_is_back(
     [(WRITE, "Statuses cannot be written to {topic}, which is tried again: "),
      (READ, "Topic {topic} cannot be followed, which is tried again: ")],
 )  # fmt: skip
-def test_statuses_are_made_up_for_once_the_worker_may_use_their_topic_again(
+def test_missing_statuses_are_written_once_the_worker_may_use_the_topic(
     cluster: Cluster, operation: AclOperation, told: str
 ) -> None:
     topic = f"{cluster.group.id}-status"

@@ -75,7 +75,7 @@ def errors(worker: WorkerApi, config: dict[str, str]) -> dict[str, list[str]]:
         ("broken", "there is no database"),
     ],
 )
-def test_k2_required_takes_the_connectors_word(worker: WorkerApi, name: str, answer: str, said: str) -> None:
+def test_k2_required_relies_on_the_connectors_declaration(worker: WorkerApi, name: str, answer: str, said: str) -> None:
     found = errors(worker, answering(name, answer, **{SUPPORT: "required"}))
 
     assert list(found) == [SUPPORT]
@@ -94,7 +94,7 @@ def test_k2_required_is_refused_by_workers_that_are_not_enabled(group: Group, br
 
 
 @pytest.mark.parametrize("answer", ["silent", "no", "broken"])
-def test_k3_boundaries_of_the_connector_take_its_word(worker: WorkerApi, name: str, answer: str) -> None:
+def test_k3_boundaries_of_the_connector_need_its_declaration(worker: WorkerApi, name: str, answer: str) -> None:
     assert list(errors(worker, answering(name, answer, **{BOUNDARY: "connector"}))) == [BOUNDARY]
     assert errors(worker, answering(name, "yes", **{BOUNDARY: "connector"})) == {}
     assert errors(worker, answering(name, answer, **{BOUNDARY: "poll"})) == {}

@@ -218,7 +218,7 @@ def test_a_fenced_leader_answers_that_a_retry_may_help_and_reclaims_leadership(
     pair.wait_until_written(name, topic, tasks=2, limit=20)
 
 
-def test_a_round_that_fails_for_a_passing_reason_is_tried_again(
+def test_a_round_that_fails_for_a_retriable_reason_is_retried(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy
 ) -> None:
     """C3, F5: as above, but nobody does anything about it."""
@@ -235,7 +235,7 @@ def test_a_round_that_fails_for_a_passing_reason_is_tried_again(
     assert pair.leader.metric(FAILURES) == before + 1
 
 
-def test_who_asked_for_a_round_that_fails_is_told_why_and_asks_again(
+def test_the_requester_of_a_failed_round_gets_the_reason_and_retries(
     pair: Pair, name: str, topic: str, fault_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C3: the former tasks are not fenced in time, then another one takes over writing as the leader."""

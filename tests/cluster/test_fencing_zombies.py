@@ -208,7 +208,7 @@ def test_a_worker_that_cannot_read_the_config_topic_restarts_no_task(
     wait_for(lambda: follower.request("POST", restart).status == 404, what="the follower knows that it is gone")
 
 
-def test_all_writes_of_a_leader_that_slept_past_its_session_are_refused(
+def test_all_writes_of_a_leader_suspended_past_its_session_are_refused(
     tmp_path: Path, bootstrap_servers: str, topic: str
 ) -> None:
     """F3, C4: a process that is stopped amid the transactions of its tasks, replaced, and continued."""

@@ -16,7 +16,7 @@ from tests.support.workers import Group
 RUNNING_TASKS = "kafka_connect_worker_task_count"
 
 
-def test_a_worker_that_is_cut_off_stops_by_itself_and_comes_back(
+def test_a_disconnected_worker_stops_its_work_and_rejoins(
     tmp_path: Path, bootstrap_servers: str, fault_proxy: FaultProxy
 ) -> None:
     group = Group(tmp_path, bootstrap_servers)
@@ -60,7 +60,7 @@ def _first_of(worker: str, rows: list[dict[str, Any]]) -> int:
     return next(int(row["id"]) for row in rows if row["worker_id"] == worker)
 
 
-def test_a_worker_that_comes_back_in_time_finds_its_work_held_back(tmp_path: Path, bootstrap_servers: str) -> None:
+def test_a_worker_that_returns_in_time_gets_its_delayed_work(tmp_path: Path, bootstrap_servers: str) -> None:
     group = Group(tmp_path, bootstrap_servers, scheduled_rebalance_max_delay_ms="300000")
     tasks = RunningTasks(group, bootstrap_servers, count=4)
     with ExitStack() as stack:

@@ -61,7 +61,7 @@ def assert_all(bootstrap_servers: str, topic: str, name: str, tasks: int, limit:
     assert_exactly_once(found, [f"value-{name}-{t}-{n}".encode() for t in range(tasks) for n in range(1, limit + 1)])
 
 
-def test_what_a_worker_says_late_of_a_task_that_is_gone_is_removed(
+def test_late_reports_about_a_deleted_task_are_removed(
     pair: tuple[Worker, Worker], group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
     """Apache's workers report a task as UNASSIGNED when they give it up, and show what is said of tasks that are gone."""

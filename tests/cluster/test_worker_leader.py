@@ -111,7 +111,7 @@ def test_a_create_whose_leader_is_killed_is_done_or_not_done(
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), expected)
 
 
-def test_a_round_of_fencing_whose_leader_is_killed_is_made_whole_by_the_next(
+def test_a_fencing_round_whose_leader_is_killed_is_completed_by_the_next(
     leaderless: LeaderlessGroup, fault_proxy: FaultProxy, topics: Topics, bootstrap_servers: str
 ) -> None:
     """F5: the former tasks are fenced, and that is not written yet."""

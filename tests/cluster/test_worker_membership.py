@@ -13,7 +13,7 @@ from tests.support.workers import Group
 
 
 @pytest.mark.parametrize("protocol", ["eager", "compatible", "sessioned"])
-def test_tasks_go_on_exactly_once_while_workers_leave_die_and_join(
+def test_tasks_deliver_exactly_once_while_workers_leave_die_and_join(
     tmp_path: Path, bootstrap_servers: str, protocol: str
 ) -> None:
     group = Group(tmp_path, bootstrap_servers, connect_protocol=protocol)

@@ -19,7 +19,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> 
         yield worker
 
 
-def test_a_connector_that_does_not_start_for_a_passing_reason_is_started_again(
+def test_a_connector_with_a_retriable_start_failure_is_restarted(
     worker: Worker, name: str, topic: str, tmp_path: Path
 ) -> None:
     gone = tmp_path / "gone"

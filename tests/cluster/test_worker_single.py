@@ -81,7 +81,7 @@ def test_a_connector_that_is_posted_runs_and_delivers_exactly_once(
     wait_for(lambda: worker.get(f"/connectors/{name}/topics") == {name: {"topics": [topic]}})
 
 
-def test_a_worker_whose_work_goes_on_as_it_did_says_nothing(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+def test_a_worker_whose_work_is_unchanged_logs_nothing(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"0\n")
     config = {"connector.class": "FileStreamSource", "file": str(file), "topic": topic}
@@ -103,7 +103,7 @@ def test_a_worker_whose_work_goes_on_as_it_did_says_nothing(tmp_path: Path, boot
         assert told(worker) == said
 
 
-def test_fewer_tasks_fence_the_former_ones_and_go_on_where_they_were(
+def test_fewer_tasks_fence_the_former_ones_and_resume_from_their_positions(
     worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
     config = create(worker, name, topic, tasks=2)
@@ -124,7 +124,7 @@ def test_fewer_tasks_fence_the_former_ones_and_go_on_where_they_were(
 
 
 @pytest.mark.parametrize("plugin", ["antigravity.Connector", "fencepost.__main__.Connector"])
-def test_a_request_does_not_have_the_worker_import_whatever_is_importable(worker: Worker, plugin: str) -> None:
+def test_a_request_cannot_make_the_worker_import_any_module(worker: Worker, plugin: str) -> None:
     config = {"connector.class": plugin, "topic": "t", "name": "c"}
     for path in ("/connectors/c/config", "/connector-plugins/Connector/config/validate"):
         answer = worker.request("PUT", path, config)
@@ -201,7 +201,7 @@ def test_no_request_makes_a_worker_fail(worker: Worker, known: str, data: st.Dat
         assert error["message"]
 
 
-def test_what_kafka_cannot_take_is_a_bad_request_and_leaves_the_leader_in_its_place(worker: Worker, known: str) -> None:
+def test_a_config_that_kafka_refuses_is_a_bad_request_and_keeps_the_leader(worker: Worker, known: str) -> None:
     for property_, value, said in (
         ("text", "x" * 2_000_000, "make it smaller"),
         ("offsets.storage.topic", "no such topic", "the name of a topic has"),
@@ -334,7 +334,7 @@ def test_a_failed_task_shows_its_trace_and_is_restarted_by_hand(
     worker.wait_for_states(name, "RUNNING", "FAILED")
 
 
-def test_a_task_that_a_stranger_fenced_goes_on_while_it_is_this_workers(
+def test_a_task_fenced_by_a_foreign_client_restarts_while_assigned_here(
     worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
     create(worker, name, topic, limit=4000, **{"messages.per.poll": 5})
@@ -374,7 +374,7 @@ def test_a_configuration_that_will_not_do_is_refused_with_all_its_faults(worker:
     assert worker.request("GET", f"/connectors/{name}").status == 404
 
 
-def test_what_a_config_provider_knows_is_used_and_kept_nowhere(
+def test_values_of_config_providers_are_used_and_never_stored(
     worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
 ) -> None:
     secrets = group.folder / "secrets.properties"
@@ -400,7 +400,7 @@ def test_requests_between_workers_must_be_signed(worker: Worker, name: str, topi
     assert worker.request("POST", f"/connectors/{name}/tasks", [{}], signed).status == 403
 
 
-def test_what_a_worker_signed_for_one_connector_is_not_taken_for_another(
+def test_a_signature_for_one_connector_is_refused_for_another(
     worker: Worker, group: Group, name: str, topic: str
 ) -> None:
     """All workers are fencepost's, so that a signature of the body alone is not enough either."""

@@ -28,14 +28,14 @@ THEMES: dict[str, Callable[[], dict[str, Case]]] = {
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_each_is_told_what_is_wrong_and_the_others_go_on(site: Site, theme: str) -> None:
+def test_each_reports_its_error_and_the_others_keep_running(site: Site, theme: str) -> None:
     wrong = run(site, THEMES[theme]())
 
     assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
     site.check()
 
 
-def test_those_that_meddle_with_their_process_do_no_harm(site: Site, tmp_path: Path) -> None:
+def test_connectors_that_change_their_process_do_not_affect_others(site: Site, tmp_path: Path) -> None:
     wrong = run(site, cases.meddling(cases.MILD, tmp_path, delivers))
 
     assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
@@ -46,7 +46,7 @@ def test_those_that_meddle_with_their_process_do_no_harm(site: Site, tmp_path: P
 
 
 @pytest.mark.parametrize("way", ["exits at once", "json.dumps broken"])
-def test_a_worker_that_was_ruined_is_as_good_as_new_when_started_again(site: Site, tmp_path: Path, way: str) -> None:
+def test_a_corrupted_worker_process_recovers_after_a_restart(site: Site, tmp_path: Path, way: str) -> None:
     wrong = ends_and_comes_back(site, way, cases.meddling([way], tmp_path, delivers)[way])
 
     assert not wrong, wrong
@@ -60,7 +60,7 @@ def test_a_poll_of_many_megabytes_is_one_transaction_like_any_other(site: Site) 
     site.check()
 
 
-def test_validations_that_hang_keep_nobody_else_from_being_validated(site: Site) -> None:
+def test_hanging_validations_do_not_block_others(site: Site) -> None:
     hanging = {"name": "hanging", "connector.class": "hanging.Hanging", "topic": "t", "where": "connector validate"}
 
     def ask() -> object:

@@ -21,7 +21,7 @@ def own_site(kafka: Kafka, tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
-def test_nonsense_in_the_workers_topics_is_passed_over(own_site: Site) -> None:
+def test_malformed_records_in_the_workers_topics_are_ignored(own_site: Site) -> None:
     kafka, topics = own_site.kafka, own_site.topics
     for name, config in own_site.goods.items():
         tasks = int(config["tasks.max"])
@@ -59,7 +59,7 @@ def test_compaction_leaves_what_counts(own_site: Site) -> None:
 
 
 @pytest.mark.parametrize("change", ["grown", "emptied", "made anew"])
-def test_what_becomes_of_a_topic_of_records_is_no_matter_of_others(site: Site, change: str) -> None:
+def test_changes_of_a_topic_of_records_do_not_affect_others(site: Site, change: str) -> None:
     name = unique("data")
     site.kafka.create(name)
     site.worker.create(name, good(name, tasks="1"))
@@ -123,9 +123,7 @@ def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("which", ["config", "status", "offset"])
-def test_a_topic_of_the_workers_that_is_deleted_is_named_or_made_again(
-    kafka: Kafka, tmp_path: Path, which: str
-) -> None:
+def test_a_deleted_topic_of_the_worker_is_named_or_recreated(kafka: Kafka, tmp_path: Path, which: str) -> None:
     # One that fencepost had just created it would wait for, as brokers learn of it late.
     topic = kafka.create(unique(which), cleanup_policy="compact")
     with running_worker(tmp_path, kafka, **{f"{which}_storage_topic": topic}) as worker:

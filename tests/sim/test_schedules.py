@@ -17,7 +17,7 @@ def _simulate(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
-def test_no_schedule_loses_or_doubles_a_record_or_shows_a_zombie():
+def test_no_schedule_loses_or_duplicates_a_record_or_shows_a_zombie():
     run = _simulate("--schedules", "2500", "--seconds", "35", "--jobs", "2")
 
     assert run.returncode == 0, f"{run.stdout[-8000:]}{run.stderr[-2000:]}"
@@ -25,7 +25,7 @@ def test_no_schedule_loses_or_doubles_a_record_or_shows_a_zombie():
         assert f"{trouble}: " in run.stdout, "the schedules were as hard as they are to be"
 
 
-def test_the_model_notices_each_step_that_is_taken_out():
+def test_the_model_detects_each_removed_step():
     run = _simulate("--mutations")
 
     assert run.returncode == 0, f"{run.stdout}{run.stderr[-2000:]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sim.scripted import ScriptedWorld
 
 
-def test_a_worker_that_is_asked_to_stop_waits_for_what_it_is_stopping_by_then() -> None:
+def test_a_stopping_worker_waits_for_what_is_already_being_stopped() -> None:
     def script(world: ScriptedWorld) -> None:
         world.create()
         world.wait_for(lambda: bool(world.checker.stored()))

@@ -33,7 +33,7 @@ def read(allowed: AllowedPaths, path: Path | str) -> bytes:
         return file.read()
 
 
-def test_what_is_below_an_allowed_directory_is_opened(folder: Path, allowed: AllowedPaths) -> None:
+def test_files_below_an_allowed_directory_are_opened(folder: Path, allowed: AllowedPaths) -> None:
     assert read(allowed, folder / "open" / "below" / "file") == b"open"
     assert read(allowed, folder / "shut" / ".." / "open" / "below" / "file") == b"open"
 
@@ -56,7 +56,9 @@ def test_links_that_stay_within_the_allowed_paths_are_followed(folder: Path, all
 @pytest.mark.parametrize(
     "path", ["shut/below/file", "open/../shut/below/file", "open/link", "open/folder/file", "opened", "/etc/passwd"]
 )
-def test_what_leads_elsewhere_is_refused_with_the_property(folder: Path, allowed: AllowedPaths, path: str) -> None:
+def test_paths_that_lead_elsewhere_are_refused_with_the_property(
+    folder: Path, allowed: AllowedPaths, path: str
+) -> None:
     (folder / "open" / "link").symlink_to(folder / "shut" / "below" / "file")
     (folder / "open" / "folder").symlink_to("../shut/below")
     (folder / "opened").write_text("secret")
@@ -94,7 +96,7 @@ def test_a_link_that_is_put_in_between_check_and_open_leads_nowhere(
     assert opened
 
 
-def test_missing_files_directories_and_pipes_are_told_apart(folder: Path, allowed: AllowedPaths) -> None:
+def test_missing_files_directories_and_pipes_are_distinguished(folder: Path, allowed: AllowedPaths) -> None:
     with pytest.raises(FileNotFoundError):
         allowed.open(str(folder / "open" / "missing"))
     with pytest.raises(IsADirectoryError):
@@ -128,5 +130,5 @@ def test_a_relative_path_begins_at_the_working_directory(folder: Path, monkeypat
         allowed.check("shut/below/file")
 
 
-def test_it_goes_to_executors_as_it_is(allowed: AllowedPaths) -> None:
+def test_it_is_pickled_to_executors_unchanged(allowed: AllowedPaths) -> None:
     assert pickle.loads(pickle.dumps(allowed)) == allowed  # noqa: S301 - our own

@@ -72,7 +72,7 @@ def test_an_exception_that_runs_code_when_it_is_looked_at_is_replaced(overridden
     assert "PluginError" in format_trace(raised.value)
 
 
-def test_an_error_of_which_a_part_cannot_be_shown_is_told_all_the_same():
+def test_an_error_that_cannot_be_shown_fully_is_still_reported():
     def poll() -> None:
         raise ValueError("no such table") from _exceptions_that_run_code()["cause"]()
 
@@ -100,13 +100,13 @@ def test_an_error_of_which_a_part_cannot_be_shown_is_told_all_the_same():
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.usefixtures("signals_handled")
-def test_what_is_no_ordinary_failure_becomes_one(error: BaseException):
+def test_extraordinary_exceptions_become_ordinary_failures(error: BaseException):
     with pytest.raises(PluginError, match=rf"poll\(\) of task c-0 raised {type(error).__name__}") as raised:
         call_plugin(_WHAT, _raising(error))
     assert raised.value.__cause__ is error
 
 
-def test_an_exit_is_told_with_its_status_and_its_place():
+def test_an_exit_is_reported_with_its_status_and_its_location():
     with pytest.raises(PluginError) as raised:
         call_plugin(_WHAT, _raising(SystemExit(3)))
     assert f"raised SystemExit(3) at {_HERE}:" in str(raised.value)
@@ -123,12 +123,12 @@ def test_an_ordinary_failure_stays_what_it_is(error: Exception):
     assert raised.value is error
 
 
-def test_what_is_no_method_is_told():
+def test_a_non_callable_method_is_reported():
     with pytest.raises(PluginError, match=r"version\(\) of connector c cannot be called: it is a str\. Define it as"):
         call_plugin("version() of connector c", "1.0")  # type: ignore[arg-type]  # what an author may write
 
 
-def test_ctrl_c_is_no_failure_of_the_plugin_that_it_interrupts():
+def test_ctrl_c_is_not_a_failure_of_the_interrupted_plugin():
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -155,7 +155,7 @@ def test_a_generator_is_iterated_as_any_other_code_of_a_plugin():
     assert list(iterate_plugin("read() of reader", iter([1, None, 2]))) == [1, None, 2]
 
 
-def test_a_return_value_of_another_type_is_told_in_the_authors_terms():
+def test_a_return_value_of_another_type_is_reported_in_the_authors_terms():
     def poll() -> None: ...
 
     line = poll.__code__.co_firstlineno
@@ -233,7 +233,7 @@ def test_the_trace_of_any_other_error_is_whole():
     assert "test_the_trace_of_any_other_error_is_whole" in format_trace(raised.value)
 
 
-def test_a_module_that_fails_to_import_is_told_with_its_own_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_module_that_fails_to_import_is_reported_with_its_own_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     module = tmp_path / "edge_of_import.py"
     module.write_text("x = 1\n1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)

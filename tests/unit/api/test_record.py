@@ -41,7 +41,7 @@ def test_headers_are_pairs_whose_names_are_texts(headers: Any):
         SourceRecord(_PARTITION, _OFFSET, "t", headers=headers)
 
 
-def test_mappings_and_pairs_of_other_types_will_do():
+def test_mappings_and_pairs_of_other_types_are_accepted():
     record = SourceRecord(MappingProxyType(_PARTITION), MappingProxyType(_OFFSET), "t", headers=(["a", 1], ("b", None)))
     assert record.source_offset == _OFFSET
 

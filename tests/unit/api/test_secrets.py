@@ -27,7 +27,7 @@ def test_values_are_hidden_once_they_are_known():
     assert secrets.hidden("hunter22-and-more or xhunter22x") == "${file:db:password} or x[hidden]x"
 
 
-def test_short_values_are_hidden_where_they_stand_by_themselves():
+def test_short_values_are_hidden_as_whole_words():
     secrets = Secrets()
     secrets.learn({"test": HIDDEN, "abc": HIDDEN})
     assert secrets.hidden("db://me:test@host has the latest abc") == "db://me:[hidden]@host has the latest abc"
@@ -52,13 +52,13 @@ def test_the_passwords_in_a_jaas_entry_are_secrets_of_their_own():
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["pass wörd'\"\\", "first line of it\nsecond line of it\n", "control\x1b\u202e/?&"])
-def test_values_are_hidden_however_they_are_escaped(said: Callable[[str], str], value: str):
+def test_values_are_hidden_with_any_escaping(said: Callable[[str], str], value: str):
     secrets = Secrets()
     secrets.learn({value: HIDDEN})
     assert re.findall("pass|rd|line|of it|control|202e", secrets.hidden(said(value))) == []
 
 
-def test_what_a_cut_elsewhere_left_of_a_value_is_hidden():
+def test_the_rest_of_a_value_beside_a_cut_is_hidden():
     secrets = Secrets()
     secrets.learn({"hunter-two-two": HIDDEN, "other-value": HIDDEN})
     text = "hunter-two-two" * 20
@@ -86,5 +86,5 @@ def test_an_excerpt_has_no_part_of_a_value():
         CreateConnector("c", {"password": "hunter22"}, None),
     ],
 )
-def test_what_holds_a_configuration_does_not_show_it(held: object):
+def test_repr_does_not_show_a_configuration(held: object):
     assert "hunter22" not in repr(held)

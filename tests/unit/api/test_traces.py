@@ -12,7 +12,7 @@ from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.api.traces import format_trace
 
 
-def test_a_trace_fits_into_a_status_whatever_an_error_says() -> None:
+def test_any_trace_fits_into_a_status() -> None:
     trace = format_trace(ValueError("x" * 3_000_000 + "the end"))
 
     assert len(trace) < 70_000

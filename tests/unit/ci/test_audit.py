@@ -24,7 +24,7 @@ BAD = {"name": "bad", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions"
         ([SKIPPED], 0, ["1 of 1 dependencies were NOT audited"]),
     ],
 )
-def test_a_known_vulnerability_fails_the_lint_and_what_was_not_looked_at_is_told(
+def test_a_known_vulnerability_fails_lint_and_unaudited_packages_are_listed(
     packages: list[dict[str, Any]], status: int, said: list[str]
 ):
     found, lines = AUDIT["verdict"]({"dependencies": packages})
@@ -32,6 +32,6 @@ def test_a_known_vulnerability_fails_the_lint_and_what_was_not_looked_at_is_told
     assert [line.startswith(text) for line, text in zip(lines, said, strict=True)] == [True] * len(said)
 
 
-def test_a_service_that_is_out_of_reach_is_told_and_no_failure():
+def test_an_unreachable_service_is_reported_and_is_not_a_failure():
     status, lines = AUDIT["verdict"](None)
     assert (status, "NOT audited" in lines[0]) == (0, True)

@@ -94,7 +94,7 @@ def test_a_connector_is_created_from_a_file_and_listed(run: Run, file: Path) -> 
     assert json.loads(run("list", "-o", "json")[1])["lines"]["status"]["connector"]["state"] == "RUNNING"
 
 
-def test_a_connector_begins_in_the_state_asked_for(run: Run, herder: ModelHerder, file: Path) -> None:
+def test_a_connector_begins_in_the_requested_state(run: Run, herder: ModelHerder, file: Path) -> None:
     assert run("create", file, "--state", "stopped")[0] == 0
     assert herder.known["lines"].target is TargetState.STOPPED
 
@@ -136,7 +136,7 @@ def test_a_failed_task_is_shown_with_its_reason_and_exit_code_3(run: Run, failin
     assert "failing-0 failed:\nwhy\n" in out
 
 
-def test_a_connector_that_is_not_there_is_exit_code_1(run: Run) -> None:
+def test_a_missing_connector_is_exit_code_1(run: Run) -> None:
     code, out, err = run("show", "nobody")
     assert (code, out) == (1, "")
     assert err.startswith("fencepost: There is no connector nobody (status 404")
@@ -150,7 +150,7 @@ def test_a_configuration_is_replaced(run: Run, herder: ModelHerder, file: Path) 
     assert herder.known["lines"].config["topic"] == "others"
 
 
-def test_validating_tells_what_is_wrong_and_creates_nothing(run: Run, herder: ModelHerder, file: Path) -> None:
+def test_validating_reports_errors_and_creates_nothing(run: Run, herder: ModelHerder, file: Path) -> None:
     assert run("validate", file)[:2] == (0, "The configuration is valid.\n")
 
     file.write_text(file.read_text().replace('"topic": "lines"', '"tasks.max": "zero", "topic": "lines"'))
@@ -266,7 +266,7 @@ def test_a_rebalance_is_not_waited_for_without_end(run: Run, herder: Rebalancing
     assert "A rebalance is due (status 409" in err
 
 
-def test_watching_ends_when_the_state_is_there(run: Run, file: Path) -> None:
+def test_watching_ends_when_the_state_is_reached(run: Run, file: Path) -> None:
     run("create", file)
 
     code, out, _ = run("watch", "lines", "--until", "running", "-o", "json")
@@ -282,7 +282,7 @@ def test_watching_ends_with_3_when_a_task_fails(run: Run, failing_file: Path) ->
     assert "failing-0 FAILED 127.0.0.1:8083 why" in out
 
 
-def test_watching_ends_with_1_when_time_is_over_or_the_connector_is_not_there(run: Run, file: Path) -> None:
+def test_watching_ends_with_1_on_time_out_or_if_the_connector_is_missing(run: Run, file: Path) -> None:
     run("create", file)
     code, _, err = run("watch", "lines", "--until", "PAUSED", "--timeout", 0)
     assert code == 1
@@ -290,7 +290,7 @@ def test_watching_ends_with_1_when_time_is_over_or_the_connector_is_not_there(ru
     assert run("watch", "nobody", "--until", "RUNNING")[0] == 1
 
 
-def test_changes_are_new_states_new_workers_and_what_is_gone() -> None:
+def test_changes_are_new_states_new_workers_and_deletions() -> None:
     running = {"state": "RUNNING", "worker_id": "one"}
     moved = {"state": "RUNNING", "worker_id": "two"}
     paused = {"state": "PAUSED", "worker_id": "one"}
@@ -315,13 +315,13 @@ def test_of_a_trace_one_line_says_what_happened(trace: str, told: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8083", "http://", "ftp://127.0.0.1", "http://[::1"])
-def test_what_is_no_address_is_told(run: Run, url: str) -> None:
+def test_an_invalid_address_is_reported(run: Run, url: str) -> None:
     code, _, err = run("list", "--url", url)
     assert code == 1
     assert "is no address of a worker" in err
 
 
-def test_how_to_trust_a_worker_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_message_says_how_to_trust_a_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, key_store = make_certificate(tmp_path)
     properties = {"listeners": "https://127.0.0.1:0", "listeners.https.ssl.keystore.location": str(key_store)}
     with RestApis() as apis:
@@ -331,7 +331,7 @@ def test_how_to_trust_a_worker_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     assert "SSL_CERT_FILE" in told
 
 
-def test_a_worker_that_is_not_there_is_told_without_the_password(run: Run) -> None:
+def test_an_unreachable_worker_is_reported_without_the_password(run: Run) -> None:
     code, _, err = run("list", "--url", "http://me:secret@127.0.0.1:1")
     assert code == 1
     assert "http://127.0.0.1:1 cannot be reached" in err

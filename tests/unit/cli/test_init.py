@@ -40,7 +40,7 @@ def test_the_file_is_that_of_a_worker_of_a_group_that_delivers_exactly_once(
     assert not caplog.records
 
 
-def test_what_is_commented_out_may_be_taken_in(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_commented_lines_are_valid_if_enabled(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     commented = file.read_text()
     uncommented = re.sub(r"(?m)^#(?=[a-z])", "", commented)
     assert uncommented != commented
@@ -60,7 +60,7 @@ def test_the_name_is_worker_properties_unless_another_is_given(
     assert (tmp_path / "worker.properties").is_file()
 
 
-def test_a_file_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.properties"
     file.write_text("mine")
 
@@ -69,6 +69,6 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path, capsys: pytest.Captu
     assert file.read_text() == "mine"
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["init", str(tmp_path / "no" / "worker.properties")]) == 1
     assert "Cannot write" in capsys.readouterr().err

@@ -84,7 +84,7 @@ def test_the_trace_of_a_plugins_error_is_the_plugins(
     assert "plugin_calls.py" not in told
 
 
-def test_the_root_logger_has_the_level_that_was_asked_for(begin: Callable[[str], None]):
+def test_the_root_logger_has_the_requested_level(begin: Callable[[str], None]):
     begin("text")
     assert LoggerRegistry().level("root").level == "INFO"
 

@@ -38,9 +38,7 @@ def test_an_expected_failure_is_one_line_and_exit_code_1(capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("failing_command")
-def test_a_traceback_is_shown_to_those_who_ask(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_traceback_is_shown_on_request(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main.run(["--traceback", "fail", "known"]) == 1
     assert "Traceback" in capsys.readouterr().err
 
@@ -68,7 +66,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
     assert "Usage: fencepost" in capsys.readouterr().err
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--version"]) == 0
     assert __version__ in capsys.readouterr().out
 
@@ -88,7 +86,9 @@ def test_help_needs_neither_spark_nor_a_kafka_client() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False, capture_output=True).returncode == 0
 
 
-def test_a_data_folder_that_is_a_file_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_data_folder_that_is_a_file_is_reported_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").touch()
 
     assert main.run(["broker", "--data-dir", str(tmp_path / "file" / "data")]) == 1
@@ -99,7 +99,7 @@ def test_a_data_folder_that_is_a_file_is_told_in_one_line(tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("command", [["demo"], ["verify", "topic", "--expect-count", "1"]])
-def test_a_command_names_the_package_that_it_lacks(
+def test_a_command_names_the_missing_package(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("demo", "demo_check", "independent_client", "verify"):

@@ -49,14 +49,14 @@ def test_any_order_but_one_is_out_of_order(numbers: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 10), min_size=1))
-def test_lost_and_doubled_are_counted_whatever_the_order(numbers: list[int]) -> None:
+def test_lost_and_duplicated_records_are_counted_in_any_order(numbers: list[int]) -> None:
     found = _found(*numbers)
 
     assert found.lost == max(numbers) - len(set(numbers))
     assert found.duplicates == sum(Counter(numbers).values()) - len(set(numbers))
 
 
-def test_what_is_missing_at_the_beginning_is_lost_only_if_the_first_number_is_known() -> None:
+def test_a_gap_at_the_beginning_counts_only_if_the_first_number_is_known() -> None:
     assert _found(3, 4).lost == 2
     assert _found(3, 4).missing == ((1, 2),)
     assert _found(3, 4, first=None).sound

@@ -30,7 +30,7 @@ def csv(tmp_path: Path) -> Path:
     return path
 
 
-def test_numbers_nulls_and_booleans_are_equal_however_they_are_written(csv: Path) -> None:
+def test_numbers_nulls_and_booleans_are_equal_in_any_spelling(csv: Path) -> None:
     assert _compared(csv, list(VALUES)) == RowFindings(expected=3, found=3, lost=0, duplicates=0)
 
 
@@ -38,11 +38,11 @@ def test_the_schema_around_a_value_does_not_count(csv: Path) -> None:
     assert _compared(csv, [{"schema": {}, "payload": value} for value in VALUES]).sound
 
 
-def test_a_text_of_digits_is_no_number(csv: Path) -> None:
+def test_a_text_of_digits_is_not_a_number(csv: Path) -> None:
     assert not _compared(csv, [VALUES[0], {**VALUES[1], "name": "7"}, VALUES[2]]).sound
 
 
-def test_lost_and_doubled_rows_are_told_apart(csv: Path) -> None:
+def test_lost_and_duplicated_rows_are_distinguished(csv: Path) -> None:
     findings = _compared(csv, [VALUES[0], VALUES[0], VALUES[0], VALUES[2]])
 
     assert (findings.lost, findings.duplicates) == (1, 2)

@@ -66,7 +66,7 @@ def test_a_key_does_not_lead_out_of_its_directory(folder: Path, key: str):
 @pytest.mark.parametrize(
     ("provider", "path"), [(FileConfigProvider, "{}/shut"), (FileConfigProvider, "{}/open/../shut"), (DirectoryConfigProvider, "{}")]
 )  # fmt: skip
-def test_what_is_not_among_the_allowed_paths_is_not_read(folder: Path, provider: type[ConfigProvider], path: str):
+def test_files_outside_of_the_allowed_paths_are_not_read(folder: Path, provider: type[ConfigProvider], path: str):
     limited = provider()
     limited.configure({"allowed.paths": f"{folder}/open,/nowhere"})
     with pytest.raises(ConfigError, match=r"allowed\.paths"):
@@ -93,7 +93,7 @@ def test_a_link_in_a_directory_does_not_lead_out_of_the_allowed_paths(folder: Pa
         provider.get(f"{folder}/open", {"link"})
 
 
-def test_a_pipe_in_a_directory_is_no_value(folder: Path):
+def test_a_pipe_in_a_directory_is_not_a_value(folder: Path):
     os.mkfifo(folder / "open" / "pipe")
     limited = DirectoryConfigProvider()
     limited.configure({"allowed.paths": f"{folder}/open"})
@@ -113,6 +113,6 @@ def test_a_provider_says_which_of_its_properties_will_not_do(
 
 
 @pytest.mark.parametrize(("provider", "path"), [(FileConfigProvider, ""), (FileConfigProvider, "/no/such"), (DirectoryConfigProvider, "/no/such")])  # fmt: skip
-def test_what_cannot_be_read_is_an_error(provider: type[ConfigProvider], path: str):
+def test_an_unreadable_file_is_an_error(provider: type[ConfigProvider], path: str):
     with pytest.raises(ConfigError):
         provider().get(path, {"x"})

@@ -54,7 +54,7 @@ def test_a_placeholder_is_replaced_where_it_stands(text: str, resolved: str):
     assert (transformed.properties, transformed.errors) == ({"x": resolved, "y": "as it is"}, ())
 
 
-def test_each_path_is_asked_for_once():
+def test_each_path_is_looked_up_once():
     vault = Vault()
     _transformer(vault).transform({"a": "${vault:/p:user}", "b": "${vault:/p:password}", "c": "${vault:user}"})
     assert sorted(vault.asked) == ["", "/p"]
@@ -69,7 +69,7 @@ def test_each_path_is_asked_for_once():
         ("${vault:user} and ${vault:nobody}", "no 'nobody'"),
     ],
 )
-def test_what_has_no_value_is_an_error_of_its_property(text: str, said: str):
+def test_an_unresolved_placeholder_is_an_error_of_its_property(text: str, said: str):
     transformed = _transformer().transform({"x": text, "y": "${vault:user}"})
     (wrong,) = transformed.errors
     assert wrong.name == "x"
@@ -88,7 +88,7 @@ def test_a_task_config_gets_back_the_placeholders_of_its_connector():
     assert _transformer().transform(restored).properties == task
 
 
-def test_a_value_that_stands_in_another_ones_placeholder_does_no_harm_to_it():
+def test_a_value_inside_another_ones_placeholder_does_not_change_it():
     given = {"url": "${vault:password}@${vault:/vault:user}"}
     transformed = ConfigTransformer({"vault": _Twin()}).transform(given)
     task = {"url": "hunter2@vault/orders"}
@@ -134,7 +134,7 @@ def test_a_workers_properties_are_resolved_by_the_providers_that_it_names(tmp_pa
         ({"config_providers_files_class": "EnvVarConfigProvider", "group_id": "${env:HOME}"}, "group.id"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_workers_providers_is_said_of_the_property(properties: dict[str, str], blamed: str):
+def test_errors_of_a_workers_providers_name_the_property(properties: dict[str, str], blamed: str):
     with pytest.raises(ConfigError, match=r"worker\.properties: ") as raised:
         _worker(**properties)
     assert raised.value.name == blamed
@@ -162,7 +162,7 @@ class _TellingProvider(ConfigProvider):
         ({"user": 7}, "returned a dict with an int for 'user': it must return a dict of str"),
     ],
 )
-def test_what_a_provider_does_wrong_is_an_error_of_the_property(answer: Any, message: str):
+def test_a_providers_mistake_is_an_error_of_the_property(answer: Any, message: str):
     transformed = ConfigTransformer({"vault": _TellingProvider(answer)}).transform({"u": "${vault:user}"})
     [error] = transformed.errors
     assert error.name == "u"

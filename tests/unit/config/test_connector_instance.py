@@ -106,7 +106,7 @@ def _ask(method: str, answer: Any) -> Any:
         ("alter_offsets", None, "None", "True or False"),
     ],
 )  # fmt: skip
-def test_an_answer_of_another_type_is_told_with_the_method_and_what_it_must_return(
+def test_a_return_value_of_another_type_is_reported_with_the_method(
     method: str, answer: Any, found: str, expected: str
 ):
     place = rf"{method}\(\) of connector c, defined at .*test_connector_instance\.py:\d+, returned "
@@ -114,7 +114,7 @@ def test_an_answer_of_another_type_is_told_with_the_method_and_what_it_must_retu
         _ask(method, answer)
 
 
-def test_an_instance_of_a_task_is_no_class_of_tasks():
+def test_an_instance_of_a_task_is_not_a_task_class():
     class Task(SourceTask):
         def start(self, config: Any) -> None: ...
         def poll(self) -> None: ...
@@ -152,12 +152,12 @@ def test_an_exit_in_a_validator_is_a_failure_of_the_connector():
         ConnectorInstance(_Connector(definitions), "c").validate_definitions({})
 
 
-def test_what_a_connector_raises_itself_is_raised():
+def test_a_connectors_own_exception_is_raised():
     with pytest.raises(ConfigError, match="no such table"):
         _ask("task_configs", ConfigError("no such table"))
 
 
-def test_a_method_that_is_none_is_told():
+def test_an_attribute_that_is_not_a_method_is_reported():
     connector = _Connector()
     connector.version = "1.0"  # type: ignore[method-assign, assignment]  # what an author may write
     with pytest.raises(PluginError, match=r"version\(\) of connector c cannot be called: it is a str\. Define it as a"):

@@ -8,7 +8,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.group_config import GroupConfig
 
 
-def test_defaults_are_those_of_connect_but_for_how_soon_work_moves() -> None:
+def test_defaults_are_those_of_connect_except_for_rebalance_delays() -> None:
     config = GroupConfig.from_properties({}, where="worker.properties")
     assert (config.session_timeout_ms, config.heartbeat_interval_ms, config.rebalance_timeout_ms) == (
         10_000,
@@ -30,6 +30,6 @@ def test_defaults_are_those_of_connect_but_for_how_soon_work_moves() -> None:
         ({"inter.worker.verification.algorithms": "HmacSHA512"}, "must contain HmacSHA256"),
     ],
 )
-def test_what_will_not_do_is_told_with_where_it_is(properties: dict[str, str], told: str) -> None:
+def test_invalid_values_are_reported_with_their_location(properties: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=f"worker.properties: .*{told}"):
         GroupConfig.from_properties(properties, where="worker.properties")

@@ -117,7 +117,7 @@ def test_the_property_allows_nothing_else(module: str, allowed: str):
 
 
 @pytest.mark.parametrize("value", ["acme/connectors", "acme.*", "1"])
-def test_what_is_no_module_is_refused_as_the_value_of_the_property(value: str):
+def test_an_invalid_module_name_is_refused_by_the_property(value: str):
     with pytest.raises(ConfigError, match=r"fencepost\.plugins\.allowed\.modules.*names of modules"):
         config(fencepost_plugins_allowed_modules=value)
 
@@ -165,16 +165,16 @@ def test_a_distribution_vouches_for_its_part_of_a_namespace_only(folder: Path):
         find(config(), f"{namespace}.other.Mine")
 
 
-def test_what_the_workers_own_file_names_may_be_named_by_connectors(module: str):
+def test_connectors_may_name_plugins_from_the_workers_own_file(module: str):
     sources = config(value_converter=f"{module}.Converter").plugin_sources
     assert sources.admit(module)
     assert not config().plugin_sources.admit(module)
 
 
-def test_a_standalone_worker_imports_whatever_its_owner_can(module: str):
+def test_a_standalone_worker_imports_any_module(module: str):
     assert find(config(WorkerMode.STANDALONE), f"{module}.Mine").__name__ == "Mine"
 
 
-def test_a_module_that_is_not_there_is_unknown_rather_than_refused():
+def test_a_missing_module_is_unknown_rather_than_refused():
     with pytest.raises(ConfigError, match=r"no connector named 'no_such_module\.Mine'"):
         find_plugin(PluginKind.CONNECTOR, "no_such_module.Mine", property_name="p", sources=PluginSources())

@@ -58,7 +58,7 @@ def test_every_registered_converter_can_be_loaded_as_what_it_is():
         assert find(entry.name, kind).__name__ == entry.name.rpartition(".")[2]
 
 
-def test_a_header_converter_is_found_among_the_converters_but_is_no_converter():
+def test_a_header_converter_is_registered_with_the_converters_but_is_none():
     name = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
     assert find(name, PluginKind.HEADER_CONVERTER) is SimpleHeaderConverter
     with pytest.raises(ConfigError, match=r"value\.converter, is no converter: .*api\.plugin\.Converter"):
@@ -74,7 +74,7 @@ def test_an_unknown_name_is_answered_with_what_there_is_and_how_to_install(name:
     assert caught.value.name == "value.converter"
 
 
-def test_a_module_without_the_class_is_told_from_a_missing_module():
+def test_a_module_without_the_class_is_distinguished_from_a_missing_module():
     with pytest.raises(ConfigError, match=r"module fencepost\.converters has no JsonConvertor"):
         find("fencepost.converters.JsonConvertor")
 

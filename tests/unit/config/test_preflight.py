@@ -82,7 +82,7 @@ def test_a_valid_configuration_has_no_errors():
         (True, "returned a bool: it must return ExactlyOnceSupport.SUPPORTED"),
     ],
 )
-def test_i1_required_needs_the_connectors_word(answer: Any, message: str):
+def test_i1_required_needs_the_connectors_declaration(answer: Any, message: str):
     """I1, K2."""
     errors = _errors({"exactly.once.support": "REQUIRED"}, _Connector(answer))
     assert list(errors) == ["exactly.once.support"]
@@ -121,7 +121,7 @@ def test_an_invalid_request_lists_the_values_and_the_connector_is_not_asked(valu
     ],
 )
 @pytest.mark.parametrize("support", ExactlyOnceSourceSupport)
-def test_i1_the_connector_boundary_needs_the_connectors_word(
+def test_i1_the_connector_boundary_needs_the_connectors_declaration(
     answer: Any, message: str, support: ExactlyOnceSourceSupport
 ):
     """I1, K3."""

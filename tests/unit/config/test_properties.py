@@ -65,7 +65,7 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.dictionaries(_TEXT, _TEXT, max_size=8))
-def test_what_java_stores_is_read_back(properties: dict[str, str]):
+def test_files_stored_by_java_are_read_back(properties: dict[str, str]):
     stored = "\n".join(f"{_java_escape(key)}={_java_escape(value)}" for key, value in properties.items())
     assert parse_properties(stored, where="stored") == properties
 

@@ -34,7 +34,7 @@ def test_with_passwords_a_worker_listens_on_all_interfaces_by_default(tmp_path: 
     assert not config.loopback_by_default
 
 
-def test_a_worker_without_passwords_listens_where_it_is_told_to():
+def test_a_worker_without_passwords_listens_on_its_listeners():
     config = _config(listeners="http://:8083")
     assert config.listeners == [Listener("http", "", 8083)]
     assert not config.loopback_by_default
@@ -66,7 +66,7 @@ def test_listeners_are_read_as_addresses():
         ),
     ],
 )
-def test_what_will_not_do_is_named(properties: dict[str, str], blamed: str):
+def test_invalid_configurations_are_named(properties: dict[str, str], blamed: str):
     with pytest.raises(ConfigError, match=r"worker\.properties") as raised:
         RestConfig.from_properties(properties, where="worker.properties")
     assert raised.value.name == blamed

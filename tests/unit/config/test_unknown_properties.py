@@ -7,7 +7,7 @@ from fencepost.config.unknown_properties import unknown_properties
 KNOWN = {"name", "tasks.max", "value.converter", "file"}
 
 
-def test_a_misspelt_name_is_told_with_the_nearest_one():
+def test_a_misspelt_name_is_reported_with_the_nearest_one():
     assert unknown_properties(["name", "task.max", "value.convertor", "zzz"], KNOWN) == {
         "task.max": "tasks.max",
         "value.convertor": "value.converter",
@@ -15,6 +15,6 @@ def test_a_misspelt_name_is_told_with_the_nearest_one():
     }
 
 
-def test_what_somebody_may_know_is_left_alone():
+def test_names_with_open_prefixes_are_not_reported():
     names = ["task.max", "zzz", "spark.anything"]
     assert unknown_properties(names, KNOWN, open_prefixes=["spark."], only_alike=True) == {"task.max": "tasks.max"}

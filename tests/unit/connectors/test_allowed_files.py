@@ -69,7 +69,7 @@ def test_a_connector_that_names_another_file_fails_and_says_why(
 
 
 @pytest.mark.parametrize("pattern", ["shut/*", "sh*/file", "*", "open/*/../../shut/file", "missing/*"])
-def test_a_pattern_tells_nothing_of_other_directories(folder: Path, allowed: AllowedPaths, pattern: str) -> None:
+def test_a_pattern_reveals_nothing_about_other_directories(folder: Path, allowed: AllowedPaths, pattern: str) -> None:
     (folder / "open" / "below").mkdir()
     with pytest.raises(ConfigError) as raised:
         started("text", folder / pattern, allowed)

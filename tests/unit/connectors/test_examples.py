@@ -18,7 +18,7 @@ class CommittedNumber:
         return None if self.number is None else {"number": self.number}
 
 
-def test_the_counter_of_the_examples_goes_on_where_it_was():
+def test_the_counter_of_the_examples_resumes_from_its_position():
     connector = runpy.run_path(str(COUNTER))["CounterConnector"]()
     properties = {"topic": "numbers"}
     assert not [value.errors for value in connector.validate(properties) if value.errors]

@@ -66,7 +66,7 @@ def test_csv_rows_are_typed_by_the_schema(path: Path) -> None:
     assert empty == dict.fromkeys(row) | {"name": ""}
 
 
-def test_timestamps_without_a_zone_are_utc_and_may_stand_beside_those_with_one(path: Path) -> None:
+def test_timestamps_without_a_zone_are_utc_and_may_be_mixed_with_zoned_ones(path: Path) -> None:
     text = "2013-01-01 10:00:00\n2013-01-01T10:00:00-01:00\n2013-01-02\n"
     found = rows_of(path, text, format="csv", schema="at TIMESTAMP")
     assert [row["at"] for row in found] == [
@@ -232,7 +232,7 @@ def test_files_of_a_pattern_are_read_in_the_order_of_their_names(tmp_path: Path)
     assert read_to_end(task) == ["c.txt", "a.txt", "b.txt"]
 
 
-def test_files_are_dealt_out_to_tasks_and_each_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_files_are_distributed_to_tasks_and_each_resumes_from_its_position(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / str(number)).write_text(f"old {number}\nnew {number}\n")
     offsets = CommittedOffsets({str(tmp_path / str(number)): 6 for number in range(5)})
@@ -241,7 +241,7 @@ def test_files_are_dealt_out_to_tasks_and_each_goes_on_where_it_was(tmp_path: Pa
     assert len(tasks(config(tmp_path / "*", format="text"), most=50)) == 5
 
 
-def test_a_last_record_without_a_line_end_waits_unless_the_end_is_asked_for(path: Path) -> None:
+def test_a_last_record_without_a_line_end_waits_unless_the_file_is_complete(path: Path) -> None:
     path.write_text("1\n2")
     [task] = tasks(config(path, format="csv", schema="a INT"))
     assert read(task.poll()) == [{"a": 1}]

@@ -50,7 +50,7 @@ def test_the_lag_is_what_the_file_had_left_when_it_was_last_read(path: Path) -> 
     assert start(FileStreamSourceTask(), config(path)).lag() == 0
 
 
-def test_a_line_is_returned_once_its_end_is_there(path: Path) -> None:
+def test_a_line_is_returned_once_it_is_terminated(path: Path) -> None:
     path.write_bytes(b"one\nhal")
     task = start(FileStreamSourceTask(), config(path))
     assert read(task.poll()) == ["one"]
@@ -167,7 +167,7 @@ def test_the_standard_input_is_refused_and_never_called_exactly_once(path: Path)
     assert connector.exactly_once_support(config(path)) is ExactlyOnceSupport.SUPPORTED
 
 
-def test_one_file_is_one_task_however_many_there_may_be(path: Path) -> None:
+def test_one_file_is_one_task_with_any_tasks_max(path: Path) -> None:
     connector = FileStreamSourceConnector()
     start_connector(connector, config(path))
     assert connector.task_configs(5) == [

@@ -42,7 +42,7 @@ def payloads(schema: spark.DataType | None, values: pa.Array, **settings: str) -
 
 
 @given(columns())
-def test_what_any_generated_column_is_written_as_reads_back_as_its_values(
+def test_any_generated_column_is_read_back_with_its_values(
     column: tuple[spark.DataType, list[Any], pa.Array],
 ):
     kind, rows, array = column
@@ -167,7 +167,7 @@ def test_a_null_without_a_schema_is_a_tombstone_and_a_null_with_one_is_data():
     ]
 
 
-def test_schemaless_json_passes_as_it_is():
+def test_schemaless_json_passes_unchanged():
     values = pa.array(['{"a": [1, 2.50]}', None, '"x"'], pa.json_())
     assert payloads(None, values) == [b'{"a": [1, 2.50]}', None, b'"x"']
     assert convert(None, values) == [
@@ -176,7 +176,7 @@ def test_schemaless_json_passes_as_it_is():
 
 
 @pytest.mark.parametrize("name", ["NUMERIC", "numeric"])
-def test_decimals_are_numbers_with_all_their_digits_where_asked_for(name: str):
+def test_decimals_are_numbers_with_all_their_digits_if_configured(name: str):
     values = pa.array([Decimal("1.20"), Decimal("-0.01"), None], pa.decimal128(5, 2))
     assert payloads(spark.DecimalType(5, 2), values, decimal_format=name) == [b"1.20", b"-0.01", b"null"]
 
@@ -257,7 +257,7 @@ def test_a_null_where_the_schema_allows_none_is_an_error_that_names_the_field(
         convert(kind, values)
 
 
-def test_a_required_field_of_a_struct_that_is_null_itself_is_no_error():
+def test_a_required_field_of_a_null_struct_is_not_an_error():
     values = pa.array([None, {"id": 1, "name": "x"}], _ARROW_STRUCT)
     assert payloads(_STRUCT, values) == [b"null", b'{"id":1,"name":"x"}']
 

@@ -49,13 +49,13 @@ def headers(values: pa.Array) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_string_converter_writes_text_as_it_is(kind: Any):
+def test_string_converter_writes_text_unchanged(kind: Any):
     values = pa.array(["a", None, 'é"\n', ""], kind)
     assert strings(values) == [b"a", None, 'é"\n'.encode(), b""]
     assert strings(values.slice(2)) == ['é"\n'.encode(), b""]
 
 
-def test_string_converter_writes_another_encoding_where_asked_for():
+def test_string_converter_writes_another_encoding_if_configured():
     assert strings(pa.array(["é", None]), converter_encoding="ISO-8859-1") == [b"\xe9", None]
     with pytest.raises(ConfigError, match=r"converter\.encoding.*UTF-8"):
         strings(pa.array(["é"]), converter_encoding="UTF-99")

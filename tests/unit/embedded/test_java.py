@@ -36,7 +36,7 @@ def install_java(home: Path, first_line: str, *, exit_code: int = 0) -> Path:
     return home
 
 
-def test_this_machine_has_a_java_that_will_do() -> None:
+def test_this_machine_has_a_suitable_java() -> None:
     java = find_java()
 
     assert java.version >= MINIMUM_VERSION
@@ -64,7 +64,7 @@ def test_a_java_that_is_too_old_or_broken_is_passed_over(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_a_machine_without_java_is_told_what_to_do(
+def test_missing_java_is_reported_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = install_java(tmp_path / "old", 'java version "1.8.0_402"')

@@ -20,11 +20,11 @@ def test_another_attempt_of_a_stage_may_not_write():
 
 
 @pytest.mark.parametrize("thread", [None, "", "stdout writer for python3", THREAD.format("5.0")])
-def test_who_does_not_know_its_attempt_may_not_write(thread: str | None):
+def test_a_writer_without_a_known_attempt_may_not_write(thread: str | None):
     with pytest.raises(SparkJobError, match="does not tell which attempt of stage 4 writes"):
         check_stage_attempt(thread, stage=4, task=9)
 
 
-def test_the_thread_of_another_task_tells_nothing():
+def test_the_thread_of_another_task_gets_no_context():
     with pytest.raises(SparkJobError, match="does not tell"):
         check_stage_attempt(THREAD.format("4.0"), stage=4, task=10)

@@ -31,7 +31,7 @@ class Rows:
 
 
 @given(st.integers(1, 200).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))))
-def test_each_row_passes_or_is_refused_by_itself_and_in_its_order(given_rows: tuple[int, set[int]]):
+def test_each_row_is_accepted_or_refused_individually_and_in_order(given_rows: tuple[int, set[int]]):
     count, refused = given_rows
     outcomes = Rows(count, refused).outcomes()
     assert [outcome.start for outcome in outcomes[1:]] == [outcome.stop for outcome in outcomes[:-1]]
@@ -72,7 +72,7 @@ def test_rows_that_are_refused_alike_are_not_tried_alone():
 
 
 @pytest.mark.parametrize("error", [ConfigError("x"), BatchCancelledError("x"), MemoryError()])
-def test_what_is_not_the_records_fault_is_not_laid_on_them(error: Exception):
+def test_other_failures_are_not_attributed_to_records(error: Exception):
     def attempt(start: int, stop: int) -> None:  # noqa: ARG001 - what is called
         raise error
 

@@ -131,7 +131,7 @@ def test_the_log_shows_the_record_only_if_it_may():
         assert "secret" not in str(listed)
 
 
-def test_the_log_says_how_many_records_it_does_not_tell_singly(caplog: pytest.LogCaptureFixture):
+def test_the_log_counts_the_records_that_it_does_not_list(caplog: pytest.LogCaptureFixture):
     errors = ErrorHandler(LOGGED)
     assert converted([("a", "a", "x")] * (LISTED + 3), errors) == []
     tell(errors.tally, "c-0")
@@ -139,7 +139,7 @@ def test_the_log_says_how_many_records_it_does_not_tell_singly(caplog: pytest.Lo
     assert caplog.records[-1].getMessage() == "Task c-0: 3 more records of the same batch were skipped"
 
 
-def test_a_polled_record_is_told_with_where_it_comes_from():
+def test_a_polled_record_is_reported_with_its_origin():
     records = [SourceRecord({"file": "f"}, {"line": row}, "t", "x" if row == 2 else "a") for row in range(4)]
     errors = ErrorHandler(LOGGED, records=records)
     (group,) = group_records(records, steps(), errors)
@@ -150,7 +150,7 @@ def test_a_polled_record_is_told_with_where_it_comes_from():
     assert str(listed).endswith("with the source partition {'file': 'f'} and the source offset {'line': 2}.")
 
 
-def test_what_may_pass_is_tried_again_until_it_passes():
+def test_retriable_errors_are_retried_until_they_pass():
     waited: list[float] = []
     errors = ErrorHandler(ErrorHandling(retry_timeout_ms=-1, retry_delay_max_ms=500), wait=waited.append)
     (part,) = converted([("a", "b", "c")], errors, Picky(outages=3))
@@ -160,7 +160,7 @@ def test_what_may_pass_is_tried_again_until_it_passes():
 
 
 @pytest.mark.parametrize("tolerance", list(Tolerance))
-def test_what_does_not_pass_in_time_is_refused_for_good(tolerance: Tolerance):
+def test_a_retriable_error_beyond_the_timeout_is_final(tolerance: Tolerance):
     now = [0.0]
 
     def wait(seconds: float) -> None:
@@ -177,7 +177,7 @@ def test_what_does_not_pass_in_time_is_refused_for_good(tolerance: Tolerance):
     assert now == [1.0]
 
 
-def test_what_may_pass_is_told_apart_from_what_does_not_also_behind_an_executor():
+def test_retriable_errors_are_recognised_also_from_executors():
     for row, outages, kind in (("a", 1, RecordWaitsError), ("x", 0, RecordRefusedError)):
         with pytest.raises(RecordRefusedError) as caught:
             converted([(row, row, row)], ErrorHandler(ErrorHandling()), Picky(outages))
@@ -187,7 +187,7 @@ def test_what_may_pass_is_told_apart_from_what_does_not_also_behind_an_executor(
         assert found.tally.counts == ErrorCounts(failures=1, errors=1)
 
 
-def test_a_converter_that_returns_too_few_values_is_no_matter_of_records():
+def test_a_converter_that_returns_too_few_values_fails_regardless_of_tolerance():
     class Short(Picky):
         def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:  # noqa: ARG002 - the API's
             return values.cast(pa.binary()).slice(1)
@@ -198,7 +198,7 @@ def test_a_converter_that_returns_too_few_values_is_no_matter_of_records():
 
 @pytest.mark.usefixtures("signals_handled")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
-def test_a_converter_that_exits_is_no_matter_of_records(error: BaseException):
+def test_a_converter_that_exits_fails_regardless_of_tolerance(error: BaseException):
     class Leaving(Picky):
         def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:  # noqa: ARG002 - the API's
             raise error
@@ -207,7 +207,7 @@ def test_a_converter_that_exits_is_no_matter_of_records(error: BaseException):
         converted([("a", "a", "a")] * 2, ErrorHandler(SKIP), Leaving())
 
 
-def test_a_converter_that_returns_no_array_is_no_matter_of_records():
+def test_a_converter_that_returns_no_array_fails_regardless_of_tolerance():
     class Listing(Picky):
         def from_connect_data(self, topic: str, schema: DataType | None, values: pa.Array) -> pa.Array:  # noqa: ARG002 - the API's
             return values.to_pylist()

@@ -43,7 +43,7 @@ def test_records_of_one_kind_are_one_group():
     assert (group.types.value, group.types.has_key, group.types.has_partition) == (None, True, False)
 
 
-def test_topics_schemas_and_kinds_part_groups_and_rows_tell_where_they_were():
+def test_groups_split_by_topic_schema_and_kind_and_keep_row_positions():
     records = [record(1), record("a"), record(2), record(3, topic="u"), record(4, value_schema="INT"), record(None)]
     groups = grouped(records)
     assert [(g.topic, g.columns[ROW].to_pylist()) for g in groups] == [
@@ -111,7 +111,7 @@ def test_decimals_of_several_precisions_stay_together_when_one_does_not_fit():
     [("INT", 1.5), ("id INT", {"id": 1.5}), ("ARRAY<BIGINT>", [1, 2.5]), ("MAP<STRING, SMALLINT>", {"a": 0.5}),
      ("a STRUCT<b: INT>", {"a": {"b": 0.5}}), ("a INT, b INT", (1, 2.5))],
 )  # fmt: skip
-def test_fractions_are_not_cut_off_in_silence(schema: str, value: object):
+def test_fractions_are_not_truncated_silently(schema: str, value: object):
     with pytest.raises(DataError, match="round it"):
         grouped([record(value, value_schema=schema)])
 

@@ -57,7 +57,7 @@ LOST = failure(Throwable(SPARK, f"{ABORTED}ExecutorLostFailure (executor 0 exite
         (JobFailure((), "[JAVA_GATEWAY_EXITED] Java exited\nmore"), "[JAVA_GATEWAY_EXITED] Java exited"),
     ],
 )
-def test_a_failure_is_told_in_one_line(failed: JobFailure, cause: str):
+def test_a_failure_is_reported_in_one_line(failed: JobFailure, cause: str):
     assert failed.one_line.startswith(cause)
     assert "\n" not in failed.one_line
 
@@ -80,7 +80,7 @@ def test_a_failure_is_told_in_one_line(failed: JobFailure, cause: str):
         (JobFailure((), "Answer from Java side is empty"), False),
     ],
 )
-def test_a_failure_of_the_rows_is_told_from_one_of_the_machines(failed: JobFailure, of_data: bool):
+def test_a_data_failure_is_distinguished_from_a_machine_failure(failed: JobFailure, of_data: bool):
     assert failed.is_of_data is of_data
 
 
@@ -97,5 +97,5 @@ def test_a_failure_of_the_rows_is_told_from_one_of_the_machines(failed: JobFailu
         (LOST, False),
     ],
 )
-def test_a_retriable_error_of_python_code_is_told_from_what_imitates_it(failed: JobFailure, retriable: bool):
+def test_a_retriable_error_of_python_code_is_distinguished_from_imitations(failed: JobFailure, retriable: bool):
     assert failed.is_retriable is retriable

@@ -28,7 +28,7 @@ def test_an_error_comes_after_the_items_before_it():
         next(items)
 
 
-def test_reading_ends_when_nobody_takes_the_items_any_more():
+def test_reading_ends_when_the_items_are_not_consumed_any_more():
     closed = threading.Event()
 
     def endless() -> Iterator[int]:

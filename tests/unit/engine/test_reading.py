@@ -56,7 +56,7 @@ def test_a_failure_of_a_reader_on_an_executor_names_its_line():
             _executed(error)
 
 
-def test_a_reader_that_yields_no_batches_is_told_what_it_must_yield():
+def test_a_reader_that_yields_no_batches_is_reported_with_the_expected_type():
     with pytest.raises(
         PluginError, match="returned an iterator with a dict: it must return an iterator of RecordBatch"
     ):
@@ -64,7 +64,7 @@ def test_a_reader_that_yields_no_batches_is_told_what_it_must_yield():
     assert _read(_ROWS, _ROWS) == [_ROWS, _ROWS]
 
 
-def test_a_reader_without_a_schema_is_told():
+def test_a_reader_without_a_schema_is_reported():
     reader = _Reader()
     reader.schema = {"value": "STRING"}
     with pytest.raises(PluginError, match="The schema of _Reader is a dict: it must be a str, such as 'value STRING'"):

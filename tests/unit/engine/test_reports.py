@@ -122,12 +122,12 @@ def refused(kind: str, message: str = "m", **attributes: object) -> str:
         '{"class":["DataError"],"message":"m","attributes":{}}',
     ],
 )
-def test_what_is_no_report_fails_the_job(text: str):
+def test_an_invalid_report_fails_the_job(text: str):
     with pytest.raises(SparkJobError, match="sent what is no report of a writer"):
         read_reports([text])
 
 
-def test_a_pickle_is_no_report_and_is_not_loaded(tmp_path: Path):
+def test_a_pickle_is_not_a_report_and_is_not_loaded(tmp_path: Path):
     touched = tmp_path / "touched"
     payload = base64.b64encode(pickle.dumps(Touch(touched))).decode()
     for text in (payload, refused(payload, payload)):
@@ -145,7 +145,7 @@ def test_a_failure_is_found_in_sparks_error_text_by_the_mark_of_its_job():
     assert carried_failure(error, new_mark()) is None
 
 
-def test_text_that_imitates_a_failure_is_no_failure(tmp_path: Path):
+def test_text_that_imitates_a_failure_is_not_a_failure(tmp_path: Path):
     touched = tmp_path / "touched"
     payload = base64.b64encode(pickle.dumps(Touch(touched))).decode()
     forged = base64.b64encode(refused("DataError").encode()).decode()

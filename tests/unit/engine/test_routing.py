@@ -43,7 +43,7 @@ def router(count: int, ownership: Ownership = Ownership(), **more: int) -> Route
 
 
 @given(COUNTS, COUNTS)
-def test_writers_share_out_all_partitions(writers: int, count: int):
+def test_writers_divide_all_partitions(writers: int, count: int):
     owned = [p for index in range(writers) for p in Ownership(index, writers).partitions(count)]
     assert sorted(owned) == list(range(count))
 
@@ -81,7 +81,7 @@ def test_records_without_key_and_partition_go_to_owned_partitions_in_runs():
 
 
 @given(st.integers(1, 6), st.lists(COUNTS, min_size=1, max_size=6))
-def test_writers_never_share_a_partition_however_a_topic_grows(writers: int, added: list[int]):
+def test_writers_never_share_a_partition_while_a_topic_grows(writers: int, added: list[int]):
     counts = [writers + total for total in np.cumsum(added).tolist()]
     seen: dict[int, set[int]] = {}
     for index in range(writers):
@@ -93,12 +93,12 @@ def test_writers_never_share_a_partition_however_a_topic_grows(writers: int, add
     assert all(len(indices) == 1 for indices in seen.values())
 
 
-def test_a_writer_whose_partitions_are_gone_asks_for_another_transaction():
+def test_a_writer_whose_partitions_were_deleted_requires_another_transaction():
     with pytest.raises(TransactionAbortableError, match="has 1 partitions, fewer than when its 3 writers"):
         list(router(1, Ownership(2, 3)).route(converted(1)))
 
 
-def test_the_first_run_starts_where_it_is_told_to():
+def test_the_first_run_starts_at_the_given_position():
     assert [next(iter(router(3, start=start).route(converted(1)))).partition for start in range(4)] == [0, 1, 2, 0]
 
 
@@ -118,7 +118,7 @@ def test_a_partition_out_of_range_is_named(partition: int):
         list(router(3).route(converted(2, partitions=[0, partition])))
 
 
-def test_a_topic_is_asked_for_again_where_a_record_names_a_partition_beyond_it():
+def test_metadata_is_refreshed_if_a_record_names_an_unknown_partition():
     asked: list[tuple[str, int]] = []
 
     def ask_again(topic: str, partition: int) -> int:
@@ -154,7 +154,7 @@ def test_there_are_as_many_writers_as_have_something_to_do(
     assert writer_count(parallelism=parallelism, partitions=partitions, splits=splits) == writers
 
 
-def test_what_the_worker_tells_of_a_topic_counts_and_the_rest_is_asked_for_once():
+def test_the_workers_partition_counts_win_and_others_are_requested_once():
     asked: list[str] = []
 
     def ask(topic: str) -> int:

@@ -44,7 +44,7 @@ def test_a_connector_of_any_name_can_be_reached_and_deleted(api: Api, config: Co
 @pytest.mark.parametrize(
     ("given", "state"), [("STOPPED", TargetState.STOPPED), ("paused", TargetState.PAUSED), (None, TargetState.STARTED)]
 )
-def test_a_connector_begins_in_the_state_asked_for(
+def test_a_connector_begins_in_the_requested_state(
     api: Api, herder: ModelHerder, config: Config, given: str | None, state: TargetState
 ):
     assert api.post("/connectors", {"name": "c", "config": config, "initial_state": given}).status == 201
@@ -77,7 +77,7 @@ def test_a_connector_begins_in_the_state_asked_for(
         ({"name": "x", "config": {"connector.class": "FileStreamSource", "tasks.max": "0"}}, "error(s)"),
     ],
 )
-def test_a_bad_request_to_create_is_told_what_is_wrong(api: Api, body: Any, said: str):
+def test_a_bad_create_request_gets_the_reason(api: Api, body: Any, said: str):
     answer = api.post("/connectors", body, headers={"Content-Type": "application/json"})
     assert answer.status == 400
     assert said in answer.message
@@ -127,7 +127,7 @@ def test_a_patch_cannot_rename(api: Api, config: Config):
     assert "cannot be changed" in answer.message
 
 
-def test_expanding_shows_what_is_asked_for_of_each_connector(api: Api, config: Config):
+def test_expanding_shows_the_requested_parts_of_each_connector(api: Api, config: Config):
     api.post("/connectors", {"name": "c", "config": config})
     assert api.get("/connectors").body == ["c"]
     both = api.get("/connectors?expand=info&expand=status").body
@@ -181,7 +181,7 @@ def test_topics_of_an_unknown_connector_are_none(api: Api, config: Config):
     assert api.get("/connectors/c/topics").body == {"c": {"topics": []}}
 
 
-def test_what_tasks_have_open_is_shown_with_their_last_commits(api: Api, config: Config):
+def test_open_transactions_are_shown_with_the_tasks_last_commits(api: Api, config: Config):
     """N5."""
     assert api.post("/connectors", {"name": "lines", "config": config}).status == 201
     body = api.get("/connectors/lines/transactions").body
@@ -224,7 +224,7 @@ def test_what_tasks_have_open_is_shown_with_their_last_commits(api: Api, config:
         ("GET", "/connectors/nope/tasks-config"),
     ],
 )
-def test_what_is_unknown_is_not_found(api: Api, method: str, path: str):
+def test_unknown_resources_are_not_found(api: Api, method: str, path: str):
     answer = api.request(method, path)
     assert answer.status == 404
     assert answer.message
@@ -257,7 +257,7 @@ def test_offsets_of_a_stopped_connector_can_be_altered_and_reset(api: Api, confi
         ({"offsets": [{"partition": {}, "ofset": {}}]}, '"ofset"'),
     ],
 )
-def test_bad_offsets_are_told_what_is_wrong(api: Api, config: Config, body: Any, said: str):
+def test_bad_offsets_are_refused_with_the_reason(api: Api, config: Config, body: Any, said: str):
     api.post("/connectors", {"name": "c", "config": config, "initial_state": "STOPPED"})
     answer = api.patch("/connectors/c/offsets", body)
     assert answer.status == 400

@@ -36,7 +36,7 @@ def test_a_follower_answers_as_the_leader_does_with_its_own_address(
     assert herder.known == {}
 
 
-def test_errors_of_the_leader_come_back_as_they_are(apis: RestApis, herder: ModelHerder):
+def test_errors_of_the_leader_are_returned_unchanged(apis: RestApis, herder: ModelHerder):
     leader = apis.serve(herder)
     follower = apis.serve(_follower(leader.url))
     assert follower.delete("/connectors/nope").text == leader.delete("/connectors/nope").text
@@ -71,7 +71,7 @@ def test_signatures_go_along(apis: RestApis, herder: ModelHerder, config: Config
     assert herder.fenced == ["c"]
 
 
-def test_two_workers_that_take_each_other_for_the_leader_give_up_after_two_hops(apis: RestApis):
+def test_two_workers_that_see_each_other_as_the_leader_stop_after_two_hops(apis: RestApis):
     first, second = _follower(None), _follower(None)
     first_api, second_api = apis.serve(first), apis.serve(second)
     first.elsewhere = NotLeaderError("Not the leader", forward_url=second_api.url)

@@ -66,7 +66,7 @@ def test_the_signature_is_checked_before_the_connector(api: Api, headers: Callab
     assert api.put("/connectors/c/fence", headers=headers()).status == status
 
 
-def test_a_request_that_was_recorded_is_not_taken_for_another_connector(api: Api, herder: ModelHerder, config: Config):
+def test_a_recorded_request_is_refused_for_another_connector(api: Api, herder: ModelHerder, config: Config):
     for name in ("c", "d"):
         assert api.post("/connectors", {"name": name, "config": config}).status == 201
     fence, tasks = signed(*FENCE, b"", SESSION_KEY), signed("POST", "/connectors/c/tasks", b"[{}]", SESSION_KEY)
@@ -121,7 +121,7 @@ def test_a_request_is_good_for_some_minutes_by_either_clock(late_ms: int):
             request.verify(SESSION_KEY, now_ms=NOW + late_ms, bound=True)
 
 
-def test_a_signature_of_one_kind_is_none_of_the_other():
+def test_a_signature_of_one_kind_is_invalid_as_the_other():
     """What binds a request is not the signature of a body that spells the same."""
     headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW)
     spelt = "\n".join((*FENCE, str(NOW), "")).encode()
@@ -130,7 +130,7 @@ def test_a_signature_of_one_kind_is_none_of_the_other():
         SignedRequest.of(*FENCE, spelt, forged).verify(SESSION_KEY, now_ms=NOW)
 
 
-def test_nobody_is_let_in_before_the_session_key_is_known(api: Api, herder: ModelHerder):
+def test_requests_are_refused_before_the_session_key_is_known(api: Api, herder: ModelHerder):
     herder.session_key = None
     assert api.put("/connectors/c/fence", headers=signed(*FENCE, b"", SESSION_KEY)).status == 503
 
@@ -169,7 +169,7 @@ def test_workers_hand_task_configs_to_the_leader_and_have_it_fence(
     assert herder.fenced == [name]
 
 
-def test_workers_tell_each_other_what_their_tasks_have_open(apis: RestApis, api: Api, config: Config):
+def test_workers_show_each_other_their_open_transactions(apis: RestApis, api: Api, config: Config):
     """N5."""
     assert api.post("/connectors", {"name": "a/b", "config": config}).status == 201
     assert api.get("/connectors/a%2Fb/transactions/local").status == 400
@@ -226,7 +226,7 @@ def test_former_tasks_that_cannot_be_fenced_are_a_failure_with_its_reason(
     assert (answer.status, said in answer.body["message"]) == (500, True)
 
 
-def test_a_right_that_the_leader_lacks_is_named_over_two_hops_as_well(
+def test_a_right_missing_on_the_leader_is_named_over_two_hops(
     apis: RestApis, api: Api, herder: ModelHerder, config: Config
 ):
     assert api.post("/connectors", {"name": "c", "config": config}).status == 201

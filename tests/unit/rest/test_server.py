@@ -90,7 +90,7 @@ finally:
     assert run.stdout == "listened again\n", run.stderr
 
 
-def test_a_request_that_takes_too_long_is_told_so():
+def test_a_request_that_takes_too_long_gets_the_reason():
     async def never(request: web.Request) -> web.Response:
         await asyncio.Event().wait()
         raise AssertionError(request)
@@ -128,7 +128,7 @@ def test_a_body_that_is_not_encoded_as_it_says_is_refused(api: Api, caplog: pyte
         b"POST /connectors HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_proper_http_is_answered_in_json_and_does_not_fill_the_log(
+def test_malformed_http_is_answered_in_json_and_not_logged(
     apis: RestApis, api: Api, caplog: pytest.LogCaptureFixture, sent: bytes
 ):
     async def answer() -> bytes:
@@ -144,7 +144,7 @@ def test_what_is_no_proper_http_is_answered_in_json_and_does_not_fill_the_log(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_users_are_let_in_by_name_and_password(apis: RestApis, tmp_path: Path):
+def test_users_are_authenticated_by_name_and_password(apis: RestApis, tmp_path: Path):
     users = tmp_path / "users.properties"
     users.write_text("ann=s3cret: ü\nbob=other\n", encoding="utf-8")
     api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)})
@@ -199,7 +199,7 @@ def test_https_listeners_serve_and_workers_forward_over_them(apis: RestApis, tmp
     assert answer.status == 404
 
 
-def test_clients_must_show_a_certificate_where_that_is_asked_for(apis: RestApis, tmp_path: Path):
+def test_clients_must_present_a_certificate_if_required(apis: RestApis, tmp_path: Path):
     properties = _https(tmp_path, **{"client.auth": "required"})
     worker = apis.serve(ModelHerder(), properties)
     trusting = _trusting(properties)
@@ -231,7 +231,7 @@ def test_admin_is_found_at_its_own_listener_alone(apis: RestApis):
     assert apis.request("GET", f"http://127.0.0.1:{port}/connectors").status == 404
 
 
-def test_what_shows_something_needs_a_user_however_it_is_signed(apis: RestApis, tmp_path: Path):
+def test_read_requests_need_a_user_even_if_signed(apis: RestApis, tmp_path: Path):
     users = tmp_path / "users.properties"
     users.write_text("ann=secret\n")
     api = apis.serve(ModelHerder(), {"rest.basic.auth.credentials.file": str(users)})
@@ -336,7 +336,7 @@ def test_a_request_that_waits_for_a_herder_is_answered_when_the_worker_stops():
 
 
 @pytest.mark.parametrize("turns", range(0, 20, 2))
-def test_whoever_connects_as_the_worker_starts_is_answered(turns: int):
+def test_a_client_that_connects_as_the_worker_starts_gets_an_answer(turns: int):
     async def scenario() -> None:
         server = RestServer(RestConfig.from_properties({"listeners": ANY_PORT}, where="worker.properties"))
         address = urlsplit(server.advertised_url)

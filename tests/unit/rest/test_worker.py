@@ -41,7 +41,7 @@ def test_k1_the_root_shows_which_workers_break_exactly_once_delivery(api: Api, h
 @pytest.mark.parametrize(
     ("health", "status"), [(HealthStatus.HEALTHY, 200), (HealthStatus.STARTING, 503), (HealthStatus.UNHEALTHY, 503)]
 )
-def test_health_tells_the_reason(api: Api, herder: ModelHerder, health: HealthStatus, status: int):
+def test_health_shows_the_reason(api: Api, herder: ModelHerder, health: HealthStatus, status: int):
     herder.worker_health = WorkerHealth(health, "because")
     answer = api.get("/health")
     assert (answer.status, answer.body) == (status, {"status": health, "message": "because"})
@@ -53,7 +53,7 @@ def test_metrics_are_prometheus_text(api: Api):
     assert answer.headers["Content-Type"].startswith("text/plain")
 
 
-def test_plugins_are_connectors_unless_all_are_asked_for(api: Api):
+def test_plugins_are_connectors_unless_all_are_requested(api: Api):
     assert {plugin["type"] for plugin in api.get("/connector-plugins").body} == {"source"}
     everything = api.get("/connector-plugins?connectorsOnly=false").body
     assert {"source", "converter", "header_converter", "transformation", "predicate"} == {p["type"] for p in everything}
@@ -88,7 +88,7 @@ def test_validating_counts_errors_and_shows_them_on_their_properties(api: Api):
         ("FileStreamSource", None),
     ],
 )
-def test_what_cannot_be_validated_is_a_bad_request(api: Api, plugin: str, body: object):
+def test_an_invalid_validation_request_is_a_bad_request(api: Api, plugin: str, body: object):
     assert api.put(f"/connector-plugins/{plugin}/config/validate", body).status == 400
 
 

@@ -43,7 +43,7 @@ LASTING = [
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
-def test_a_failure_that_may_pass_starts_the_task_again(error: Exception):
+def test_a_retriable_failure_restarts_the_task(error: Exception):
     assert may_pass(error)
     assert RestartPolicy().failed(error) is not None
 
@@ -73,7 +73,7 @@ def _policy(worker: dict[str, str] | None = None, **connector: str) -> RestartPo
     return RestartPolicy(RestartConfig.of(worker or {}, given))
 
 
-def test_a_connectors_settings_stand_over_those_of_its_worker():
+def test_a_connectors_settings_override_those_of_its_worker():
     policy = _policy({"task.restart.max": "1", "task.restart.backoff.ms": "100"}, max="2")
     assert [policy.failed(RetriableError("x")) for _ in range(3)] == [0.1, 0.2, None]
 

@@ -57,11 +57,11 @@ def test_a_valid_configuration_is_checked_without_brokers(worker: Worker):
         ({"transaction.boundary": "never"}, "transaction.boundary"),
     ],
 )
-def test_what_is_wrong_is_found_on_its_property(worker: Worker, change: dict[str, str], blamed: str):
+def test_errors_are_reported_on_their_properties(worker: Worker, change: dict[str, str], blamed: str):
     assert _blamed(worker, properties("c", "t") | change) == [blamed]
 
 
-def test_all_that_is_wrong_is_said_at_once(worker: Worker):
+def test_all_errors_are_reported_at_once(worker: Worker):
     config = properties("c", "t", {"limit": "many", "tasks.max": "0"})
     with pytest.raises(ConfigError, match=r"connector c is invalid: .*tasks\.max.*; .*limit"):
         worker.checked(config)

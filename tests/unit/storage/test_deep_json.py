@@ -26,7 +26,7 @@ def test_a_status_says_nothing() -> None:
     assert status_records.decode(b"status-connector-c", DEEP) is None
 
 
-def test_a_record_of_the_config_topic_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_of_the_config_topic_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     assert config_records.decode(b"connector-c", DEEP) is None
     assert task_count.decode_task_count(b"tasks-fencing-c", DEEP) is None
     assert all("left alone" in record.message for record in caplog.records)

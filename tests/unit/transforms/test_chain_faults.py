@@ -32,7 +32,7 @@ def _apply(answer: Any) -> None:
     apply_chain(cast("DataFrame", None), [Step(_Told(answer))])
 
 
-def test_a_transform_that_returns_nothing_is_told_what_it_must_return():
+def test_a_transform_that_returns_nothing_is_reported_with_the_expected_type():
     with pytest.raises(
         PluginError, match=r"apply\(\) of the transform _Told, .* returned None: it must return the changed"
     ):

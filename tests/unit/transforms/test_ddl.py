@@ -42,12 +42,12 @@ def test_the_same_type_is_read_as_spark_reads(spark: SparkSession, ddl: str) -> 
         ("", "expected the name of a column at character 1"),
     ],
 )
-def test_what_is_no_ddl_is_an_error_that_shows_the_place(ddl: str, message: str) -> None:
+def test_invalid_ddl_is_an_error_that_shows_the_position(ddl: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_ddl(ddl)
 
 
-def test_columns_are_told_from_a_single_type() -> None:
+def test_columns_are_distinguished_from_a_single_type() -> None:
     assert parse_columns("a BIGINT").fieldNames() == ["a"]
     assert parse_ddl("BIGINT") == LongType()
     with pytest.raises(ConfigError, match="is a type, not columns"):

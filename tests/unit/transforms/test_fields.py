@@ -43,7 +43,7 @@ def test_insert_field_replaces_a_field_in_its_place(spark: SparkSession) -> None
         ({"offset.field": "o"}, "offset.field has no meaning for a source"),
     ],
 )
-def test_insert_field_refuses_properties_that_will_not_do(properties: dict[str, str], message: str) -> None:
+def test_insert_field_refuses_invalid_properties(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         step("InsertField$Value", properties)
 
@@ -75,7 +75,7 @@ def test_extract_field_takes_a_fields_content(spark: SparkSession) -> None:
         applied(spark, PEOPLE, step("ExtractField$Value", {"field": "nam"}))
 
 
-def test_a_transform_of_fields_refuses_a_value_that_is_no_struct(spark: SparkSession) -> None:
+def test_a_transform_of_fields_refuses_a_value_that_is_not_a_struct(spark: SparkSession) -> None:
     with pytest.raises(DataError, match="ExtractField needs a value that is a struct, but it is of type string"):
         applied(spark, Records("STRING", [{"value": "a"}]), step("ExtractField$Value", {"field": "name"}))
 
@@ -95,7 +95,7 @@ def test_a_key_that_no_record_has_stays_absent(spark: SparkSession) -> None:
     assert applied(spark, PEOPLE, step("ExtractField$Key", {"field": "id"}), column="key") == [None, None]
 
 
-def test_mask_field_puts_in_values_that_say_nothing(spark: SparkSession) -> None:
+def test_mask_field_puts_in_neutral_values(spark: SparkSession) -> None:
     records = Records(
         "STRUCT<n: DECIMAL(5,2), s: STRING, b: BOOLEAN, d: DATE, l: ARRAY<INT>, none: INT, kept: INT>",
         [{"value": (Decimal(1), "secret", True, date(2020, 1, 1), [1, 2], None, 5)}],
@@ -150,6 +150,6 @@ def test_cast_changes_the_type_of_the_whole(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("spec", ["a:int31", "int", "int32,a:int32"])
-def test_cast_refuses_a_spec_that_will_not_do(spec: str) -> None:
+def test_cast_refuses_an_invalid_spec(spec: str) -> None:
     with pytest.raises(ConfigError, match="spec has"):
         step("Cast$Value", {"spec": spec})

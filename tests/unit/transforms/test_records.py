@@ -44,7 +44,7 @@ def test_timestamp_router_writes_an_hour_that_the_sessions_time_zone_skips(spark
     assert applied(spark, at_half_past_two, hourly, column="topic") == ["a-2024-03-10T02"]
 
 
-def test_timestamp_router_takes_the_present_time_where_there_is_none(spark: SparkSession) -> None:
+def test_timestamp_router_uses_the_current_time_if_there_is_none(spark: SparkSession) -> None:
     [topic] = applied(spark, LINES.with_rows({"topic": "a"}), step("TimestampRouter"), column="topic")
     assert topic.startswith("a-20")
 
@@ -56,7 +56,7 @@ def test_value_to_key_makes_a_key_of_fields(spark: SparkSession) -> None:
     assert applied(spark, records, keyed, step("ExtractField$Key", {"field": "b"}), column="key") == ["x", None]
 
 
-def test_headers_are_inserted_behind_those_that_are_there_and_dropped_by_name(spark: SparkSession) -> None:
+def test_headers_are_inserted_after_existing_ones_and_dropped_by_name(spark: SparkSession) -> None:
     records = LINES.with_rows({"headers": [("a", b"1"), ("b", b"2")]}, {})
     inserted = step("InsertHeader", {"header": "from", "value.literal": "test"})
     dropped = step("DropHeaders", {"headers": "b,c"})

@@ -27,7 +27,7 @@ def named(frame_of: Records, spark: SparkSession, *chain: Step) -> dict[str, Any
     return described
 
 
-def test_header_from_copies_fields_behind_the_headers_that_are_there(spark: SparkSession) -> None:
+def test_header_from_copies_fields_after_the_existing_headers(spark: SparkSession) -> None:
     copied = step("HeaderFrom$Value", {"fields": "id,name", "headers": "a,b", "operation": "copy"})
     known = {"key": "h", "value": b"x"}
     headers = [known, {"key": "a", "value": b"1"}, {"key": "b", "value": b"Ada"}]
@@ -51,7 +51,7 @@ def test_header_from_moves_a_field_out_of_the_record_even_a_null(spark: SparkSes
         ({"fields": "a", "headers": "a", "operation": "swap"}, "one of move, copy"),
     ],
 )
-def test_header_from_refuses_properties_that_will_not_do(properties: dict[str, str], message: str) -> None:
+def test_header_from_refuses_invalid_properties(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         step("HeaderFrom$Value", properties)
 
@@ -121,7 +121,7 @@ def test_timestamp_converter_rounds_days_down_before_1970(spark: SparkSession) -
         ({"target.type": "unix", "unix.precision": "days"}, "one of seconds"),
     ],
 )
-def test_timestamp_converter_refuses_properties_that_will_not_do(properties: dict[str, str], message: str) -> None:
+def test_timestamp_converter_refuses_invalid_properties(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         step("TimestampConverter$Value", properties)
 

@@ -57,7 +57,7 @@ def test_connectors_folders_come_before_the_users_import_path():
 
 
 @pytest.mark.parametrize(("version", "dropped"), [(17, ["vector"]), (25, ["vector", "action"])])
-def test_java_is_not_asked_for_what_it_lacks(tmp_path: Path, version: int, dropped: list[str]) -> None:
+def test_java_is_not_started_with_modules_that_it_lacks(tmp_path: Path, version: int, dropped: list[str]) -> None:
     (tmp_path / "jdk" / "bin").mkdir(parents=True)
     program = tmp_path / "jdk" / "bin" / "java"
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')

@@ -65,7 +65,7 @@ def running_members(draw: st.DrawFn) -> tuple[dict[str, Work], Work]:
 
 
 @given(st.lists(_ids, min_size=1, unique=True), _task_counts)
-def test_an_eager_round_deals_everything_out_evenly(names: list[str], task_counts: dict[str, int]):
+def test_an_eager_round_assigns_everything_evenly(names: list[str], task_counts: dict[str, int]):
     shares = assign_eagerly(names, all_work(task_counts))
     assert sorted(map(str, (unit for share in shares.values() for unit in share))) == sorted(
         map(str, all_work(task_counts))
@@ -89,7 +89,7 @@ def test_a_group_settles_in_two_rounds(given_members: tuple[dict[str, Work], Wor
 
 
 @given(running_members())
-def test_nothing_is_assigned_that_somebody_runs(given_members: tuple[dict[str, Work], Work]):
+def test_nothing_is_assigned_while_another_member_runs_it(given_members: tuple[dict[str, Work], Work]):
     members, work = given_members
     decision = one_round(members, work, AssignorState())
     running = NOTHING.union(*members.values())
@@ -115,7 +115,7 @@ def test_no_more_is_moved_than_balance_takes(given_members: tuple[dict[str, Work
 
 
 @given(running_members(), _ids)
-def test_what_two_members_run_is_stopped_by_both(given_members: tuple[dict[str, Work], Work], another: str):
+def test_work_that_two_members_run_is_stopped_by_both(given_members: tuple[dict[str, Work], Work], another: str):
     members, work = given_members
     contested = members[min(members)]
     members = members | {"z" + another: contested}
@@ -152,7 +152,7 @@ def test_lost_members_that_come_back_together_get_each_its_own_work():
     assert (back.changes["new1"].assigned, back.changes["new2"].assigned) == (runs["m3"], runs["m2"])
 
 
-def test_giving_back_takes_nothing_from_those_that_stayed():
+def test_returning_work_takes_nothing_from_members_that_stayed():
     tasks = sorted(all_work({"a": 7}) - {"a"})
     state = AssignorState({"m1": Member("url-m1", frozenset(tasks[:3])), "m2": Member("url-m2", frozenset(tasks[3:]))})
     members = {"m1": frozenset(tasks[:3]), "m2": NOTHING, "m3": NOTHING}
@@ -160,12 +160,12 @@ def test_giving_back_takes_nothing_from_those_that_stayed():
     assert decision.changes["m1"].revoked == NOTHING
 
 
-def test_who_has_a_connector_more_does_not_get_a_task_more():
+def test_a_worker_with_one_more_connector_gets_no_extra_task():
     decision = one_round({"m1": NOTHING, "m2": NOTHING}, all_work({"a": 1}), AssignorState())
     assert sorted(len(change.assigned) for change in decision.changes.values()) == [1, 1]
 
 
-def test_a_lost_member_that_comes_back_under_another_id_gets_its_work_back_at_once():
+def test_a_lost_member_that_returns_with_a_new_id_gets_its_work_back_at_once():
     work = all_work({"a": 3, "b": 3, "c": 0})
     settled = settle({"m1": NOTHING, "m2": NOTHING, "m3": NOTHING}, work)
     runs = {name: member.runs for name, member in settled.state.members.items()}
@@ -181,7 +181,7 @@ def test_a_lost_member_that_comes_back_under_another_id_gets_its_work_back_at_on
     assert back.delay_ms == 0
 
 
-def test_new_connectors_start_while_work_is_held_back():
+def test_new_connectors_start_while_a_rebalance_is_delayed():
     settled = settle({"m1": NOTHING, "m2": NOTHING}, all_work({"a": 2}))
     left = {"m1": settled.state.members["m1"].runs}
     decision = one_round(left, all_work({"a": 2, "new": 1}), settled.state)
@@ -189,7 +189,7 @@ def test_new_connectors_start_while_work_is_held_back():
     assert decision.delay_ms == DELAY_MS
 
 
-def test_what_a_member_never_learnt_of_is_given_out_again_at_once():
+def test_work_that_a_member_never_learnt_of_is_assigned_again_at_once():
     work = all_work({"a": 3})
     first = one_round({"m1": NOTHING, "m2": NOTHING}, work, AssignorState())
     again = one_round({"m1": first.changes["m1"].assigned, "m2": NOTHING}, work, first.state)

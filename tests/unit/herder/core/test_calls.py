@@ -12,7 +12,7 @@ from fencepost.herder.core.calls import Calls
 from tests.support.group import until
 
 
-def test_calls_wait_for_their_turn_and_not_for_those_that_hang() -> None:
+def test_calls_wait_for_their_turn_and_not_for_hanging_ones() -> None:
     released, begun, lock = threading.Event(), 0, threading.Lock()
 
     def hang() -> None:
@@ -35,7 +35,7 @@ def test_calls_wait_for_their_turn_and_not_for_those_that_hang() -> None:
     asyncio.run(scenario())
 
 
-def test_no_more_calls_than_may_go_on_at_once() -> None:
+def test_the_number_of_concurrent_calls_is_limited() -> None:
     lock, most, now = threading.Lock(), 0, 0
     both = threading.Barrier(2)
 
@@ -56,7 +56,7 @@ def test_no_more_calls_than_may_go_on_at_once() -> None:
     assert most == 2
 
 
-def test_what_a_call_raises_is_raised_and_ends_its_turn() -> None:
+def test_an_exception_of_a_call_is_raised_and_ends_its_turn() -> None:
     def fail() -> None:
         raise LookupError
 
@@ -70,7 +70,7 @@ def test_what_a_call_raises_is_raised_and_ends_its_turn() -> None:
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
-def test_what_would_end_the_loop_is_a_failure_of_the_call(raised: BaseException) -> None:
+def test_exceptions_that_would_end_the_loop_fail_the_call(raised: BaseException) -> None:
     def leave() -> None:
         raise raised
 

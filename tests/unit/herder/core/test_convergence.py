@@ -38,7 +38,7 @@ def test_another_plan_is_followed_step_by_step() -> None:
     assert asyncio.run(run()) == [(None, "a"), ("a", "b"), (None, "b"), ("b", None)]
 
 
-def test_the_latest_wish_counts_and_those_in_between_are_skipped() -> None:
+def test_the_latest_target_counts_and_intermediate_ones_are_skipped() -> None:
     async def run() -> list[tuple[str | None, str | None]]:
         follower = Follower()
         follower.may_step.clear()

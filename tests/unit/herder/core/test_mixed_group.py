@@ -29,7 +29,7 @@ def _members(*supports: str) -> list[tuple[str, str]]:
     ids="-".join,
 )
 @pytest.mark.parametrize("own", ExactlyOnceSourceSupport)
-def test_a_group_on_its_way_is_no_mixed_group(own: ExactlyOnceSourceSupport, supports: tuple[str, ...]):
+def test_a_group_that_is_upgrading_is_not_mixed(own: ExactlyOnceSourceSupport, supports: tuple[str, ...]):
     found = judge_group(own, _members(*supports))
     assert (found.breaking, found.unknown, found.holds_tasks) == ((), (), False)
 
@@ -41,17 +41,17 @@ def test_a_disabled_member_beside_an_enabled_one_breaks_the_guarantee_for_all():
 
 
 @pytest.mark.parametrize(("own", "holds"), [(_DISABLED, False), (_PREPARING, False), (_ENABLED, True)])
-def test_only_workers_that_promise_exactly_once_hold_their_tasks(own: ExactlyOnceSourceSupport, holds: bool):
+def test_only_exactly_once_workers_delay_their_tasks(own: ExactlyOnceSourceSupport, holds: bool):
     assert judge_group(own, _members("enabled", "disabled")).holds_tasks is holds
 
 
-def test_members_that_do_not_tell_hold_nothing_up():
+def test_members_without_a_setting_delay_nothing():
     found = judge_group(_ENABLED, _members("enabled", ""))
     assert (found.unknown, found.holds_tasks) == (("http://w1:1/",), False)
 
 
 @pytest.mark.parametrize("protocol", [ConnectProtocol.EAGER, ConnectProtocol.SESSIONED])
-def test_a_leader_tells_every_member_how_all_are_set(protocol: ConnectProtocol):
+def test_a_leader_sends_the_settings_of_all_members_to_each(protocol: ConnectProtocol):
     members = {
         "m1": WorkerMetadata(url="http://w1:1/", config_offset=0, support="enabled"),
         "m2": WorkerMetadata(url="http://w2:1/", config_offset=0),

@@ -15,7 +15,7 @@ async def _fails_when(told: asyncio.Event) -> None:
     raise ValueError("no broker")
 
 
-def test_work_goes_on_without_who_waited_and_its_failure_is_not_logged_as_forgotten() -> None:
+def test_work_continues_without_its_waiter_and_its_failure_is_not_logged() -> None:
     forgotten: list[dict[str, Any]] = []
 
     async def run() -> bool:
@@ -37,7 +37,7 @@ def test_work_goes_on_without_who_waited_and_its_failure_is_not_logged_as_forgot
     assert forgotten == []
 
 
-def test_all_who_wait_get_the_failure() -> None:
+def test_all_waiters_get_the_failure() -> None:
     async def run() -> None:
         told = asyncio.Event()
         told.set()

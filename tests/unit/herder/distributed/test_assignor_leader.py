@@ -116,7 +116,7 @@ def test_a_leader_that_led_long_ago_does_not_go_by_what_it_knew_then():
     assert len(group.held_by("m1") + group.held_by("m3")) == 4
 
 
-def test_the_eager_protocol_deals_everything_out_anew():
+def test_the_eager_protocol_assigns_everything_again():
     group = Group("m1", "m2", task_counts={"a": 1, "b": 1})
     given = group.rebalance(ConnectProtocol.EAGER)
     assert given["m1"].connectors == ("a",)
@@ -124,7 +124,7 @@ def test_the_eager_protocol_deals_everything_out_anew():
     assert not any(one.revokes or one.failed for one in given.values())
 
 
-def test_before_a_group_becomes_eager_everybody_stops():
+def test_before_a_group_becomes_eager_all_members_stop():
     group = Group("m1", "m2", task_counts={"a": 1})
     group.rebalance()
     given = group.rebalance(ConnectProtocol.EAGER)

@@ -28,7 +28,7 @@ async def begun(request: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
-def test_requests_wait_for_the_group_and_those_that_need_less_do_not() -> None:
+def test_requests_wait_for_the_group_only_if_they_need_it() -> None:
     async def scenario(readiness: Readiness) -> None:
         status = await begun(readiness.started())
         listing = await begun(readiness.joined(lambda: None))
@@ -69,7 +69,7 @@ def test_requests_that_wait_are_answered_when_the_worker_stops() -> None:
     run(scenario)
 
 
-def test_what_makes_waiting_pointless_ends_it() -> None:
+def test_a_wait_ends_when_it_becomes_pointless() -> None:
     async def scenario(readiness: Readiness) -> None:
         problems: list[Exception] = []
 
@@ -86,6 +86,6 @@ def test_what_makes_waiting_pointless_ends_it() -> None:
     run(scenario)
 
 
-def test_a_worker_is_no_member_before_it_has_read_its_topics() -> None:
+def test_a_worker_is_not_a_member_before_it_has_read_its_topics() -> None:
     with pytest.raises(IllegalStateError):
         Readiness("group").become(Standing.MEMBER)

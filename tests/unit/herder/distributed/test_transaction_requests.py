@@ -49,7 +49,7 @@ async def _asked(
         await client.close()
 
 
-def test_why_a_worker_cannot_be_asked_is_told():
+def test_the_reason_why_a_worker_cannot_be_reached_is_shown():
     with RestApis() as apis, socket.create_server(("127.0.0.1", 0)) as hanging:
         assert "cannot be reached" in apis.call(_asked("http://127.0.0.1:1"))
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
@@ -68,12 +68,12 @@ def test_another_worker_is_shown_what_the_user_showed_and_the_signature(tmp_path
         assert "status 400" in apis.call(_asked(url, key=None, authorization=ann))
 
 
-def test_what_another_version_tells_is_not_understood():
+def test_settings_of_another_version_are_ignored():
     with pytest.raises(TypeError):
         TaskTransactionInfo.from_json({"id": 0, "worker_id": "a:1", "transactional_id": "g-c-0", "new_field": 1})
 
 
 @pytest.mark.parametrize("body", ["text", [1], None, {}, {"id": 1, "more": 2}, {"last_commit": "yesterday"}])
-def test_what_is_no_transaction_of_a_task_is_a_type_error(body: Any):
+def test_an_unknown_transaction_type_is_a_type_error(body: Any):
     with pytest.raises(TypeError):
         TaskTransactionInfo.from_json(body)

@@ -52,7 +52,7 @@ def test_off_lets_nothing_through(name: str):
     assert not logging.getLogger(name).isEnabledFor(logging.CRITICAL)
 
 
-def test_levels_and_loggers_that_are_not_there_are_refused(name: str):
+def test_unknown_levels_and_loggers_are_refused(name: str):
     with pytest.raises(BadRequestError, match="LOUD"):
         LoggerRegistry().set_level(name, "LOUD")
     with pytest.raises(NotFoundError):

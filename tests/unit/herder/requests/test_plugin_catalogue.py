@@ -22,7 +22,7 @@ CATALOGUE = PluginCatalogue()
 JAVA = "org.apache.kafka.connect."
 
 
-def test_a_plugin_is_listed_once_under_the_java_class_that_it_stands_in_for():
+def test_a_plugin_is_listed_once_under_the_java_class_that_it_replaces():
     infos = CATALOGUE.infos()
     assert PluginInfo(f"{JAVA}file.FileStreamSourceConnector", "source", __version__) in infos
     assert PluginInfo(f"{JAVA}transforms.Cast$Value", "transformation", __version__) in infos
@@ -64,7 +64,7 @@ def test_a_converter_shows_its_role_and_its_own_properties():
     assert keys["schemas.enable"] == ("BOOLEAN", "true", "Schemas")
 
 
-def test_unknown_plugins_and_versions_are_told_apart():
+def test_unknown_plugins_and_versions_are_distinguished():
     with pytest.raises(NotFoundError):
         CATALOGUE.config("Nope")
     with pytest.raises(BadRequestError):

@@ -26,7 +26,7 @@ def test_a_task_shows_no_password_of_its_connector_under_any_name():
     assert shown == {"url": f"db://me:{HIDDEN}@host", "api.secret": HIDDEN, "topic": "t"}
 
 
-def test_what_was_shown_and_is_given_back_is_what_is_stored():
+def test_a_shown_configuration_that_is_sent_back_is_the_stored_one():
     assert restored_config(CONFIG | {"password": HIDDEN, "topic": "u"}, CONFIG) == CONFIG | {"topic": "u"}
 
 

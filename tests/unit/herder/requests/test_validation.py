@@ -174,11 +174,11 @@ def test_a_transform_has_a_group_with_its_own_properties():
         ({"producer.override.security.protocol": "SASL_SSL"}, {"producer.override.sasl.mechanism": 1}),
     ],
 )  # fmt: skip
-def test_an_error_stands_on_the_property_that_has_it(properties: dict[str, str], errors: dict[str, int]):
+def test_an_error_is_reported_on_its_property(properties: dict[str, str], errors: dict[str, int]):
     assert _errors(_validate(CONFIG, **properties)) == errors
 
 
-def test_malformed_credentials_are_told_and_not_shown():
+def test_malformed_credentials_are_reported_without_showing_them():
     principal = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "user=hunter2"}
     infos = _validate(CONFIG, **{f"producer.override.{name}": value for name, value in principal.items()})
     assert _errors(infos) == {"producer.override.sasl.jaas.config": 1}
@@ -214,7 +214,7 @@ def test_passwords_are_never_shown():
     assert _info(infos, "secret").value.value == HIDDEN
 
 
-def test_what_was_accepted_before_is_not_put_to_the_connectors_own_check_again():
+def test_an_accepted_configuration_is_not_validated_by_the_connector_again():
     """It may look at a source that is away for a moment when the connector is started again."""
     away = {**AWKWARD, "fail": "the database is away"}
     with pytest.raises(ConfigError, match="the database is away"):
@@ -269,7 +269,7 @@ def test_an_accepted_config_stays_valid_while_a_plugin_cannot_be_created():
         ),
     ],
 )
-def test_a_property_that_nobody_knows_is_in_the_log_and_no_error(
+def test_an_unknown_property_is_logged_and_is_not_an_error(
     config: dict[str, str], more: dict[str, str], unknown: dict[str, str | None], caplog: pytest.LogCaptureFixture
 ):
     errors = _errors(_validate(config, **more))
@@ -333,6 +333,6 @@ def test_a_placeholder_without_a_value_is_the_one_error_of_its_property(with_env
         ({**AWKWARD, "fail": "boom"}, "RuntimeError: boom"),
     ],
 )
-def test_what_nobody_can_check_is_a_bad_request(config: dict[str, str], said: str):
+def test_an_uncheckable_signature_is_a_bad_request(config: dict[str, str], said: str):
     with pytest.raises(BadRequestError, match=said):
         _validate(config)

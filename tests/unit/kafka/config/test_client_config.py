@@ -121,7 +121,7 @@ def test_properties_that_would_break_the_guarantee_are_ignored_with_a_warning(
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "x"}, "use https"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_alternative(properties: dict[str, str], told: str) -> None:
+def test_unsupported_properties_are_refused_with_the_alternative(properties: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError) as raised:
         producer(properties)
 
@@ -179,7 +179,7 @@ def test_an_unsigned_token_carries_the_subject() -> None:
         (f"{_OAUTH} required;", {"sasl.oauthbearer.token.endpoint.url": "file:/x"}, "not an http"),
     ],
 )
-def test_what_a_token_endpoint_lacks_is_said(jaas: str, more: dict[str, str], told: str) -> None:
+def test_a_missing_property_of_a_token_endpoint_is_named(jaas: str, more: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         sasl("OAUTHBEARER", jaas, **more)
 
@@ -256,7 +256,7 @@ def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path: Path
         client(security_protocol="SSL", ssl_truststore_location=str(tmp_path / "trust.jks"))
 
 
-def test_a_wrong_store_password_is_said(tmp_path: Path) -> None:
+def test_a_wrong_store_password_is_reported(tmp_path: Path) -> None:
     (tmp_path / "store.p12").write_bytes(_identity()[2])
 
     with pytest.raises(ConfigError, match=r"Check ssl\.truststore\.password"):
@@ -284,7 +284,7 @@ def test_brokers_that_were_away_for_long_are_looked_for_as_often_as_with_java(mo
         manager.close()
 
 
-def test_the_host_name_is_checked_unless_told_otherwise() -> None:
+def test_the_host_name_is_checked_by_default() -> None:
     checked = client(security_protocol="SSL").tls
     unchecked = client(security_protocol="SSL", ssl_endpoint_identification_algorithm="").tls
 

@@ -38,7 +38,7 @@ def test_a_client_has_no_properties_of_the_others():
 
 
 @pytest.mark.parametrize("name", sorted(known.CLIENT.keys()))
-def test_what_every_client_uses_is_defined_for_each(name: str):
+def test_common_client_properties_are_defined_for_each_client(name: str):
     assert all(client_definition(client, name) is not None for client in CLIENTS)
 
 

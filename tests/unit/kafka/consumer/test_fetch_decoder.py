@@ -107,7 +107,7 @@ def _play(steps: list[tuple[str, int, int]]) -> _Log:
 
 
 @given(_STEPS)
-def test_exactly_what_is_committed_is_seen_however_transactions_interleave(steps: list[tuple[str, int, int]]):
+def test_exactly_committed_records_are_seen_in_any_interleaving(steps: list[tuple[str, int, int]]):
     log = _play(steps)
     assert _seen(log) == sorted(log.visible)
 
@@ -127,7 +127,7 @@ def test_a_read_in_parts_sees_what_one_read_does(steps: list[tuple[str, int, int
 
 
 @given(_STEPS)
-def test_the_next_offset_is_behind_the_last_batch_whatever_it_holds(steps: list[tuple[str, int, int]]):
+def test_the_next_offset_is_after_the_last_batch_of_any_kind(steps: list[tuple[str, int, int]]):
     log = _play(steps)
     fetched = read_fetched("t", 0, log.data, log.aborted, from_offset=0)
     assert fetched.next_offset == (log.offset or None)
@@ -139,7 +139,7 @@ def test_a_position_within_a_batch_skips_what_is_before_it():
     assert _seen(log, from_offset=2) == [(2, b"c")]
 
 
-def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch():
+def test_a_truncated_batch_is_left_for_the_next_fetch():
     log = _Log()
     log.write(1, [b"a"], transactional=False)
     log.write(1, [b"b"], transactional=False)

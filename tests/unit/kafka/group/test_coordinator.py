@@ -29,7 +29,7 @@ def methods_of(cls: type) -> dict[str, object]:
         "reset_generation",
     ],
 )
-def test_what_is_overridden_exists_and_is_called_in_the_same_way(name: str):
+def test_overridden_names_exist_with_the_same_signature(name: str):
     ours, theirs = methods_of(ConnectCoordinator)[name], methods_of(BaseCoordinator)[name]
     assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
 
@@ -45,11 +45,11 @@ def test_what_is_overridden_exists_and_is_called_in_the_same_way(name: str):
         "_close_heartbeat",
     ],
 )
-def test_what_is_called_exists(name: str):
+def test_called_names_exist(name: str):
     assert name in methods_of(BaseCoordinator)
 
 
-def test_a_heartbeat_tells_when_it_was_sent():
+def test_a_heartbeat_knows_when_it_was_sent():
     heartbeat = Heartbeat()
     assert heartbeat.last_send == float("-inf")
     heartbeat.sent_heartbeat()

@@ -118,7 +118,7 @@ def test_absent_arrays_read_as_empty():
     assert decoded.delay_ms == 10_000
 
 
-def test_a_config_mismatch_is_told():
+def test_a_config_mismatch_is_reported():
     mismatch = Assignment(error=AssignmentError.CONFIG_MISMATCH, leader="m", config_offset=9)
     assert decode_assignment(encode_assignment(mismatch, ConnectProtocol.SESSIONED)).failed
     assert not ASSIGNMENT.failed
@@ -133,7 +133,7 @@ def test_bytes_of_later_versions_are_ignored(protocol: ConnectProtocol):
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
-def test_k1_what_a_member_is_set_to_stands_behind_what_connect_knows(protocol: ConnectProtocol):
+def test_k1_a_members_setting_follows_the_fields_of_connect(protocol: ConnectProtocol):
     metadata = WorkerMetadata(url=URL, config_offset=5, support="preparing")
     plain = encode_metadata(WorkerMetadata(url=URL, config_offset=5), protocol)
     encoded = encode_metadata(metadata, protocol)
@@ -143,7 +143,7 @@ def test_k1_what_a_member_is_set_to_stands_behind_what_connect_knows(protocol: C
     assert decode_metadata(encoded) == metadata
 
 
-def test_k1_what_members_are_set_to_is_told_where_java_reads_no_more():
+def test_k1_members_settings_are_written_where_java_stops_reading():
     """A worker of Apache's reads `revoked` and `delay` behind an assignment of the eager protocol, if bytes follow."""
     told = replace(ASSIGNMENT, supports=((URL, "enabled"),))
     pairs = "464e4350 00000001 000e 687474703a2f2f773a383038332f 0007 656e61626c6564"
@@ -155,7 +155,7 @@ def test_k1_what_members_are_set_to_is_told_where_java_reads_no_more():
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
-def test_what_ends_too_early_is_refused(protocol: ConnectProtocol):
+def test_truncated_data_is_refused(protocol: ConnectProtocol):
     encoded = encode_assignment(ASSIGNMENT, protocol)
     for end in range(len(encoded)):
         with pytest.raises(GroupProtocolError, match="an assignment"):

@@ -134,7 +134,7 @@ def test_time_runs_out_for_a_batch_that_is_never_acknowledged() -> None:
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.booleans(), st.data())
-def test_whatever_fails_everything_is_acknowledged_once_and_in_order(
+def test_everything_is_acknowledged_once_and_in_order_despite_failures(
     counts: list[int], joined: bool, data: st.DataObject
 ) -> None:
     queue = queue_of(*counts, joined=joined)

@@ -93,7 +93,7 @@ def test_an_error_code_has_its_verdict(code: int, verdict: Verdict) -> None:
         (87, BrokerRefusedError),
     ],
 )
-def test_a_lasting_error_code_has_its_error(code: int, error: type[KafkaError]) -> None:
+def test_a_fatal_error_code_has_its_error(code: int, error: type[KafkaError]) -> None:
     found = lasting_error("tid", ("orders", 3), PartitionResult(code, -1, -1, "why"))
 
     assert type(found) is error

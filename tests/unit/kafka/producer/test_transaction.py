@@ -56,9 +56,9 @@ def test_a_young_transaction_cannot_have_expired() -> None:
         CoordinatorView(ProducerIdentity(8, 0), "CompleteAbort"),
     ],
 )
-def test_whatever_a_newer_producer_leaves_is_not_expiry(view: CoordinatorView) -> None:
+def test_any_state_left_by_a_newer_producer_is_not_expiry(view: CoordinatorView) -> None:
     assert not has_expired(_OURS, view, open_ms=5_000, timeout_ms=1_000)
 
 
-def test_age_alone_tells_where_the_coordinator_cannot_be_asked() -> None:
+def test_age_alone_decides_if_the_coordinator_cannot_be_asked() -> None:
     assert has_expired(_OURS, None, open_ms=1_000, timeout_ms=1_000)

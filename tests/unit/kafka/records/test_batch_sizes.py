@@ -45,7 +45,7 @@ def slices(draw: st.DrawFn) -> Records:
 
 
 @given(slices(), st.integers(0, 20_000))
-def test_what_surely_fits_does_fit(records: Records, limit: int) -> None:
+def test_records_predicted_to_fit_do_fit(records: Records, limit: int) -> None:
     if surely_fits(records, limit):
         assert size_of(records) <= limit
 
@@ -57,7 +57,7 @@ def test_equal_values_fill_a_batch_to_the_brim() -> None:
     assert size_of(records) > 0.9 * 1_048_576
 
 
-def test_nothing_is_said_of_records_with_headers() -> None:
+def test_record_sizes_with_headers_are_unknown() -> None:
     headers = pa.array([[]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
     assert not surely_fits(Records(pa.array([b"v"], pa.binary()), headers=headers), 1_000)

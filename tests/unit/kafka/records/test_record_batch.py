@@ -113,7 +113,7 @@ def test_more_than_a_million_records_of_one_length_have_offset_deltas_of_four_by
     assert batch.endswith(bytes.fromhex("".join([last_of_three, *of_four])))
 
 
-def test_the_head_of_a_batch_says_who_wrote_it():
+def test_the_batch_header_has_the_producer():
     parsed = _parsed(_encoded(normalize(pa.array([b"a", b"b", b"c"]))))
 
     assert (parsed.producer_id, parsed.producer_epoch, parsed.base_sequence) == (2**40, 7, 2**31 - 1)
@@ -247,7 +247,7 @@ def test_a_compressed_batch_holds_the_same_records(compression: Compression):
 
 
 @pytest.mark.parametrize("compression", _CODECS)
-def test_records_that_a_codec_makes_larger_stay_as_they_are(compression: Compression):
+def test_records_that_a_codec_makes_larger_stay_uncompressed(compression: Compression):
     records = Records(pa.array([np.random.default_rng(0).bytes(1_000)]))
 
     assert _encoded(records, compression) == _encoded(records)

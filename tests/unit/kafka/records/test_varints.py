@@ -48,7 +48,7 @@ def test_the_lengths_of_varints_are_known_without_them(numbers: list[int]):
 
 
 @given(st.lists(st.lists(_NUMBERS, min_size=7, max_size=7), min_size=5, max_size=5), st.binary(max_size=8))
-def test_consecutive_fields_stand_one_after_the_other(columns: list[list[int]], between: bytes):
+def test_consecutive_fields_follow_each_other(columns: list[list[int]], between: bytes):
     fields = [varints.constant(between)]
     for column in columns:
         fields += [*varints.signed_varints(np.array(column, np.int64)), varints.constant(between)]

@@ -27,7 +27,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unreachable_warning, "PATIENCE_S", 0.05)
 
 
-def test_silence_is_told_with_the_address_and_what_to_check(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_silence_is_logged_with_the_address_and_what_to_check(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
     warn_while_unreachable([nobody], time.monotonic() - 4)
 
     (told,) = caplog.messages
@@ -35,7 +35,7 @@ def test_silence_is_told_with_the_address_and_what_to_check(nobody: str, caplog:
     assert "check that the brokers run" in told
 
 
-def test_a_short_silence_is_not_told(
+def test_a_short_silence_is_not_logged(
     nobody: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unreachable_warning, "PATIENCE_S", 3_600.0)
@@ -45,7 +45,7 @@ def test_a_short_silence_is_not_told(
     assert not caplog.messages
 
 
-def test_silence_is_told_again_after_a_while_only(
+def test_silence_is_logged_again_only_after_a_while(
     nobody: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     since = time.monotonic() - 1
@@ -58,7 +58,7 @@ def test_silence_is_told_again_after_a_while_only(
     assert len(caplog.messages) == 2
 
 
-def test_a_client_that_waits_for_its_first_broker_tells_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_waits_for_its_first_broker_logs_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
     admin = Admin(ClientConfig((nobody,), request_timeout_ms=400))
     with pytest.raises(BrokerUnavailableError):
         admin.broker_count()
@@ -67,7 +67,7 @@ def test_a_client_that_waits_for_its_first_broker_tells_once(nobody: str, caplog
     assert sum("tried again" in message for message in caplog.messages) == 1
 
 
-def test_a_writer_that_asks_for_leaders_tells_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_writer_that_looks_for_leaders_logs_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(ClientConfig((nobody,)))
     with pytest.raises(BrokerUnavailableError):
         cluster.call(MetadataRequest(topics=[]), Deadline.after(1_500))

@@ -78,7 +78,7 @@ def test_a_transaction_may_take_longer_than_the_interval_that_it_collects_for(co
     assert producer_config(_worker(), _connector(connector), TASK).transaction_timeout_ms == expected
 
 
-def test_where_admin_is_listened_for_is_no_concern_of_admin_clients():
+def test_admin_listeners_do_not_reach_admin_clients():
     worker = _worker({"admin.listeners": "https://:8084", "admin.listeners.https.ssl.key.password": "x"})
     assert "ssl.key.password" not in client_properties(worker, None, ClientKind.ADMIN)
     assert admin_config(worker, None).bootstrap_servers == ("b:9092",)

@@ -82,7 +82,7 @@ def _worker_connector(
     return WorkerConnector(config, ConnectorInstance(connector, "c"), offsets, listener, ANYWHERE), listener
 
 
-def test_a_connector_starts_pauses_goes_on_and_stops():
+def test_a_connector_starts_pauses_resumes_and_stops():
     connector = _Connector()
     worker_connector, listener = _worker_connector(connector)
     worker_connector.start()
@@ -127,7 +127,7 @@ def test_a_connector_that_reported_a_failure_is_stopped_all_the_same():
 
 
 @pytest.mark.parametrize(("end", "state"), [("pause", State.PAUSED), ("stop", State.STOPPED)])
-def test_a_connector_may_wait_for_a_thread_of_its_own_that_reports_a_failure(end: str, state: State):
+def test_a_connector_may_wait_for_its_thread_that_reports_a_failure(end: str, state: State):
     connector = _Connector()
     worker_connector, listener = _worker_connector(connector)
     worker_connector.start()
@@ -170,7 +170,7 @@ def test_a_connector_that_exits_in_its_stop_is_stopped(caplog: pytest.LogCapture
     ("reported", "message"),
     [(SystemExit(3), "raised SystemExit(3)"), ("gone", "was given a str: give it an exception")],
 )
-def test_whatever_a_connectors_own_thread_reports_fails_it(reported: Any, message: str):
+def test_any_error_from_a_connectors_own_thread_fails_it(reported: Any, message: str):
     connector = _Connector()
     worker_connector, _ = _worker_connector(connector)
     worker_connector.start()
@@ -221,7 +221,7 @@ def test_more_tasks_than_tasks_max_run_with_a_warning_where_it_is_not_enforced(c
     assert "generated 3 tasks, which is greater than 2" in caplog.text
 
 
-def test_what_stop_raises_does_not_keep_a_connector_from_stopping(caplog: pytest.LogCaptureFixture):
+def test_an_exception_of_stop_does_not_prevent_a_connector_from_stopping(caplog: pytest.LogCaptureFixture):
     connector = _Connector()
     worker_connector, _ = _worker_connector(connector)
     worker_connector.start()

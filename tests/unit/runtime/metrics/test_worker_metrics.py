@@ -62,7 +62,7 @@ def test_metrics_have_the_names_and_labels_of_strimzis_rules():
     assert value("kafka_connect_connector_task_status", **labels, status="running") == 1
 
 
-def test_a_task_that_ended_is_gone_from_the_metrics():
+def test_an_ended_task_is_removed_from_the_metrics():
     metrics = WorkerMetrics()
     metrics.add(ConnectorTaskId("c", 0))
     metrics.remove(ConnectorTaskId("c", 0))

@@ -183,7 +183,7 @@ def test_only_the_connector_boundary_has_a_context(boundary: TransactionBoundary
 
 
 @given(st.data())
-def test_the_pieces_are_the_batch_and_end_where_something_was_asked_for(data: st.DataObject):
+def test_a_batch_is_split_where_a_boundary_was_requested(data: st.DataObject):
     """T9."""
     records = source_records(data.draw(st.integers(1, 30)))
     asked = data.draw(st.dictionaries(st.sampled_from(range(len(records))), st.sampled_from(["commit", "abort"])))

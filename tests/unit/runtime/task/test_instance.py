@@ -34,7 +34,7 @@ class _Counting(_Task):
         raise AssertionError((record, metadata))
 
 
-def test_records_are_kept_only_for_a_task_that_wants_to_hear_of_them():
+def test_records_are_kept_only_for_a_task_with_commit_record():
     assert not TaskInstance(ConnectorTaskId("c", 0), _Task).keeps_records
     assert TaskInstance(ConnectorTaskId("c", 0), _Counting).keeps_records
 
@@ -54,7 +54,7 @@ class _Vague(_Lost):
 
 
 @pytest.mark.parametrize("task", [_Lost(), _Vague()], ids=lambda task: type(task).__name__)
-def test_a_task_that_cannot_tell_its_lag_runs_on_and_is_not_asked_again(caplog: pytest.LogCaptureFixture, task: _Lost):
+def test_a_task_whose_lag_fails_keeps_running_and_is_not_asked_again(caplog: pytest.LogCaptureFixture, task: _Lost):
     instance = TaskInstance(ConnectorTaskId("c", 0), lambda: task)
     assert [instance.lag(), instance.lag()] == [None, None]
     assert task.calls == 1
@@ -117,7 +117,7 @@ _RECORD = SourceRecord({"file": "f"}, {"position": 1}, "t", "v")
         ([[_RECORD]], "returned a list whose item 0 is a list"),
     ],
 )
-def test_a_poll_that_returns_what_it_must_not_is_told_what_it_must(answer: Any, found: str):
+def test_an_invalid_return_value_of_poll_is_reported_with_the_expected_one(answer: Any, found: str):
     with pytest.raises(PluginError) as raised:
         _instance(answer).poll()
     line = _Told.poll.__code__.co_firstlineno
@@ -152,7 +152,7 @@ def test_a_generator_fails_as_poll_does():
 
 @pytest.mark.usefixtures("signals_handled")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration()], ids=repr)
-def test_what_would_end_the_tasks_thread_is_a_failure(error: BaseException):
+def test_exceptions_that_would_end_the_tasks_thread_are_failures(error: BaseException):
     task = _instance(error)
     for method, arguments in (("poll", ()), ("at_end", ()), ("start", ({}, None))):
         with pytest.raises(PluginError, match=rf"{method}\(\) of task c-0 raised {type(error).__name__}"):
@@ -164,7 +164,7 @@ def test_an_exit_in_poll_is_a_failure():
         _instance(SystemExit(3)).poll()
 
 
-def test_what_would_end_the_tasks_thread_is_logged_where_it_is_no_failure(caplog: pytest.LogCaptureFixture):
+def test_exceptions_that_would_end_the_thread_are_logged_after_the_end(caplog: pytest.LogCaptureFixture):
     task = _instance(SystemExit(3))
     task.settled([(_RECORD, None)])
     task.committed()
@@ -208,7 +208,7 @@ def test_a_task_is_stopped_once_and_everyone_waits_until_it_is():
     assert seen == [1, 1, 1]
 
 
-def test_whoever_waits_for_a_paused_task_hears_of_its_end():
+def test_a_waiter_for_a_paused_task_is_notified_of_its_end():
     control = TaskControl(paused=True)
     waiting = threading.Thread(target=control.wait_until_resumed)
     waiting.start()

@@ -39,7 +39,7 @@ def _ended(failure: BaseException, restarts: RestartConfig) -> tuple[WorkerSourc
 
 
 @pytest.mark.parametrize("failure", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
-def test_whatever_ends_a_run_fails_the_task(failure: BaseException):
+def test_any_exception_that_ends_a_run_fails_the_task(failure: BaseException):
     task, states = _ended(failure, RestartConfig())
     assert states.of(task) == [State.FAILED]
     assert isinstance(task.error, PluginError)

@@ -20,7 +20,7 @@ def test_a_request_is_used_up_by_its_first_use():
     assert not context.has_record_requests()
 
 
-def test_records_are_told_apart_by_identity():
+def test_records_are_distinguished_by_identity():
     context = WorkerTransactionContext()
     asked, equal = source_record(1), source_record(1)
     context.commit_transaction(asked)
@@ -28,7 +28,7 @@ def test_records_are_told_apart_by_identity():
     assert context.take_record_request(asked) is Request.COMMIT
 
 
-def test_a_record_that_was_asked_for_keeps_its_identity():
+def test_a_record_named_in_a_request_keeps_its_identity():
     context = WorkerTransactionContext()
     for number in range(1000):
         context.commit_transaction(source_record(number))

@@ -113,9 +113,7 @@ def test_other_spellings_are_read(key: bytes, value: bytes, record: ConfigRecord
         (b"logger-cluster-l", b'{"level":null}'),
     ],
 )
-def test_malformed_records_are_left_alone_with_a_word_in_the_log(
-    key: bytes, value: bytes | None, caplog: pytest.LogCaptureFixture
-):
+def test_malformed_records_are_ignored_and_logged(key: bytes, value: bytes | None, caplog: pytest.LogCaptureFixture):
     """Rows L6, L8, L9 and L11."""
     with caplog.at_level(logging.WARNING):
         assert decode(key, value) is None
@@ -123,12 +121,12 @@ def test_malformed_records_are_left_alone_with_a_word_in_the_log(
 
 
 @pytest.mark.parametrize("key", [None, b"", b"connector-", b"other", b"\xff"])
-def test_records_of_others_are_left_alone(key: bytes | None):
+def test_records_of_others_are_ignored(key: bytes | None):
     assert decode(key, b"{}") is None
 
 
 @given(st.none() | st.binary(), st.none() | st.binary())
-def test_no_bytes_are_too_strange(key: bytes | None, value: bytes | None):
+def test_arbitrary_bytes_are_handled(key: bytes | None, value: bytes | None):
     _assert_nothing_or_a_record(decode(key, value))
 
 
@@ -137,7 +135,7 @@ def test_no_bytes_are_too_strange(key: bytes | None, value: bytes | None):
     st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists),
     st.sampled_from(["properties", "tasks", "state", "state.v2", "level", "key", "task-count"]),
 )
-def test_no_value_is_too_strange(key: bytes, member: object, name: str):
+def test_arbitrary_values_are_handled(key: bytes, member: object, name: str):
     _assert_nothing_or_a_record(decode(key, json.dumps({name: member}).encode()))
     _assert_nothing_or_a_record(decode(key, json.dumps(member).encode()))
 

@@ -80,7 +80,7 @@ def test_zero_tasks_take_only_a_commit():
     assert not state.entry("c").inconsistent
 
 
-def test_a_commit_that_lacks_tasks_leaves_the_connector_without_any():
+def test_a_commit_with_missing_tasks_leaves_the_connector_without_tasks():
     """L3: compaction took the record of task 0, because a newer one follows."""
     state, events = _replayed(_CREATED, _task(1), CommitRecord("c", 2), _task(0))
     assert state.tasks("c") == []
@@ -95,7 +95,7 @@ def test_a_commit_that_lacks_tasks_leaves_the_connector_without_any():
     assert state.task_configs("c") == [{"n": "0"}, {"n": "1"}]
 
 
-def test_tasks_that_a_shrink_left_behind_do_not_matter():
+def test_leftover_task_records_of_a_shrink_have_no_effect():
     """L3: more tasks may wait than a commit counts."""
     state, _ = _replayed(_CREATED, _task(1, "old"), _task(0), CommitRecord("c", 1))
     assert state.task_configs("c") == [{"n": "0"}]
@@ -127,7 +127,7 @@ def test_a_task_count_ends_what_a_commit_made_pending():
 
 
 @pytest.mark.parametrize("state", list(TargetState))
-def test_a_target_state_is_told_when_it_changes(state: TargetState):
+def test_a_change_of_the_target_state_is_reported(state: TargetState):
     """L6."""
     known, events = _replayed(_CREATED, TargetStateRecord("c", state), TargetStateRecord("c", state))
     assert known.target_state("c") is state
@@ -161,7 +161,7 @@ def test_a_connector_running_without_tasks_or_stopped_with_some_is_half_stopped(
     assert state.entry("c").half_stopped is half
 
 
-def test_a_target_state_may_stand_before_its_connector():
+def test_a_target_state_may_precede_its_connector():
     """L10."""
     state, _ = _replayed(TargetStateRecord("c", TargetState.STOPPED), _CREATED)
     assert state.target_state("c") is TargetState.STOPPED
@@ -202,7 +202,7 @@ def test_the_latest_session_key_counts():
     assert "newer" not in repr(state)
 
 
-def test_the_same_configuration_again_is_told_and_keeps_the_tasks():
+def test_the_same_configuration_again_is_notified_and_keeps_the_tasks():
     """L12."""
     state, events = _replayed(_CREATED, _task(0), CommitRecord("c", 1), TaskCountRecord("c", 1), _CREATED)
     assert events[-1] == ConnectorConfigUpdate("c")
@@ -210,7 +210,7 @@ def test_the_same_configuration_again_is_told_and_keeps_the_tasks():
     assert not state.pending_fencing("c")
 
 
-def test_tasks_go_on_whose_connector_record_compaction_moved_behind_their_commit():
+def test_tasks_continue_if_compaction_moved_their_connector_after_the_commit():
     """L12: the same configuration was written again, at offset 3."""
     again = ConnectorRecord("c", _CONFIG, continues=1)
     before, events = _replayed(_task(0), CommitRecord("c", 1), TaskCountRecord("c", 1))
@@ -237,7 +237,7 @@ def test_generations_count_commits_that_brought_tasks():
     assert generations == [None, None, 0, 0, 1, 1, 1, 2, 2]
 
 
-def test_the_offset_is_that_of_the_last_record_plus_one_whatever_it_says():
+def test_the_offset_is_that_of_the_last_record_plus_one():
     """Transaction markers hold offsets too, which nobody hands over. Before any record it is as Java's workers have it."""
     state = ClusterConfigState()
     assert state.offset == -1

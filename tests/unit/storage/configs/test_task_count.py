@@ -27,14 +27,14 @@ def test_a_removed_task_count_is_none():
 
 
 @pytest.mark.parametrize("key", [None, b"", b"connector-c1", b"task-c1-0", b"tasks-fencing-", b"commit-c1", b"\xff"])
-def test_other_records_are_no_task_counts(key: bytes | None):
+def test_other_records_are_not_task_counts(key: bytes | None):
     assert decode_task_count(key, b'{"task-count":2}') is None
 
 
 @pytest.mark.parametrize(
     "value", [b"x", b"[]", b"2", b"{}", b'{"task-count":"2"}', b'{"task-count":true}', b'{"task-count":-1}']
 )
-def test_a_malformed_task_count_is_left_alone_with_a_warning(value: bytes, caplog: pytest.LogCaptureFixture):
+def test_a_malformed_task_count_is_ignored_with_a_warning(value: bytes, caplog: pytest.LogCaptureFixture):
     assert decode_task_count(b"tasks-fencing-c1", value) is None
     assert "tasks-fencing-c1" in caplog.text
 

@@ -71,7 +71,7 @@ def topic() -> _Topic:
     return _Topic().configure(**{"tasks.max": "3"}).commit("a", "b", "cd").fenced()
 
 
-def test_tasks_of_the_same_number_and_configuration_go_on_when_tasks_max_changes(topic: _Topic):
+def test_unchanged_tasks_keep_running_when_tasks_max_changes(topic: _Topic):
     topic.configure(**{"tasks.max": "4"}).commit("a", "b", "c", "d")
 
     assert topic.unchanged == {0, 1}
@@ -91,14 +91,14 @@ def test_a_configuration_that_moves_to_another_number_is_new_there(topic: _Topic
     assert topic.unchanged == {2}
 
 
-def test_all_tasks_are_new_unless_the_leader_says_that_unchanged_ones_go_on(topic: _Topic):
+def test_all_tasks_are_new_unless_the_leader_continues_unchanged_ones(topic: _Topic):
     topic.commit("a", "b", "cd", continues=False)
 
     assert topic.unchanged == set()
     assert topic.generations == [1, 1, 1]
 
 
-def test_tasks_begin_to_go_on_with_the_second_commit_that_says_so():
+def test_tasks_continue_from_the_second_commit_that_declares_it():
     topic = _Topic().configure().commit("a", continues=False).fenced().commit("a").fenced()
     assert topic.generations == [1]
 
@@ -140,7 +140,7 @@ def test_all_tasks_of_a_connector_that_was_deleted_and_created_again_are_new(top
     assert topic.unchanged == set()
 
 
-def test_nothing_goes_on_that_a_leader_without_the_last_commit_fences(topic: _Topic):
+def test_no_task_keeps_running_that_a_leader_without_the_last_commit_fences(topic: _Topic):
     """A worker of Kafka Connect led in between."""
     topic.commit("a", "b", "cd", continues=False).fenced().commit("a", "b", "x")
 
@@ -195,7 +195,7 @@ def _state_of(read: Sequence[_Written]) -> ClusterConfigState:
 
 
 @given(_topics_and_what_is_read())
-def test_whoever_has_read_what_compaction_left_takes_no_changed_task_for_unchanged(
+def test_no_reader_of_a_compacted_log_treats_a_changed_task_as_unchanged(
     topic_and_read: tuple[_Topic, list[_Written]],
 ):
     topic, read = topic_and_read

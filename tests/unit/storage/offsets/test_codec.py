@@ -91,25 +91,25 @@ def test_a_key_that_java_wrote_with_spaces_is_read():
 
 
 @pytest.mark.parametrize("key", [None, b"", b"x", b'"c"', b'["c"]', b'["c",1]', b"[1,{}]", b'["c",{},1]', b"\xff"])
-def test_what_is_no_offset_key_is_told_apart(key: bytes | None):
+def test_other_keys_are_distinguished_from_offset_keys(key: bytes | None):
     assert decode_key(key) is None
 
 
 @pytest.mark.parametrize("value", [b"[1]", b"12", b'"x"', b"{", b"\xff"])
-def test_a_stored_value_that_is_no_offset_is_refused(value: bytes):
+def test_a_stored_value_that_is_not_an_offset_is_refused(value: bytes):
     with pytest.raises(DataError, match="not a source offset"):
         decode_value(value)
 
 
 @given(st.dictionaries(st.text(), _PRIMITIVES, min_size=2), st.randoms(use_true_random=False))
-def test_equal_partitions_have_one_identity_whatever_their_order(partition: dict[str, Any], random: Any):
+def test_equal_partitions_have_one_identity_in_any_order(partition: dict[str, Any], random: Any):
     names = list(partition)
     random.shuffle(names)
     assert identity_of({name: partition[name] for name in names}) == identity_of(partition)
 
 
 @pytest.mark.parametrize("other", [1.0, True, "1", None])
-def test_partitions_that_json_tells_apart_have_different_identities(other: Any):
+def test_partitions_that_differ_in_json_have_different_identities(other: Any):
     assert identity_of({"n": 1}) != identity_of({"n": other})
 
 
@@ -128,7 +128,7 @@ def test_partitions_that_json_tells_apart_have_different_identities(other: Any):
         (7, "must be a mapping"),
     ],
 )
-def test_what_json_cannot_hold_is_refused_with_the_connectors_name(partition: Any, told: str):
+def test_values_that_json_cannot_hold_are_refused_with_the_connectors_name(partition: Any, told: str):
     with pytest.raises(DataError, match=told) as caught:
         encode_key("orders", partition)
     assert "Connector orders" in str(caught.value)

@@ -21,7 +21,7 @@ def test_only_the_newest_offset_of_each_partition_waits():
     assert not pending.waiting
 
 
-def test_what_failed_waits_again():
+def test_a_failed_write_waits_again():
     pending = PendingCopies()
     failing = _copy(1)
     pending.put([failing, _copy(1, "b")])
@@ -30,7 +30,7 @@ def test_what_failed_waits_again():
     assert pending.take() == [failing]
 
 
-def test_what_failed_does_not_come_back_over_something_newer():
+def test_a_failed_write_does_not_replace_a_newer_one():
     pending = PendingCopies()
     older, newer = _copy(1), _copy(2)
     pending.put([older])
@@ -57,7 +57,7 @@ def test_copies_are_left_until_they_are_written_or_replaced():
     assert pending.left() == []
 
 
-def test_what_is_withdrawn_on_its_way_does_not_wait_again_if_it_fails():
+def test_a_copy_dropped_in_flight_does_not_wait_again_if_it_fails():
     pending = PendingCopies()
     removal, other = _copy(None), _copy(1, "b")
     pending.put([removal, other])
@@ -67,7 +67,7 @@ def test_what_is_withdrawn_on_its_way_does_not_wait_again_if_it_fails():
     assert pending.left() == [other]
 
 
-def test_what_is_withdrawn_is_not_written_unless_something_newer_is():
+def test_dropped_copies_are_not_written_unless_newer_ones_are():
     pending = PendingCopies()
     removal, newer = _copy(None), _copy(2, "b")
     pending.put([removal, _copy(1, "b")])

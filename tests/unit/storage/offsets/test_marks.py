@@ -18,10 +18,10 @@ def test_a_mark_is_read_as_it_was_written(time: int, origin: Origin | None) -> N
 
 
 @pytest.mark.parametrize("time", [b"", b"-1", b"soon", b"\xb2", b"1.5", b"9" * 19, b"9" * 5000])
-def test_a_commit_time_that_is_none_is_made_up_for_by_the_timestamp(time: bytes) -> None:
+def test_an_invalid_commit_time_is_replaced_by_the_timestamp(time: bytes) -> None:
     assert mark_of([(COMMIT_TIME, time)], _READ_AT) == OffsetMark(_READ_AT)
 
 
 @given(st.lists(st.tuples(st.sampled_from([COMMIT_TIME, COPIED_FROM, "x"]), st.none() | st.binary())))
-def test_no_headers_are_too_strange(headers: list[tuple[str, bytes | None]]) -> None:
+def test_arbitrary_headers_are_handled(headers: list[tuple[str, bytes | None]]) -> None:
     assert mark_of(headers, _READ_AT).time >= 0

@@ -59,7 +59,7 @@ def test_f8_a_reset_concerns_what_a_removal_in_the_own_topic_hides_as_well():
     assert sorted(view.partitions(), key=str) == [_A, _C]
 
 
-def test_partitions_are_one_whatever_the_order_of_their_names():
+def test_partitions_are_equal_with_any_order_of_their_names():
     own, shared = OffsetTable(), OffsetTable()
     apply(own, b'["c",{"a":1,"b":2}]', b'{"n":2}', 2)
     apply(shared, b'["c",{"b":2,"a":1}]', b'{"n":1}', 1)
@@ -75,7 +75,7 @@ def test_connectors_do_not_see_each_others_offsets_in_either_topic():
 
 
 @given(st.lists(_SAYS, min_size=3, max_size=3), st.lists(_SAYS, min_size=3, max_size=3))
-def test_each_partition_is_looked_up_by_itself(own: list[Any], shared: list[Any]):
+def test_each_partition_is_looked_up_separately(own: list[Any], shared: list[Any]):
     view = OffsetView("c", _table(*own), _table(*shared))
     expected = [_offset(below if above == "nothing" else above) for above, below in zip(own, shared, strict=True)]
     assert [view.offset(partition) for partition in _PARTITIONS] == expected
@@ -84,7 +84,7 @@ def test_each_partition_is_looked_up_by_itself(own: list[Any], shared: list[Any]
 
 
 @given(st.lists(_SAYS, min_size=3, max_size=3), st.lists(_SAYS, min_size=3, max_size=3))
-def test_what_is_not_copied_yet_makes_the_workers_topic_tell_the_same(own: list[Any], shared: list[Any]):
+def test_a_missing_copy_is_written_so_that_the_workers_topic_agrees(own: list[Any], shared: list[Any]):
     tables = _table(*own, time=2), _table(*shared, time=1)
     merged, copied = OffsetView("c", *tables), tables[1]
     expected = [merged.offset(partition) for partition in _PARTITIONS]
@@ -104,14 +104,14 @@ def test_an_offset_of_the_workers_topic_is_copied_to_say_where_the_next_will_be(
     assert OffsetView("c", OffsetTable(), copied).origins() == {_OWN}
 
 
-def test_the_place_of_commits_is_told_by_the_newest_record_only():
+def test_only_the_newest_record_names_the_topic_of_commits():
     shared = _table(1, 1, time=3, origin=_OWN)
     apply(shared, b'["c",{"t":"a"}]', b'{"n":2}', mark=OffsetMark(4))
     apply(shared, b'["c",{"t":"b"}]', b'{"n":2}', mark=OffsetMark(4))
     assert OffsetView("c", shared).origins() == set()
 
 
-def test_a_malformed_offset_that_is_hidden_does_no_harm():
+def test_a_malformed_offset_that_is_superseded_is_harmless():
     shared = OffsetTable()
     apply(shared, b'["c",{"t":"a"}]', b"garbage", 1)
     view = OffsetView("c", _table(1, time=2), shared)

@@ -50,7 +50,7 @@ def test_connectors_do_not_see_each_others_offsets():
     assert OffsetView("d", table).offsets() == []
 
 
-def test_a_partition_is_found_whatever_the_order_of_its_names():
+def test_a_partition_is_found_with_any_order_of_its_names():
     table = OffsetTable()
     apply(table, _SAME_IN_OTHER_ORDER, b'{"n":1}', 1)
     assert OffsetView("c", table).offset(_PARTITION) == {"n": 1}
@@ -95,7 +95,7 @@ def test_all_offsets_of_a_connector_are_listed():
     assert sorted(OffsetView("c", table).offsets(), key=str) == [({"t": "0"}, {"n": 1}), ({"t": "1"}, {"n": 2})]
 
 
-def test_a_record_with_another_kind_of_key_is_told_apart():
+def test_a_record_with_another_kind_of_key_is_distinguished():
     assert apply(OffsetTable(), b"session-key", b"{}", 1) is False
 
 
@@ -113,7 +113,7 @@ def test_asking_for_a_partition_that_cannot_be_stored_is_refused():
         OffsetView("c", OffsetTable()).offset({"t": [1]})
 
 
-def test_what_was_read_can_be_changed_without_changing_the_table():
+def test_changing_a_returned_offset_does_not_change_the_table():
     table = OffsetTable()
     apply(table, _KEY, b'{"n":1}', 1)
     first = OffsetView("c", table).offset(_PARTITION)
@@ -170,7 +170,7 @@ def test_a_commit_time_counts_more_than_a_timestamp():
     assert OffsetView("c", table).offset(_PARTITION) == {"n": 2}
 
 
-def test_a_late_copy_does_not_replace_a_newer_commit_and_is_noticed():
+def test_a_late_copy_is_detected_and_does_not_replace_a_newer_commit():
     table = OffsetTable()
     apply(table, _KEY, b'{"n":2}', mark=OffsetMark(10))
     apply(table, _KEY, b'{"n":1}', mark=OffsetMark(9, Origin("own")))
@@ -183,14 +183,14 @@ def test_a_late_copy_does_not_replace_a_newer_commit_and_is_noticed():
     assert (stored.value, stored.is_buried) == (b'{"n":2}', False)
 
 
-def test_a_record_of_connect_replaces_what_stands_before_it_in_its_partition():
+def test_a_record_of_connect_replaces_earlier_ones_in_its_partition():
     table = OffsetTable()
     apply(table, _KEY, b'{"n":2}', mark=OffsetMark(10))
     apply(table, _KEY, b'{"n":1}', 9)
     assert OffsetView("c", table).offset(_PARTITION) == {"n": 1}
 
 
-def test_what_was_read_of_a_topic_that_is_no_more_counts_but_has_no_place():
+def test_offsets_of_a_deleted_topic_count_but_have_no_partition():
     table = OffsetTable()
     apply(table, _KEY, b'{"n":2}', 5, place=7)
     table.leave_places()

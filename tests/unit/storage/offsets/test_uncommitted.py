@@ -53,7 +53,7 @@ def test_partitions_that_only_python_takes_for_equal_are_kept_apart():
     assert [key for key, _ in _records(offsets)] == [b'["c",{"p":1}]', b'["c",{"p":1.0}]', b'["c",{"p":true}]']
 
 
-def test_a_mapping_that_the_task_changes_later_is_committed_as_it_was():
+def test_a_mapping_that_the_task_changes_later_is_committed_unchanged():
     offsets = OffsetRecords("c", OffsetTable())
     partition, offset = {"file": "a"}, {"position": 1}
     offsets.put(partition, offset)
@@ -148,7 +148,7 @@ def _headers(offsets: OffsetRecords) -> set[bytes]:
     }
 
 
-def test_a_commit_time_is_after_all_that_was_read_whatever_the_clock_says():
+def test_a_commit_time_is_later_than_all_read_ones_even_with_a_slow_clock():
     """Of two topics, or two partitions of one, the latest commit counts."""
     table = OffsetTable()
     ahead = 10**15
@@ -160,7 +160,7 @@ def test_a_commit_time_is_after_all_that_was_read_whatever_the_clock_says():
     assert _headers(offsets) == {b"%d" % (ahead + 2)}
 
 
-def test_offsets_are_written_where_the_newest_stands_whatever_the_hash_of_the_key():
+def test_offsets_are_written_to_the_partition_of_the_newest_record():
     table = OffsetTable()
     for number in range(20):
         apply(table, b'["c",{"file":"%d"}]' % number, b'{"n":1}', place=7)

@@ -63,19 +63,19 @@ def test_a_tombstone_is_read_as_one(subject: Subject):
         (b"status-topic-t:connector-c", b'{"topic":[]}'),
     ],
 )
-def test_malformed_records_say_nothing(key: bytes | None, value: bytes | None):
+def test_malformed_records_have_no_effect(key: bytes | None, value: bytes | None):
     assert decode(key, value) is None
 
 
 @given(st.none() | st.binary(), st.none() | st.binary())
-def test_no_bytes_are_too_strange(key: bytes | None, value: bytes | None):
+def test_arbitrary_bytes_are_handled(key: bytes | None, value: bytes | None):
     found = decode(key, value)
     # Whatever was read can be written and read again.
     assert found is None or decode(*encode(*found)) == found
 
 
 @pytest.mark.parametrize("state", _STATES)
-def test_only_reports_about_what_was_given_up_can_be_late(state: str):
+def test_only_reports_about_revoked_work_can_be_late(state: str):
     late = Status(state, "old", 4)
     others = Status("RUNNING", "new", 5)
     assert may_overwrite(others, late) == (state not in {"UNASSIGNED", "FAILED"})
@@ -89,7 +89,7 @@ def test_a_report_that_is_not_late_counts(state: str, stored: Status | None):
     assert may_overwrite(stored, Status(state, "w", 5))
 
 
-def test_what_was_known_before_this_worker_joined_makes_no_report_late():
+def test_reports_from_before_this_worker_joined_are_not_late():
     table = StatusTable()
     for subject in ("c1", _TASK):
         table.apply(subject, Status("RUNNING", "former", 57))
@@ -123,7 +123,7 @@ def test_a_table_knows_the_latest_of_everything():
     assert [task.task for task in table.tasks("c1")] == [2, 10]
 
 
-def test_a_table_tells_of_what_there_is_not():
+def test_a_table_shows_missing_values():
     table = StatusTable()
     for name in ("there", "gone"):
         table.apply(name, Status("RUNNING", "w", 1))
