@@ -156,14 +156,14 @@ class _TellingProvider(ConfigProvider):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (SystemExit(3), "get() of the config provider vault raised SystemExit(3)"),
+        (SystemExit(3), "get() of the config provider telling raised SystemExit(3)"),
         (None, "returned None: it must return a dict of str"),
         (["user"], "returned a list: it must return a dict of str"),
         ({"user": 7}, "returned a dict with an int for 'user': it must return a dict of str"),
     ],
 )
 def test_a_providers_mistake_is_an_error_of_the_property(answer: Any, message: str):
-    transformed = ConfigTransformer({"vault": _TellingProvider(answer)}).transform({"u": "${vault:user}"})
+    transformed = ConfigTransformer({"telling": _TellingProvider(answer)}).transform({"u": "${telling:user}"})
     [error] = transformed.errors
     assert error.name == "u"
     assert message in error.errors[0]
