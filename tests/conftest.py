@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from fencepost.api.secrets import SECRETS
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.properties import CLIENT, Listener
 from fencepost.kafka.transport.pool import POOL
@@ -49,6 +50,13 @@ def _no_idle_connections() -> Iterator[None]:
     """Connections that are kept for their next user are sockets left open, at the end, and warnings are errors."""
     yield
     POOL.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test makes known as a secret is hidden in its own messages only."""
+    monkeypatch.setattr(SECRETS, "_known", set(SECRETS._known))
+    monkeypatch.setattr(SECRETS, "_hiding", SECRETS._hiding)
 
 
 @pytest.fixture

@@ -428,14 +428,16 @@ def test_a_connector_reads_no_file_that_the_worker_does_not_let_it(
     secret = tmp_path / "secret"
     secret.write_text("secret\n")
     named = {key: value.format(secret) for key, value in config.items()}
+    checked_config = {"name": name, "topic": topic, **named}
 
-    answer = worker.request("PUT", f"/connectors/{name}/config", {"topic": topic, **named})
+    refused = worker.request("PUT", f"/connectors/{name}/config", {"topic": topic, **named})
+    checked = worker.request("PUT", f"/connector-plugins/{config['connector.class']}/config/validate", checked_config)
 
-    assert answer.status == 201, answer
-    wait_for(lambda: worker.states(name)[:1] == ["FAILED"], what="the connector failed")
-    trace = worker.get(f"/connectors/{name}/status")["connector"]["trace"]
-    assert f"The file {secret} may not be read" in trace
-    assert "fencepost.files.allowed.paths" in trace
+    assert (refused.status, checked.status) == (400, 200)
+    assert f"The file {secret} may not be read" in refused.body["message"]
+    assert "fencepost.files.allowed.paths" in refused.body["message"]
+    wrong = {found["value"]["name"] for found in checked.body["configs"] if found["value"]["errors"]}
+    assert wrong == {"file" if "file" in config else "files"}
 
 
 def test_a_connector_that_exits_is_failed_and_the_worker_runs_on(worker: Worker) -> None:

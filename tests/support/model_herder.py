@@ -66,6 +66,7 @@ def model_worker_config(**properties: str) -> WorkerConfig:
         "config.storage.topic": "configs",
         "status.storage.topic": "status",
         "fencepost.plugins.allowed.modules": "tests",
+        "fencepost.files.allowed.paths": "/",
         "key.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         **{name.replace("_", "."): value for name, value in properties.items()},

@@ -76,7 +76,11 @@ class SourceTaskContext(Protocol):
 
 
 class SourceConnectorContext(Protocol):
-    """A source connector's access to the worker, available as `self.context` before `start`."""
+    """A source connector's access to the worker, available as `self.context` before `start`.
+
+    While a configuration is validated, only `configs` and `allowed_paths` are available; the rest raises
+    IllegalStateError.
+    """
 
     @property
     def offset_reader(self) -> OffsetReader:

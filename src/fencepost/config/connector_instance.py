@@ -69,9 +69,13 @@ class ConnectorInstance:
                 self._refuse("validate", found, "errors as texts")
         return values
 
+    def set_context(self, context: SourceConnectorContext) -> None:
+        """Tell the connector of its surroundings."""
+        call_plugin(f"The context of connector {self._name}", setattr, self._connector, "context", context)
+
     def start(self, config: Config, context: SourceConnectorContext) -> None:
         """Start the connector."""
-        call_plugin(f"The context of connector {self._name}", setattr, self._connector, "context", context)
+        self.set_context(context)
         call_plugin(self._what("start"), self._connector.start, config)
 
     def stop(self) -> None:

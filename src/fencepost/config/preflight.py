@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
 from fencepost.api.errors import describe_error
@@ -18,6 +19,7 @@ from fencepost.config.connector_config import (
 )
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.topic_creation import topic_creation_errors
+from fencepost.config.validation_context import ValidationContext
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 
 _log = logging.getLogger(__name__)
@@ -30,15 +32,17 @@ def preflight(
     *,
     support: ExactlyOnceSourceSupport,
     override_policy: OverridePolicy,
+    allowed_paths: AllowedPaths,
     accepted: bool = False,
 ) -> list[ConfigValue]:
     """Check a connector's configuration and return every property with its errors.
 
-    `support` and `override_policy` are the worker's. The connector is asked for its own properties, and for its
-    abilities where the configuration needs them. A configuration that was `accepted` before is only checked against the
-    definitions of the connector's properties: the connector's own check may access its source, which may be unavailable
-    for a moment.
+    `support`, `override_policy` and `allowed_paths` are the worker's. The connector is asked for its own properties,
+    and for its abilities where the configuration needs them. A configuration that was `accepted` before is only checked
+    against the definitions of the connector's properties: the connector's own check may access its source, which may be
+    unavailable for a moment.
     """
+    connector.set_context(ValidationContext(config, allowed_paths))
     common = connector_config_def().validate(config)
     return merge(
         [

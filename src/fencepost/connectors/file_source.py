@@ -37,6 +37,7 @@ from fencepost.connectors.growing_file import (
     SPLIT_BYTES,
     GrowingFile,
     Planner,
+    blame,
     check_file,
     check_offsets,
     plan_lines,
@@ -147,13 +148,12 @@ class FileSourceConnector(SourceConnector):
         return _CONFIG
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, and those that depend on others."""
+        """Check each property, those that depend on others, and that there are files that may be read."""
         values = super().validate(config)
         if not any(value.errors for value in values):
-            try:
-                declared_columns(_CONFIG.parse(config))
-            except ConfigError as error:
-                next(value for value in values if value.name == error.name).errors.append(str(error))
+            parsed = _CONFIG.parse(config)
+            blame(values, lambda: declared_columns(parsed))
+            blame(values, lambda: find_files(parsed[FILES], self.context.allowed_paths))
         return values
 
     def start(self, config: Config) -> None:

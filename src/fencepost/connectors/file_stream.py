@@ -19,7 +19,7 @@ from functools import partial
 from io import FileIO
 
 from fencepost import __version__
-from fencepost.api.config_def import ConfigDef
+from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import PollResult, SourceBatch, SourceOffset, SourcePartition
@@ -31,6 +31,7 @@ from fencepost.connectors.growing_file import (
     SPLIT_BYTES,
     GrowingFile,
     Planner,
+    blame,
     check_file,
     check_offsets,
     plan_lines,
@@ -81,8 +82,20 @@ class FileStreamSourceConnector(SourceConnector):
         """Return the definitions of `file`, `topic`, `batch.size` and `batch.bytes`."""
         return _CONFIG
 
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Check each property, and that the file is one that may be read. It need not be there yet."""
+        values = super().validate(config)
+        if not any(value.errors for value in values if value.name == FILE):
+            blame(values, lambda: self._check_file(config))
+        return values
+
     def start(self, config: Config) -> None:
         """Read the configuration. Raises ConfigError without a file."""
+        # Its links may have changed since it was checked.
+        self._check_file(config)
+        super().start(config)
+
+    def _check_file(self, config: Config) -> None:
         if not config.get(FILE):
             raise ConfigError(
                 f"The property {FILE} is not set. Reading the standard input is not supported, since no position in "
@@ -90,7 +103,6 @@ class FileStreamSourceConnector(SourceConnector):
                 name=FILE,
             )
         check_file(config[FILE], FILE, self.context.allowed_paths)
-        super().start(config)
 
     def task_class(self) -> type[SourceTask]:
         """Return FileStreamSourceTask."""

@@ -11,6 +11,7 @@ from io import FileIO
 from typing import Any, Final, Protocol
 
 from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.connectors.scan import FileRange, last_line_end, open_file, split_lines, unreadable
@@ -174,6 +175,14 @@ def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
         allowed.check(path)
     except ConfigError as error:
         raise ConfigError(f"The property {property_name} is refused. {error}", name=property_name) from None
+
+
+def blame(values: Iterable[ConfigValue], check: Callable[[], object]) -> None:
+    """Note the ConfigError that a check raises with the property that it names."""
+    try:
+        check()
+    except ConfigError as error:
+        next(value for value in values if value.name == error.name).errors.append(str(error))
 
 
 def check_offsets(offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:

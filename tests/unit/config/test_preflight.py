@@ -13,9 +13,12 @@ from fencepost import (
     SourceConnector,
     SourceTask,
 )
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
+from fencepost.api.errors import IllegalStateError
 from fencepost.config.client_overrides import OverridePolicy
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.preflight import preflight
+from fencepost.config.validation_context import ValidationContext
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 
 ENABLED = ExactlyOnceSourceSupport.ENABLED
@@ -64,7 +67,9 @@ def _errors(
 ) -> dict[str, list[str]]:
     complete = {"name": "c", "connector.class": "C", "file": "f"} | config
     instance = ConnectorInstance(connector or _Connector(), "c")
-    values = preflight(complete, instance, support=support, override_policy=OverridePolicy.of(policy, []))
+    values = preflight(
+        complete, instance, support=support, override_policy=OverridePolicy.of(policy, []), allowed_paths=ANYWHERE
+    )
     return {value.name: value.errors for value in values if value.errors}
 
 
@@ -172,5 +177,17 @@ def test_the_connectors_own_properties_are_checked():
     assert set(errors) == {"transforms.t.type", "tasks.max"}
     complete = {"name": "c", "connector.class": "C"}
     instance = ConnectorInstance(_Connector(), "c")
-    values = preflight(complete, instance, support=ENABLED, override_policy=OverridePolicy.of("All", []))
+    values = preflight(
+        complete, instance, support=ENABLED, override_policy=OverridePolicy.of("All", []), allowed_paths=ANYWHERE
+    )
     assert [value.name for value in values if value.errors] == ["file"]
+
+
+def test_a_connector_that_is_checked_knows_its_configuration_and_where_it_may_read():
+    context = ValidationContext({"topic": "t"}, AllowedPaths.of(["/data"]))
+    assert (dict(context.configs()), context.allowed_paths.paths) == ({"topic": "t"}, ("/data",))
+    for ask in (
+        lambda: context.offset_reader, context.request_task_reconfiguration, lambda: context.raise_error(ValueError()),
+    ):  # fmt: skip
+        with pytest.raises(IllegalStateError, match="connector"):
+            ask()

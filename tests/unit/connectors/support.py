@@ -75,6 +75,14 @@ class ConnectorContext:
         raise error
 
 
+def errors_in(
+    connector: SourceConnector, config: Mapping[str, str], allowed_paths: AllowedPaths = ANYWHERE
+) -> dict[str, list[str]]:
+    """What a connector finds wrong with a configuration, by property."""
+    connector.context = ConnectorContext(config, allowed_paths)
+    return {value.name: value.errors for value in connector.validate(config) if value.errors}
+
+
 def start_connector(
     connector: SourceConnector, config: Mapping[str, str], allowed_paths: AllowedPaths = ANYWHERE
 ) -> None:

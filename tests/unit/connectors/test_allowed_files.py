@@ -9,10 +9,10 @@ import pytest
 
 from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.source import SourceTask
-from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
-from fencepost.connectors.file_stream import FileStreamSourceConnector, FileStreamSourceTask
-from tests.unit.connectors.support import read, start, start_connector
+from fencepost.api.source import SourceConnector, SourceTask
+from fencepost.connectors.file_source import FileSourceConnector
+from fencepost.connectors.file_stream import FileStreamSourceConnector
+from tests.unit.connectors.support import errors_in, read, start, start_connector
 
 FORMATS = {
     "stream": {},
@@ -39,11 +39,15 @@ def allowed(folder: Path) -> AllowedPaths:
 
 def started(kind: str, path: Path, allowed: AllowedPaths) -> SourceTask:
     """A task as the connector makes it."""
-    stream = kind == "stream"
-    connector = FileStreamSourceConnector() if stream else FileSourceConnector()
-    config = {"topic": "t", "file" if stream else "files": str(path), **FORMATS[kind]}
+    connector, name = _connector(kind)
+    config = {"topic": "t", name: str(path), **FORMATS[kind]}
     start_connector(connector, config, allowed)
-    return start(FileStreamSourceTask() if stream else FileSourceTask(), connector.task_configs(1)[0], None, allowed)
+    return start(connector.task_class()(), connector.task_configs(1)[0], None, allowed)
+
+
+def _connector(kind: str) -> tuple[SourceConnector, str]:
+    """A connector, and the property that names its files."""
+    return (FileStreamSourceConnector(), "file") if kind == "stream" else (FileSourceConnector(), "files")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -66,6 +70,26 @@ def test_a_connector_that_names_another_file_fails_and_says_why(
     with pytest.raises(ConfigError, match=r"fencepost\.files\.allowed\.paths") as raised:
         started(kind, folder / path, allowed)
     assert raised.value.name == ("file" if kind == "stream" else "files")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("path", ["shut/file", "open/link", "open/../shut/file"])
+def test_the_property_that_names_another_file_is_refused_when_it_is_checked(
+    folder: Path, allowed: AllowedPaths, kind: str, path: str
+) -> None:
+    (folder / "open" / "link").symlink_to(folder / "shut" / "file")
+    connector, name = _connector(kind)
+    config = {"topic": "t", name: str(folder / path), **FORMATS[kind]}
+    ((blamed, (error,)),) = errors_in(connector, config, allowed).items()
+    assert blamed == name
+    assert "may not be read" in error
+    assert "fencepost.files.allowed.paths" in error
+    assert errors_in(connector, config | {name: str(folder / "open" / "file")}, allowed) == {}
+
+
+def test_files_that_are_not_there_are_an_error_of_their_property(folder: Path) -> None:
+    missing = {"topic": "t", "files": str(folder / "missing"), "format": "text"}
+    assert "but there is no such file" in errors_in(FileSourceConnector(), missing)["files"][0]
 
 
 @pytest.mark.parametrize("pattern", ["shut/*", "sh*/file", "*", "open/*/../../shut/file", "missing/*"])

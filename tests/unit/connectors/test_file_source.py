@@ -17,7 +17,7 @@ from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
 from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
-from tests.unit.connectors.support import CommittedOffsets, read, read_to_end, start, start_connector
+from tests.unit.connectors.support import CommittedOffsets, errors_in, read, read_to_end, start, start_connector
 
 
 def config(files: object, **properties: str) -> dict[str, str]:
@@ -27,7 +27,7 @@ def config(files: object, **properties: str) -> dict[str, str]:
 
 def tasks(properties: dict[str, str], most: int = 1, offsets: CommittedOffsets | None = None) -> list[SourceTask]:
     connector = FileSourceConnector()
-    assert not [value.errors for value in connector.validate(properties) if value.errors]
+    assert not errors_in(connector, properties)
     start_connector(connector, properties)
     return [start(FileSourceTask(), task, offsets) for task in connector.task_configs(most)]
 
@@ -40,8 +40,8 @@ def rows_of(path: Path, text: str | bytes, **properties: str) -> list[Any]:
 
 def errors_of(**properties: str) -> dict[str, str]:
     given = {name.replace("_", "."): value for name, value in properties.items()}
-    checked = FileSourceConnector().validate({"files": "x", "topic": "rows", **given})
-    return {value.name: value.errors[0] for value in checked if value.errors}
+    found = errors_in(FileSourceConnector(), {"files": __file__, "topic": "rows", **given})
+    return {name: errors[0] for name, errors in found.items()}
 
 
 @pytest.fixture

@@ -92,11 +92,11 @@ def test_a_name_that_is_taken_is_a_conflict(api: Api, config: Config):
 
 
 def test_numbers_and_booleans_are_taken_as_the_texts_that_they_are(api: Api):
-    body = b'{"connector.class": "FileStreamSource", "topic": true, "tasks.max": 2, "batch.size": 3, "x": 1.10e2}'
+    body = b'{"connector.class": "FileStreamSource", "file": "f", "topic": true, "tasks.max": 2, "batch.size": 3, "x": 1.10e2}'
     answer = api.put("/connectors/c/config", body)
     assert answer.status == 201
     assert answer.body["config"] == {
-        "connector.class": "FileStreamSource", "topic": "true", "tasks.max": "2", "batch.size": "3", "x": "1.10e2",
+        "connector.class": "FileStreamSource", "file": "f", "topic": "true", "tasks.max": "2", "batch.size": "3", "x": "1.10e2",
         "name": "c",
     }  # fmt: skip
 

@@ -13,7 +13,7 @@ from fencepost.herder.interface import HealthStatus, WorkerHealth
 from tests.support.model_herder import ModelHerder
 from tests.support.rest import Api
 
-CONFIG = {"connector.class": "FileStreamSource", "topic": "t"}
+CONFIG = {"connector.class": "FileStreamSource", "file": "/in", "topic": "t"}
 
 
 @pytest.fixture

@@ -189,6 +189,7 @@ def _findings(
         connector,
         support=worker.exactly_once_source_support,
         override_policy=worker.override_policy,
+        allowed_paths=worker.allowed_paths,
         accepted=accepted,
     )
     values = merge([*(value for section in sections for value in section.found), *checked])

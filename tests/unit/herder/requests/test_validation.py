@@ -124,8 +124,8 @@ def test_an_override_is_shown_as_its_client_defines_it(
 
 def test_errors_are_counted_by_messages_and_a_value_that_parses_stays():
     infos = _validate({"connector.class": "FileStreamSource"}, **{"tasks.max": "abc", "topic": "", "batch.size": "0"})
-    assert _errors(infos) == {"name": 1, "tasks.max": 2, "topic": 1, "batch.size": 1}
-    assert infos.error_count == 5
+    assert _errors(infos) == {"name": 1, "tasks.max": 2, "topic": 1, "batch.size": 1, "file": 1}
+    assert infos.error_count == 6
     assert _info(infos, "tasks.max").value.value is None
     assert _info(infos, "batch.size").value.value == "0"
     assert _info(infos, "topic").value.value == ""
