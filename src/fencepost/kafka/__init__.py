@@ -1,4 +1,4 @@
-"""Everything that talks to a Kafka cluster. The names here are for whoever administers one; the rest is in modules."""
+"""All communication with a Kafka cluster. The names here are for administration; the rest is in modules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: most modules need none of it, and the client behind it takes its time to import."""
+    """Import a name on first use: most modules need none of them, and the client behind them is slow to import."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

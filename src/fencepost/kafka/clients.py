@@ -1,14 +1,14 @@
-"""Makes the Kafka clients of a worker. Worker, herder and stores are given one `KafkaClients` and make none themselves.
+"""Creates the Kafka clients of a worker. Worker, herder and stores get one `KafkaClients` and create none themselves.
 
     Worker ──> OffsetStores ──> OffsetStore, OffsetCopies          readers, admins, simple producers
        │  └──> tasks' deliveries                                   transactional and idempotent producers
        └─────> herder ──> config and status store, group member    followers, simple producers, members
 
-A client is made of plain data: a ClientConfig or a ProducerConfig, which pickle. Spark's executors are sent that data,
-and open their connections themselves; a factory never leaves its process.
+A client is created from plain data: a ClientConfig or a ProducerConfig, which can be pickled. Spark's executors get
+that data, and open their connections themselves; a factory never leaves its process.
 
-Clients of one process with equal configurations share what is known of the cluster (`Cluster.of`) and idle connections
-(`POOL`). So the factory has no state, and it does not matter how many there are.
+Clients of one process with equal configurations share the cluster's metadata (`Cluster.of`) and idle connections
+(`POOL`). So the factory has no state, and there may be any number of factories.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fencepost.kafka.producer.transactional import TransactionalProducer
 
 
 class KafkaClients:
-    """Makes clients that talk to real brokers. A test passes a subclass that makes others. Threads may share it.
+    """Creates clients for real brokers. A test passes a subclass that creates others. Thread-safe.
 
-    Who asks for a client owns it, and closes it.
+    The caller owns the client, and closes it.
     """
 
     def admin(self, config: ClientConfig) -> Admin:
@@ -40,7 +40,7 @@ class KafkaClients:
         return Admin(config)
 
     def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
-        """Return the owner of a transactional id, which is yet to be initialized."""
+        """Return the owner of a transactional id, not initialized yet."""
         return TransactionalProducer(config, transactional_id)
 
     def idempotent_producer(self, config: ProducerConfig) -> IdempotentProducer:
@@ -48,11 +48,11 @@ class KafkaClients:
         return IdempotentProducer(config)
 
     def plain_producer(self, config: ProducerConfig) -> PlainProducer:
-        """Return a producer that writes outside of transactions, where a duplicate does no harm."""
+        """Return a producer that writes outside of transactions, for records whose duplicates are harmless."""
         return PlainProducer(config)
 
     def topic_reader(self, config: ClientConfig, topic: str) -> TopicReader:
-        """Return a reader of a topic's committed records, up to the end that the topic has when it is asked."""
+        """Return a reader of a topic's committed records, up to the topic's end at the time of the read."""
         return TopicReader(config, topic)
 
     def topic_log(
@@ -62,7 +62,7 @@ class KafkaClients:
         on_record: Callable[[ConsumedRecord], None],
         on_another_topic: Callable[[], None] = lambda: None,
     ) -> TopicLog:
-        """Return a follower of a topic, not started, which calls `on_record` on a thread of its own."""
+        """Return a follower of a topic, not started, which calls `on_record` on its own thread."""
         return TopicLog(config, topic, on_record, on_another_topic)
 
     def group_member(
@@ -76,7 +76,7 @@ class KafkaClients:
         observer: GroupObserver,
         loop: asyncio.AbstractEventLoop,
     ) -> GroupMember:
-        """Return a worker's membership in its group, which is yet to join. The arguments are those of GroupMember."""
+        """Return a worker's membership in its group, not joined yet. The arguments are those of GroupMember."""
         return GroupMember(
             config,
             settings,

@@ -1,4 +1,4 @@
-"""Time budgets: one Deadline is made where a budget begins and handed down to all that is done within it."""
+"""Time budgets: a Deadline is created where a budget begins and passed to everything done within it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ class Deadline:
 
     @classmethod
     def after(cls, milliseconds: float) -> Deadline:
-        """The moment that is so many milliseconds from this one."""
+        """The moment `milliseconds` from now."""
         return cls(time.monotonic() + milliseconds / 1000)
 
     @property
     def remaining_s(self) -> float:
-        """Seconds that are left, 0 at least."""
+        """The remaining seconds, at least 0."""
         return max(0.0, self.at - time.monotonic())
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time is left."""
         return time.monotonic() >= self.at
 
 
 class Backoff:
-    """Pauses that double from `first_ms` to `most_ms`, each a little random so that clients do not march in step."""
+    """Pauses that double from `first_ms` to `most_ms`, randomized so that clients do not retry simultaneously."""
 
     def __init__(self, first_ms: float, most_ms: float) -> None:
         self._first_ms = first_ms

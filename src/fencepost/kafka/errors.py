@@ -1,4 +1,4 @@
-"""What can go wrong between fencepost and a Kafka cluster.
+"""Errors of the communication with a Kafka cluster.
 
     KafkaError
     ├── BrokerUnavailableError      no broker answers (a RetriableError too)
@@ -26,11 +26,11 @@ from fencepost.api.errors import FencepostError, RetriableError
 
 
 class KafkaError(FencepostError):
-    """Anything that goes wrong between fencepost and a Kafka cluster; never raised itself."""
+    """The base of errors of the communication with a Kafka cluster; never raised itself."""
 
 
 class BrokerUnavailableError(KafkaError, RetriableError):
-    """No broker can be reached, or the one that is needed does not answer in time."""
+    """No broker can be reached, or the required one does not answer in time."""
 
     def __init__(self, message: str, *, address: str | None = None) -> None:
         super().__init__(message)
@@ -54,11 +54,11 @@ class AuthorizationError(KafkaError):
 
 
 class UnsupportedBrokerError(KafkaError):
-    """The broker does not know a request that is needed."""
+    """The broker does not support a required request."""
 
 
 class TopicNotFoundError(KafkaError):
-    """The topic does not exist, and the broker does not create it by itself."""
+    """The topic does not exist, and the broker does not create it automatically."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -78,9 +78,9 @@ class TopicCreationError(KafkaError):
 
 
 class RecordTooLargeError(KafkaError):
-    """One record is larger than a limit. `size` and `limit` are bytes; `setting` is what to raise.
+    """One record is larger than a limit. `size` and `limit` are bytes; `setting` is the property to raise.
 
-    `limit` is None where only the broker knows it.
+    `limit` is None if only the broker knows it.
     """
 
     def __init__(self, topic: str, size: int, limit: int | None, setting: str) -> None:
@@ -116,7 +116,7 @@ class ProducerFencedError(KafkaError):
     def __init__(self, transactional_id: str) -> None:
         super().__init__(
             f"Fenced: a newer instance of the task took over the transactional id {transactional_id}. What this "
-            "instance had not committed is aborted; nothing needs to be done unless two workers run the same task"
+            "instance had not committed is aborted; no action is needed unless two workers run the same task"
         )
         self.transactional_id = transactional_id
 
@@ -145,7 +145,7 @@ class TransactionAbortableError(KafkaError):
 
 
 class TransactionalIdExpiredError(TransactionAbortableError):
-    """The brokers forgot a transactional id that had been idle for long. It can be initialized again."""
+    """The brokers removed a transactional id that had been idle for long. It can be initialized again."""
 
     def __init__(self, transactional_id: str) -> None:
         super().__init__(
@@ -171,10 +171,10 @@ class DeliveryTimeoutError(TransactionAbortableError):
 
 
 class UnknownOutcomeError(KafkaError):
-    """A commit was sent and its outcome cannot be learnt.
+    """A commit was sent and its outcome is unknown.
 
-    The task must initialize its transactional id again, which settles the transaction, and read the committed
-    offsets to learn which way.
+    The task must initialize its transactional id again, which ends the transaction one way or the other, and read the
+    committed offsets to learn the outcome.
     """
 
     def __init__(self, transactional_id: str, last_problem: str) -> None:
@@ -187,7 +187,7 @@ class UnknownOutcomeError(KafkaError):
 
 
 class GroupProtocolError(KafkaError):
-    """A worker of the group sent what is not of Connect's group protocol. `what` it was meant to be, `problem` in it."""
+    """A worker of the group violated Connect's group protocol. `what` names the message, `problem` the error in it."""
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(
@@ -199,7 +199,7 @@ class GroupProtocolError(KafkaError):
 
 
 class BrokerRefusedError(KafkaError):
-    """A broker answered with an error that has no class of its own.
+    """A broker answered with an error that has no separate class.
 
     `code` is Kafka's error code and `name` its name (https://kafka.apache.org/protocol#protocol_error_codes).
     """

@@ -1,4 +1,4 @@
-"""What fencepost asks of a cluster besides data: topics to create and describe, and producers to fence."""
+"""The admin client: creates and describes topics, fences producers, lists and aborts transactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
 
 BROKER_DEFAULT: Final = -1
-"""As a number of partitions or replicas: what the broker's own configuration says."""
+"""As a number of partitions or replicas: the broker's default."""
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as it is. `configs` holds every setting with its value in force, defaults included."""
+    """An existing topic. `configs` holds every setting with its effective value, defaults included."""
 
     name: str
     partitions: int
@@ -80,8 +80,8 @@ class Admin:
     def create_topics(self, *topics: NewTopic) -> dict[str, bool]:
         """Create topics and wait until their partitions have leaders. False for those that exist already.
 
-        An existing topic is left as it is. Raises TopicCreationError or AuthorizationError for the first one that the
-        cluster refuses; the others are created all the same.
+        An existing topic is not changed. Raises TopicCreationError or AuthorizationError for the first topic that the
+        cluster refuses; the others are created nevertheless.
         """
         names = ", ".join(topic.name for topic in topics)
         return self._client.run(self._create, topics, doing=f"creating topic {names}")
@@ -115,10 +115,9 @@ class Admin:
     ) -> bool:
         """Make sure that an internal topic exists and is compacted. True if it was created.
 
-        Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic
-        settings; `cleanup.policy` is always `compact`. Raises ConfigError if the topic exists with another policy,
-        which would lose state in time, and what `create_topics` raises; where it exists, DESCRIBE is the only right
-        that is needed.
+        Without a `replication_factor` it is 1 in a cluster of one broker, else 3. `configs` are further topic settings;
+        `cleanup.policy` is always `compact`. Raises ConfigError if the topic exists with another policy, which would
+        lose state over time, and what `create_topics` raises. If the topic exists, only the right DESCRIBE is needed.
         """
         if self._exists_compacted(name):
             return False
@@ -138,7 +137,7 @@ class Admin:
         except AuthorizationError as error:
             if error.operation != _SEE_SETTINGS:
                 raise
-            # Connect's principals need not have this right, and the topic is there.
+            # Connect's principals may lack this right, and the topic exists.
             _LOG.warning("Cannot see whether topic %s is compacted, as it must be: %s", name, error)
             return True
         policy = description.configs.get(CLEANUP_POLICY) if description else COMPACT
@@ -164,13 +163,13 @@ class Admin:
     def open_transactions(self) -> list[OpenTransaction]:
         """Return the cluster's open transactions, the oldest first.
 
-        Those whose transactional ids the principal may not DESCRIBE are left out. Raises UnsupportedBrokerError
-        before Kafka 3.0.
+        Transactional ids that the principal may not DESCRIBE are omitted. Raises UnsupportedBrokerError before Kafka
+        3.0.
         """
         return self._client.run(list_open_transactions, self._client, doing="listing open transactions")
 
     def abort_transaction(self, transactional_id: str) -> OpenTransaction:
-        """Abort an open transaction by fencing its producer; return what it was.
+        """Abort an open transaction by fencing its producer; return the transaction.
 
         Raises NoOpenTransactionError if there is none or its coordinator is ending it, AuthorizationError, and
         FencingTimeoutError.
@@ -185,15 +184,15 @@ class Admin:
         if transaction.state != ONGOING:
             raise NoOpenTransactionError(
                 f"The transaction of {transactional_id} cannot be aborted: broker {transaction.coordinator} is ending it "
-                f"({transaction.state}); if that lasts, check the health of the brokers that lead its partitions"
+                f"({transaction.state}); if that persists, check the health of the brokers that lead its partitions"
             )
         self.fence_producers([transactional_id]).all()
         return transaction
 
     def abort_hanging_transaction(self, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
-        """Abort in one partition a transaction that no coordinator knows of, whose first record is at an offset.
+        """Abort, in one partition, a transaction that no coordinator knows, whose first record is at an offset.
 
-        Returns whose it was. Raises NoOpenTransactionError if there is none or a coordinator knows of it,
+        Returns its producer. Raises NoOpenTransactionError if there is none or a coordinator knows of it,
         TopicNotFoundError, AuthorizationError without READ on the topic and ALTER on the cluster, and
         UnsupportedBrokerError before Kafka 3.0.
         """
@@ -201,7 +200,7 @@ class Admin:
         return self._client.run(abort_hanging, self._client, topic, partition, start_offset, doing=doing)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     async def _create(self, topics: tuple[NewTopic, ...]) -> dict[str, bool]:
@@ -222,7 +221,7 @@ class Admin:
         return created
 
     async def _creation_rows(self, topics: tuple[NewTopic, ...], deadline: Deadline) -> list[Any]:
-        """The answer's rows in the order of the topics, asked for again while the controller moves or throttles."""
+        """The answer's rows in the order of the topics; retries while the controller moves or throttles."""
         while True:
             try:
                 response = await self._client.send(
@@ -246,7 +245,7 @@ class Admin:
         return controller if controller in self._client.broker_ids() else None
 
     async def _row(self, name: str) -> Any:
-        """Metadata's row about a topic, None if the brokers do not know it."""
+        """The metadata of a topic, None if the brokers do not know it."""
         row = await topic_row(self._client, name)
         error = client_errors.for_code(row.error_code)
         if error is client_errors.UnknownTopicOrPartitionError:
@@ -266,7 +265,7 @@ class Admin:
         result = response.results[0]
         error = client_errors.for_code(result.error_code)
         if error is client_errors.UnknownTopicOrPartitionError:
-            # Deleted meanwhile, or created so lately that this broker does not know of it.
+            # Deleted meanwhile, or created so recently that this broker does not know it.
             return None
         if error is client_errors.TopicAuthorizationFailedError:
             raise AuthorizationError(f"topic {name}", _SEE_SETTINGS)
@@ -284,7 +283,7 @@ class Admin:
         return response.cluster_id or ""
 
     async def _ask_any(self, request: Any) -> Any:
-        """Send a request to any broker, and to another while connections break, for request.timeout.ms at most."""
+        """Send a request to any broker; if connections break, retry with others for at most request.timeout.ms."""
         config = self._client.config
         deadline = Deadline.after(config.request_timeout_ms)
         while True:
@@ -321,7 +320,7 @@ def _creation_request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:
 
 
 def _creation_error(topic: NewTopic, error: type[client_errors.KafkaError], told: str | None) -> KafkaError:
-    """Return what to do about a topic that the cluster refuses to create, in one line."""
+    """Return the error, with the remedy in one line, for a topic that the cluster refuses to create."""
     if issubclass(error, client_errors.AuthorizationError):
         return AuthorizationError(f"topic {topic.name}", "CREATE (or CREATE on the cluster)")
     said = (told or error.__name__).rstrip(". ")

@@ -1,8 +1,8 @@
 """Fences producers by their transactional ids, many at once (the admin call of KIP-618).
 
 Each id is initialized by its transaction coordinator (InitProducerId), which bumps its epoch and aborts its open
-transaction: whoever held the id before is refused from then on. Coordinators are looked up in batches, and each of
-them is asked for several ids at a time.
+transaction: former owners of the id are refused from then on. Coordinators are looked up in batches, and each
+coordinator fences several ids at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COORDINATOR_MOVED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """What the coordinator gave out when an id was fenced: former holders have a lower epoch or another id."""
+    """The coordinator's answer when an id was fenced: former owners have a lower epoch or another id."""
 
     producer_id: int
     epoch: int
@@ -73,14 +73,14 @@ class FencingTimeoutError(KafkaError):
 
 
 class FenceProducersResult:
-    """What became of each transactional id; the names are those of Kafka's admin client."""
+    """The outcome for each transactional id; the names are those of Kafka's admin client."""
 
     def __init__(self, outcomes: Mapping[str, FencedProducer | KafkaError]) -> None:
         self._outcomes = outcomes
 
     @property
     def fenced_producers(self) -> Mapping[str, FencedProducer | KafkaError]:
-        """What each id got, or why it was not fenced."""
+        """The outcome of each id, or the reason why it was not fenced."""
         return self._outcomes
 
     def producer_id(self, transactional_id: str) -> int:
@@ -119,14 +119,14 @@ class FenceProducersResult:
 
 
 async def fence(client: ControlClient, ids: Iterable[str], timeout_ms: float) -> FenceProducersResult:
-    """Fence each transactional id. The result says which failed; nothing is raised for a single one."""
+    """Fence each transactional id. The result contains the failures; a single failure raises nothing."""
     unique = list(dict.fromkeys(ids))
     outcomes = await _Round(client, timeout_ms).fence(unique)
     return FenceProducersResult({name: outcomes[name] for name in unique})
 
 
 class _Round:
-    """One call's ids on their way: by coordinator, with what went wrong last."""
+    """The ids of one call: by coordinator, with the last problem of each."""
 
     def __init__(self, client: ControlClient, timeout_ms: float) -> None:
         self._client = client
@@ -136,7 +136,7 @@ class _Round:
         self._last_problem: dict[str, str] = {}
 
     async def fence(self, ids: Sequence[str]) -> Mapping[str, FencedProducer | KafkaError]:
-        """Ask until every id has an outcome or the time is over."""
+        """Retry until every id has an outcome or the time is up."""
         open_ids = list(ids)
         while open_ids and not self._deadline.passed:
             coordinators = await self._find_coordinators(open_ids)
@@ -163,7 +163,7 @@ class _Round:
             await self._fence_one(name, node_id)
 
     async def _fence_one(self, name: str, node_id: int) -> None:
-        """Ask the coordinator until it answers for good; an id whose coordinator moved is left for the next look-up."""
+        """Ask the coordinator until its answer is final; an id whose coordinator moved waits for the next look-up."""
         while not self._deadline.passed:
             try:
                 response = await self._client.send(
@@ -188,7 +188,7 @@ class _Round:
                 return
 
     async def _find_coordinators(self, ids: Sequence[str]) -> Mapping[int, list[str]]:
-        """The ids by coordinator; without those that have none yet or that failed for good."""
+        """The ids by coordinator; without those that have none yet or failed fatally."""
         coordinators: dict[int, list[str]] = defaultdict(list)
         for batch, request in self._lookups(ids):
             try:
@@ -219,7 +219,7 @@ class _Round:
                 yield [name], FindCoordinatorRequest(key_type=kind, key=name, max_version=_BATCHED_LOOKUP - 1)
 
     def _settled(self, name: str, error_code: int) -> bool:
-        """Whether an answer is without error. A lasting error becomes the id's outcome, a passing one is raised."""
+        """Whether an answer has no error. A fatal error becomes the id's outcome, a retriable one is raised."""
         error = client_errors.for_code(error_code)
         if error is client_errors.NoError:
             return True

@@ -1,8 +1,8 @@
-"""Ends transactions that hang: open in a partition, although no coordinator knows of them, so that nobody ever ends them.
+"""Ends hanging transactions: open in a partition although no coordinator knows them, so that they never end.
 
-They come from records that a broker took for a transaction that was over, before KIP-890, or with
-`transaction.partition.verification.enable` switched off. What ends one is the marker that its coordinator would write,
-sent to the leader of the partition: the WriteTxnMarkers request of KIP-664.
+They result from records that a broker accepted for a transaction that had already ended, before KIP-890, or with
+`transaction.partition.verification.enable` switched off. The transaction marker that a coordinator would write ends
+one, sent to the leader of the partition: the WriteTxnMarkers request of KIP-664.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.kafka.transport.topic_leaders import topic_leaders
 
 
 async def abort_hanging(client: ControlClient, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
-    """Abort, in one partition, the transaction that began at an offset; return whose it was.
+    """Abort, in one partition, the transaction that began at an offset; return its producer.
 
     Raises NoOpenTransactionError if there is none or a coordinator knows of it, TopicNotFoundError, and
     AuthorizationError without READ on the topic and ALTER on the cluster.

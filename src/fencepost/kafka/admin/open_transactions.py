@@ -1,4 +1,4 @@
-"""Finds out which transactions are open, and which of them keeps a partition's read_committed consumers waiting.
+"""Finds open transactions, and those that block a partition's read_committed consumers.
 
 The requests are KIP-664's.
 """
@@ -19,7 +19,7 @@ from fencepost.kafka.producer.transaction import ProducerIdentity, TopicPartitio
 from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, remaining_ms
 
 ONGOING: Final = "Ongoing"
-"""The state in which a transaction takes records; in the others its coordinator is ending it."""
+"""The state in which a transaction accepts records; in the others its coordinator is ending it."""
 
 _OPEN_STATES: Final = (ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _NO_TRANSACTION: Final = -1
@@ -60,7 +60,7 @@ class OpenProducer:
 async def list_open_transactions(client: ControlClient) -> list[OpenTransaction]:
     """Return the open transactions of a cluster, the oldest first.
 
-    Those whose transactional ids the principal may not DESCRIBE are left out.
+    Transactional ids that the principal may not DESCRIBE are omitted.
     """
     deadline = Deadline.after(client.config.request_timeout_ms)
     while True:
@@ -102,8 +102,8 @@ async def _of_coordinator(client: ControlClient, broker: int) -> AsyncIterator[O
 async def find_open_transactions(client: ControlClient, topic: str, partition: int, leader: int, before: int) -> str:
     """Describe the transactions that are open in a partition and began before an offset; empty if none is found.
 
-    The broker may be too old for these requests or the principal may lack DESCRIBE on the transactional ids: what
-    cannot be learnt is left out.
+    The broker may be too old for these requests, or the principal may lack DESCRIBE on the transactional ids: unknown
+    details are omitted.
     """
     described: list[str] = []
     with suppress(client_errors.KafkaError):
@@ -122,7 +122,7 @@ async def find_open_transactions(client: ControlClient, topic: str, partition: i
 
 
 async def open_producers(client: ControlClient, topic: str, partition: int, leader: int) -> list[OpenProducer]:
-    """Return who has a transaction open in a partition, as its leader holds it. Needs READ on the topic."""
+    """Return the producers with an open transaction in a partition, from its leader. Needs READ on the topic."""
     asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
     response = await client.send(DescribeProducersRequest(topics=[asked]), leader)
     row = response.topics[0].partitions[0]

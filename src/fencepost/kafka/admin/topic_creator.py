@@ -1,4 +1,4 @@
-"""Creates the topics that a connector writes to, where its configuration says how (KIP-158)."""
+"""Creates the topics that a connector writes to, with the settings in its configuration (KIP-158)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicCreator:
-    """Creates topics as `creation` says, with the connector's credentials. Plain data: Spark's executors get it too."""
+    """Creates topics with the settings of `creation` and the connector's credentials.
+
+    Picklable, for Spark's executors.
+    """
 
     creation: TopicCreation
     admin: ClientConfig

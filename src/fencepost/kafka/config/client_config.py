@@ -1,4 +1,4 @@
-"""Java's client properties, as what fencepost's own producer and kafka-python's clients take.
+"""Java's client properties, converted for fencepost's own producer and kafka-python's clients.
 
 Meanings and defaults are Kafka's (https://kafka.apache.org/documentation/#producerconfigs), except where a field says
 otherwise. Everything here is plain data that Spark can send to executors.
@@ -25,7 +25,7 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """How to reach a cluster, as every client of it needs to know. Times are in milliseconds."""
+    """The settings that every client of a cluster needs. Times are in milliseconds."""
 
     bootstrap_servers: tuple[str, ...]
     client_id: str = "fencepost"
@@ -75,7 +75,7 @@ class ClientConfig:
             "request_timeout_ms": self.request_timeout_ms,
             "retry_backoff_ms": self.retry_backoff_ms,
             "reconnect_backoff_ms": self.reconnect_backoff_ms,
-            # kafka-python's own default is 30 s, for which brokers that are back would not be looked at.
+            # kafka-python's own default is 30 s: that long it would not try brokers that are back.
             "reconnect_backoff_max_ms": self.reconnect_backoff_max_ms,
             "metadata_max_age_ms": self.metadata_max_age_ms,
             "connections_max_idle_ms": self.connections_max_idle_ms,
@@ -86,7 +86,7 @@ class ClientConfig:
         return settings | self.sasl_settings()
 
     def sasl_settings(self) -> dict[str, Any]:
-        """Return what kafka-python's SASL mechanisms take; empty without SASL."""
+        """Return the arguments of kafka-python's SASL mechanisms; empty without SASL."""
         if self.sasl is None:
             return {}
         settings: dict[str, Any] = {"sasl_mechanism": self.sasl.mechanism}
@@ -99,9 +99,9 @@ class ClientConfig:
 class ProducerConfig:
     """How a transactional producer and its writers work. Sizes are in bytes, times in milliseconds.
 
-    `batch_size` is the most that goes into a batch; records are gathered until there is half of it. It defaults to
-    `max_request_size`, not to Java's 16 KiB: columns are encoded at a fixed cost a batch. `buffer_memory` bounds what
-    is gathered for all partitions together.
+    `batch_size` is the maximum size of a batch; records are buffered until there is half of it. It defaults to
+    `max_request_size`, not to Java's 16 KiB: columns are encoded at a fixed cost per batch. `buffer_memory` limits the
+    buffered bytes of all partitions together.
     """
 
     client: ClientConfig
@@ -117,9 +117,9 @@ class ProducerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, where: str) -> Self:
-        """Read Java's producer properties, in the way of `ClientConfig.from_properties`.
+        """Read Java's producer properties, like `ClientConfig.from_properties`.
 
-        `transactional.id` and `enable.idempotence` are fencepost's own business: they are ignored with a warning that
+        fencepost itself sets `transactional.id` and `enable.idempotence`: given values are ignored with a warning that
         names the property and `where`.
         """
         client = ClientConfig.from_properties(properties, where=where)
@@ -145,7 +145,7 @@ class ProducerConfig:
 
 
 class _Blaming:
-    """Adds to a ConfigError where the properties come from."""
+    """Adds the origin of the properties to a ConfigError."""
 
     def __init__(self, where: str) -> None:
         self._where = where

@@ -1,6 +1,6 @@
-"""The definitions of the properties of Kafka's Java clients, as those clients give them, with what holds here.
+"""The definitions of the properties of Kafka's Java clients, with their handling in fencepost.
 
-Types, defaults and importances are facts of Kafka 4.1 and stand in `client_definitions.csv`; a default there may be
+Types, defaults and importances are those of Kafka 4.1, listed in `client_definitions.csv`; a default there may be
 `(none)` or, of a property that must be given, `(required)`.
 """
 
@@ -52,14 +52,14 @@ def _key(row: Mapping[str, str]) -> ConfigKey:
 
 
 def _documentation(name: str, said: str) -> str:
-    """Say what a property is for, and what becomes of it here if it is not used."""
+    """Return the purpose of a property, and how fencepost handles it if it is not used."""
     used = known.CLIENT.keys().get(name) or known.PRODUCER.keys().get(name)
     if used is not None:
         return used.documentation
     if name in known.FORCED:
-        return f"{said} fencepost sets it itself: what is given here is ignored."
+        return f"{said} fencepost sets it itself: a given value is ignored."
     if name in known.NO_COUNTERPART:
         return f"{said} It is refused: {known.NO_COUNTERPART[name]}."
     if name in known.WITHOUT_EFFECT:
-        return f"{said} It is taken without effect."
+        return f"{said} It is accepted without effect."
     return said

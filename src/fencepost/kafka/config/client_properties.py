@@ -1,8 +1,8 @@
-"""The names of the properties that Kafka's Java clients know, and what becomes of each here.
+"""The names of the properties of Kafka's Java clients, and how fencepost handles each.
 
 A property is used (CLIENT, PRODUCER, the `sasl.` and `ssl.` names of SECURITY), set by fencepost itself (FORCED),
-without effect because there is nothing here that it could tune (WITHOUT_EFFECT), or refused because leaving it out
-would change what the operator asked for (NO_COUNTERPART).
+without effect because there is nothing to tune (WITHOUT_EFFECT), or refused because ignoring it would change what the
+operator requested (NO_COUNTERPART).
 """
 
 from __future__ import annotations
@@ -37,43 +37,43 @@ PRODUCER_FIELDS: Final[Mapping[str, str]] = {
     "delivery.timeout.ms": "delivery_timeout_ms",
     "max.block.ms": "max_block_ms",
 }
-"""Property -> field of ProducerConfig, where nothing but the name differs."""
+"""Property -> field of ProducerConfig, if only the name differs."""
 
 CLIENT: Final = (
     ConfigDef()
     .define("bootstrap.servers", ConfigDef.Type.LIST, ConfigDef.NO_DEFAULT, _HIGH, "The brokers to connect to first.")
-    .define("client.id", _STRING, "fencepost", _LOW, "What brokers call the client in their logs and quotas.")
+    .define("client.id", _STRING, "fencepost", _LOW, "The client's name in the brokers' logs and quotas.")
     .define(
-        "security.protocol", _STRING, "PLAINTEXT", _MEDIUM, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, as the port has it.",
+        "security.protocol", _STRING, "PLAINTEXT", _MEDIUM, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, the protocol of the port.",
     )
-    .define("request.timeout.ms", _INT, 30_000, _MEDIUM, "How long one answer may take, in milliseconds.")
-    .define("retry.backoff.ms", _INT, 100, _LOW, "The first pause before something is asked again, in milliseconds.")
+    .define("request.timeout.ms", _INT, 30_000, _MEDIUM, "The maximum time for one answer, in milliseconds.")
+    .define("retry.backoff.ms", _INT, 100, _LOW, "The first pause before a request is retried, in milliseconds.")
     .define("retry.backoff.max.ms", _INT, 1_000, _LOW, "The longest such pause, in milliseconds.")
     .define(
         "reconnect.backoff.ms", _INT, 50, _LOW,
-        "The first pause before a broker that could not be reached is connected to again, in milliseconds.",
+        "The first pause before reconnecting to an unreachable broker, in milliseconds.",
     )
     .define("reconnect.backoff.max.ms", _INT, 1_000, _LOW, "The longest such pause, in milliseconds.")
     .define(
         "metadata.max.age.ms", _INT, 300_000, _LOW,
-        "How long what is known of brokers and partitions is good for, in milliseconds.",
+        "The maximum age of metadata about brokers and partitions, in milliseconds.",
     )
     .define(
-        "connections.max.idle.ms", _INT, 540_000, _LOW, "After how long a connection that is not used is closed, in milliseconds.",
+        "connections.max.idle.ms", _INT, 540_000, _LOW, "The idle time after which a connection is closed, in milliseconds.",
     )
     .define(
-        "socket.connection.setup.timeout.ms", _INT, 10_000, _MEDIUM, "How long connecting may take, in milliseconds.",
+        "socket.connection.setup.timeout.ms", _INT, 10_000, _MEDIUM, "The maximum time for connecting, in milliseconds.",
     )
 )  # fmt: skip
 
 # Milliseconds of a LONG in Java (max.block.ms) may be Long.MAX_VALUE, which Connect itself sets.
 PRODUCER: Final = (
     ConfigDef()
-    .define("acks", _STRING, "all", _LOW, "Only all (or -1) is exactly-once; anything else is refused.")
+    .define("acks", _STRING, "all", _LOW, "Only all (or -1) allows exactly-once delivery; anything else is refused.")
     .define(
         "batch.size", _INT, None, _LOW,
-        "The most bytes of a batch, before compression. Unset: max.request.size, because columns are encoded at a "
-        "fixed cost a batch.",
+        "The maximum size of a batch in bytes, before compression. Unset: max.request.size, because columns are encoded "
+        "at a fixed cost per batch.",
     )
     .define("compression.type", _STRING, "none", _MEDIUM, "none, gzip, snappy, lz4 or zstd.")
     .define("compression.gzip.level", _INT, None, _LOW, "The level of gzip; unset: its own default.")
@@ -81,14 +81,14 @@ PRODUCER: Final = (
     .define("compression.zstd.level", _INT, None, _LOW, "The level of zstd; unset: its own default.")
     .define(
         "max.request.size", _INT, 1_048_576, _MEDIUM,
-        "The most bytes of a record and of a batch. The topic's max.message.bytes limits both as well.",
+        "The maximum size of a record and of a batch in bytes. The topic's max.message.bytes limits both as well.",
     )
     .define(
         "buffer.memory", ConfigDef.Type.LONG, 33_554_432, _MEDIUM,
-        "The most bytes that one writer gathers for all partitions together before it sends them.",
+        "The maximum number of bytes that one writer buffers for all partitions together before it sends them.",
     )
     .define(
-        "max.in.flight.requests.per.connection", _INT, 5, _LOW, "The most batches on their way to a partition; 5 at most.",
+        "max.in.flight.requests.per.connection", _INT, 5, _LOW, "The maximum number of batches in flight to a partition; at most 5.",
     )
     .define(
         "transaction.timeout.ms", _INT, 60_000, _HIGH,
@@ -101,7 +101,7 @@ PRODUCER: Final = (
     )
     .define(
         "max.block.ms", ConfigDef.Type.LONG, 60_000, _MEDIUM,
-        "How long beginning and ending a transaction, and finding brokers, may take, in milliseconds.",
+        "The maximum time for beginning and ending a transaction, and for finding brokers, in milliseconds.",
     )
 )  # fmt: skip
 
@@ -134,7 +134,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
         "receive.buffer.bytes", "retries", "send.buffer.bytes",
         "socket.connection.setup.timeout.max.ms",
-        # Of producers: records are sent when a flush or a full batch asks for it.
+        # Of producers: records are sent at a flush or when a batch is full.
         "key.serializer", "linger.ms", "metadata.max.idle.ms", "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms", "partitioner.ignore.keys", "value.serializer",
         # Of consumers: topics are read to their end, outside any group.
@@ -173,6 +173,6 @@ NO_COUNTERPART: Final[Mapping[str, str]] = {
 """Property -> what to do instead."""
 
 FREE_PREFIXES: Final = ("metrics.context.",)
-"""Names that begin like this are the operator's own."""
+"""Prefixes of the operator's own property names."""
 
 ALL: Final = frozenset(CLIENT.keys()) | frozenset(PRODUCER.keys()) | SECURITY | frozenset(FORCED) | WITHOUT_EFFECT

@@ -1,4 +1,4 @@
-"""Where tokens for SASL/OAUTHBEARER come from: a token endpoint (KIP-768), or nowhere, unsigned for development."""
+"""The source of tokens for SASL/OAUTHBEARER: a token endpoint (KIP-768), or unsigned tokens for development."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 
 @dataclass(frozen=True, slots=True)
 class OAuthConfig:
-    """Where tokens come from: `endpoint` with client credentials, or, without one, the claim `subject` unsigned."""
+    """The source of tokens: `endpoint` with client credentials, or, without one, the unsigned claim `subject`."""
 
     endpoint: str | None = None
     client_id: str = ""

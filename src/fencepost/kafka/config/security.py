@@ -1,4 +1,4 @@
-"""Java's `sasl.*` and `ssl.*` client properties, as what Python's ssl module and kafka-python take.
+"""Java's `sasl.*` and `ssl.*` client properties, converted for Python's ssl module and kafka-python.
 
 Property names and meanings: https://kafka.apache.org/documentation/#producerconfigs. PEM stores are KIP-651's.
 """
@@ -32,7 +32,7 @@ _JAAS_HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """Credentials for one of SASL_MECHANISMS; `oauth` in place of name and password for OAUTHBEARER."""
+    """Credentials for one of SASL_MECHANISMS; for OAUTHBEARER, `oauth` instead of name and password."""
 
     mechanism: str
     username: str = ""
@@ -83,7 +83,7 @@ def _unquote(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """Whom to trust and who we are, as PEM text. `authorities` None trusts what the operating system trusts."""
+    """Trusted authorities and the own certificate, as PEM text. `authorities` None: those of the operating system."""
 
     authorities: str | None = None
     certificate: str | None = None
@@ -115,7 +115,7 @@ class TlsConfig:
         return cls(trust, chain, key, password, check_hostname=identification == "https")
 
     def context(self) -> ssl.SSLContext:
-        """Return what sockets are wrapped with. Raises ConfigError for unusable certificates or keys."""
+        """Return the TLS context for client sockets. Raises ConfigError for unusable certificates or keys."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.check_hostname
@@ -125,9 +125,9 @@ class TlsConfig:
         return context
 
     def server_context(self, *, client_auth: str = "none") -> ssl.SSLContext:
-        """Return what a server's sockets are wrapped with.
+        """Return the TLS context for server sockets.
 
-        `client_auth` is Java's `ssl.client.auth`: whether clients must show a certificate that `authorities` signed
+        `client_auth` is Java's `ssl.client.auth`: whether clients must present a certificate that `authorities` signed
         (required), may (requested) or need not (none). Raises ConfigError for unusable certificates or keys.
         """
         modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}

@@ -25,7 +25,7 @@ _UNSIGNED_LIFETIME_S: Final = 3600
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
-    """Gives kafka-python's mechanism the tokens that an OAuthConfig describes."""
+    """Provides kafka-python's mechanism with the tokens of an OAuthConfig."""
 
     def __init__(self, config: OAuthConfig) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
 
 
 class _SameOrigin(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to the same scheme, host and port only: the client's secret goes along."""
+    """Follows redirects only to the same scheme, host and port, because the client's secret is sent along."""
 
     def redirect_request(  # noqa: PLR0917 - the library's
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str

@@ -1,4 +1,4 @@
-"""What a fetched part of a partition's log holds: its batches, and the records that read_committed shows.
+"""Decodes a fetched part of a partition's log: its batches, and the records visible at read_committed.
 
 Record batches: https://kafka.apache.org/documentation/#recordbatch. kafka-python parses records; decompression and
 checksums are ours, because its codecs each take a package of their own and its checksum is slow without another.
@@ -26,13 +26,13 @@ _XERIAL_HEADER_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
 
 NO_PRODUCER: Final = (-1, -1)
-"""The producer of a record that was written without one."""
+"""The producer identity of a record that was written without one."""
 
 
 class ConsumedRecord(NamedTuple):
-    """A record as it stands in a topic.
+    """A record in a topic.
 
-    `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is id and epoch of who wrote it.
+    `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is the writer's producer id and epoch.
     """
 
     topic: str
@@ -53,7 +53,7 @@ class AbortedTransaction(Protocol):
 
 
 class FetchedRecords(NamedTuple):
-    """What one fetch brought. `next_offset` is where to go on; None if there was no whole batch."""
+    """The result of one fetch. `next_offset` is the offset to continue from; None if there was no complete batch."""
 
     records: list[ConsumedRecord]
     next_offset: int | None
@@ -64,8 +64,8 @@ def read_fetched(
 ) -> FetchedRecords:
     """Return the records of `data` from `from_offset` on, without those of aborted transactions and markers.
 
-    `data` is the `records` of a Fetch response: whole batches, the first of which may begin before `from_offset`, and
-    perhaps a part of one more. `aborted` is what the response lists, which it does for read_committed only. Raises
+    `data` is the `records` of a Fetch response: complete batches, the first of which may begin before `from_offset`,
+    and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. Raises
     DataError for a batch whose checksum is wrong.
     """
     filtering = _AbortedProducers(aborted)
@@ -89,14 +89,14 @@ def read_fetched(
 
 
 class _AbortedProducers:
-    """Follows the log's batches in order and knows which of them belong to an aborted transaction."""
+    """Follows the log's batches in order and determines which of them belong to an aborted transaction."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction] | None) -> None:
         self._coming = deque(sorted(aborted or (), key=lambda transaction: transaction.first_offset))
         self._producers: set[int] = set()
 
     def hides(self, batch: Any) -> bool:
-        """Whether a consumer does not get to see the batch: it is a marker, or aborted."""
+        """Whether the batch is invisible to a consumer: a transaction marker, or aborted."""
         while self._coming and self._coming[0].first_offset <= batch.last_offset:
             self._producers.add(self._coming.popleft().producer_id)
         if batch.is_control_batch:

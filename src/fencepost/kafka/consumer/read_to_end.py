@@ -1,10 +1,10 @@
-"""Reads a topic to its end without missing what an open transaction holds (row D3 of KIP-618's offset reads).
+"""Reads a topic to its end without missing records of an open transaction (row D3 of KIP-618's offset reads).
 
-The end is listed with read_uncommitted, so it lies behind records whose transaction is still open. Then the topic is
-read up to there with read_committed: the broker hands out nothing behind an open transaction, so the reader waits
-until each transaction that had begun is decided. What was committed before `read_to_end` was called is always seen.
+The end offsets are listed with read_uncommitted, so they are after the records of open transactions. Then the topic is
+read up to there with read_committed: the broker returns nothing after an open transaction, so the reader waits until
+each transaction that had begun has ended. Everything committed before the call of `read_to_end` is always seen.
 
-Partitions are looked up afresh whenever ends are listed: a topic may have got more. A topic that was deleted and made
+Partitions are looked up again whenever ends are listed: a topic may have got more. A topic that was deleted and created
 again has another id, and is read from its beginning.
 
 Requests: https://kafka.apache.org/protocol (ListOffsets, Fetch, DescribeProducers, ListTransactions).
@@ -41,9 +41,9 @@ _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 _PARTITION_MAX_BYTES: Final = 4 * 1024 * 1024
 # Longest wait for a transaction in one request; a commit ends it at once. Bounds how long `close` waits.
 _LONG_POLL_MS: Final = 500
-# How long `poll` may not know of partitions that are new.
+# How long `poll` may miss new partitions.
 _FOLLOWED_MAX_AGE_MS: Final = 5_000
-# At the deadline, an answer that says what is missing is worth more than a time-out.
+# At the deadline, an answer that names what is missing is more useful than a time-out.
 _ANSWER_GRACE_MS: Final = 5_000
 
 _READ_UNCOMMITTED: Final = 0
@@ -97,17 +97,17 @@ class TopicReader:
         return self._topic_id
 
     def look_afresh(self) -> None:
-        """Have the partitions looked up again when something is read next. From any thread."""
+        """Look the partitions up again at the next read. Thread-safe."""
         self._topic_leaders.forget()
 
     def read_to_end(
         self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, deadline: Deadline | None = None
     ) -> Iterator[ConsumedRecord]:
-        """Yield the committed records between the last call's end and the present one, in order per partition.
+        """Yield the committed records between the last call's end and the current one, in order per partition.
 
-        `deadline` is that of a caller who has used up some of the time already. Leaving the iteration early keeps the
-        position before the batch that was being handed out. Raises TopicReadTimeoutError, TopicNotFoundError,
-        AuthorizationError or BrokerUnavailableError.
+        `deadline` is that of a caller who has already used some of the time. Leaving the iteration early keeps the
+        position before the current batch. Raises TopicReadTimeoutError, TopicNotFoundError, AuthorizationError or
+        BrokerUnavailableError.
         """
         deadline = deadline or Deadline.after(timeout_ms)
         ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
@@ -124,9 +124,9 @@ class TopicReader:
                 ends, topic_id = self._run(self._end_offsets, deadline), self._topic_id
 
     def poll(self) -> list[ConsumedRecord]:
-        """Return the committed records that come next, in order per partition; wait half a second for some at most.
+        """Return the next committed records, in order per partition; wait at most half a second for some.
 
-        To be called once `read_to_end` was. Raises as that does, but for TopicReadTimeoutError.
+        Call it after `read_to_end`. Raises as that does, except TopicReadTimeoutError.
         """
         deadline = Deadline.after(_LONG_POLL_MS)
         fetched = self._run(self._fetch_all, None, {}, deadline, True)
@@ -135,12 +135,12 @@ class TopicReader:
         return [record for records, _ in fetched.values() for record in records]
 
     def end_offsets(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> dict[int, int]:
-        """Return the end of each partition, behind what open transactions hold. Raises as `read_to_end` does."""
+        """Return the end offset of each partition, after records of open transactions. Raises as `read_to_end` does."""
         ends: dict[int, int] = self._run(self._end_offsets, Deadline.after(timeout_ms))
         return ends
 
     def is_missing(self) -> bool:
-        """Whether a broker says that there is no such topic; not while none answers."""
+        """Whether a broker answers that the topic does not exist; False while no broker answers."""
         try:
             row = self._run(topic_row, self._client, self.topic, _LONG_POLL_MS)
         except FencepostError:
@@ -148,12 +148,12 @@ class TopicReader:
         return client_errors.for_code(row.error_code) is client_errors.UnknownTopicOrPartitionError
 
     def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
-        """Return the error that says why a reader that stands at `position` did not get to `end` in time."""
+        """Return the error with the reason why a reader at `position` did not reach `end` in time."""
         error: TopicReadTimeoutError = self._run(self._late, partition, position, end, timeout_ms)
         return error
 
     def close(self) -> None:
-        """Let go of the connections; a read on another thread ends with an IllegalStateError."""
+        """Close the connections; a read on another thread ends with an IllegalStateError."""
         self._client.close()
 
     def _run(self, procedure: Any, *args: Any) -> Any:
@@ -168,7 +168,7 @@ class TopicReader:
                 unknown = [
                     partition
                     for partition, end in ends.items()
-                    # A position past the end is one in a topic of that name that was deleted.
+                    # A position past the end belongs to a deleted topic of that name.
                     if self._positions.get(partition, end + 1) > end
                 ]
                 if unknown:
@@ -208,7 +208,7 @@ class TopicReader:
     async def _fetch_all(
         self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, patient: bool
     ) -> dict[int, tuple[list[ConsumedRecord], int]]:
-        """What the partitions (all if None) hold next, and where to go on in each; without those where nothing came.
+        """The next records of the partitions (all if None), and each next offset; without partitions that had none.
 
         A partition that is not in `ends` is read as far as records are stable.
         """
@@ -249,8 +249,8 @@ class TopicReader:
     def _go_on_at(fetched: FetchedRecords, stable: int, end: int, nothing_at_all: bool) -> int | None:
         if fetched.next_offset is not None:
             return fetched.next_offset
-        # Compaction may leave nothing between a position and the end. An empty answer proves that, unless a
-        # transaction is still open, or the answer's bytes went to other partitions.
+        # Compaction may leave nothing between a position and the end. An empty answer proves that, unless a transaction
+        # is still open, or other partitions used up the answer's bytes.
         return end if nothing_at_all and stable >= end else None
 
     def _fetch_request(self, wait_ms: int, partitions: list[int]) -> Any:
@@ -302,7 +302,7 @@ class TopicReader:
         raise refusal(error(), f"reading topic {self.topic}")
 
     async def _back_off(self, error: Exception, deadline: Deadline) -> None:
-        """Wait a little and forget the leaders; give up when the deadline has passed."""
+        """Pause and drop the cached leaders; raise when the deadline has passed."""
         if deadline.passed:
             raise BrokerUnavailableError(
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"

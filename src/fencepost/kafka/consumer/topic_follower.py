@@ -1,9 +1,9 @@
-"""Follows a topic: hands over each committed record once, from the first one on, and knows how far it is.
+"""Follows a topic: delivers each committed record once, from the first one on, and tracks its position.
 
-A thread of the log waits for records with long polls. To read to the end, the ends are listed over a connection of
-their own (the broker answers one request of a connection at a time), and then waited for: a log that is up to date
-answers at once, whatever the long poll is at. If the ends show partitions that the thread has not heard of, or another
-topic of that name, the thread looks the partitions up again.
+A thread of the log waits for records with long polls. To read to the end, the end offsets are listed over a separate
+connection (the broker answers one request of a connection at a time), and then waited for: a log that is up to date
+answers at once, even during a long poll. If the ends show partitions that the thread does not know, or another topic of
+that name, the thread looks the partitions up again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TopicLog:
         on_record: Callable[[ConsumedRecord], None],
         on_another_topic: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_another_topic` is told before the first record of a topic that was deleted and made again."""
+        """`on_another_topic` is called before the first record of a topic that was deleted and created again."""
         self.topic = topic
         self._on_another_topic = on_another_topic
         self._on_record = on_record
@@ -69,7 +69,7 @@ class TopicLog:
         self.close()
 
     def start(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Hand over what is committed, on the calling thread; from then on follow the topic.
+        """Deliver the committed records on the calling thread; follow the topic from then on.
 
         Raises what `TopicReader.read_to_end` does.
         """
@@ -83,20 +83,23 @@ class TopicLog:
         return len(self._list_ends(timeout_ms)[0])
 
     def read_to_end(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Wait until everything that was committed before this call, or is in a transaction now, is handed over.
+        """Wait until everything that was committed before this call, or is in an open transaction, is delivered.
 
         Raises what `TopicReader.read_to_end` does, and IllegalStateError once the log is closed.
         """
         self._wait(*self._list_ends(timeout_ms), timeout_ms)
 
     def wait_for(self, ends: Mapping[int, int], timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Wait until the records before some offsets, one a partition, are handed over. Raises as `read_to_end`."""
+        """Wait until the records before the given offsets, one per partition, are delivered.
+
+        Raises as `read_to_end`.
+        """
         self._wait(ends, self._topic_id, timeout_ms)
 
     def _wait(self, ends: Mapping[int, int], topic_id: UUID | None, timeout_ms: float) -> None:
         deadline = Deadline.after(timeout_ms)
         with self._moved:
-            # What was refused a while ago may be allowed by now.
+            # A right that was missing a while ago may be granted by now.
             self._refusal, self._hurried = None, True
             self._moved.notify_all()
             self._moved.wait_for(
@@ -115,12 +118,12 @@ class TopicLog:
 
     @property
     def lasting_failure(self) -> FencepostError | None:
-        """Why the topic is not followed, where that does not pass by itself: it was deleted, for example."""
+        """The fatal error because of which the topic is not followed, for example that it was deleted."""
         failure = self._failure
         return None if isinstance(failure, BrokerUnavailableError | TopicReadTimeoutError) else failure
 
     def close(self) -> None:
-        """Stop following and let go of the connections; who waits gets an IllegalStateError."""
+        """Stop following and close the connections; waiting calls get an IllegalStateError."""
         self._closing.set()
         with self._moved:
             self._moved.notify_all()
@@ -154,7 +157,7 @@ class TopicLog:
                 if self._closing.is_set():
                     return
                 if not failing:
-                    _LOG.warning("Topic %s cannot be followed, which is tried again: %s", self.topic, error)
+                    _LOG.warning("Topic %s cannot be followed; retrying: %s", self.topic, error)
                 failing = True
                 self._failure = self._cause(error)
                 self._rest(error, backoff.next_s())
@@ -167,9 +170,9 @@ class TopicLog:
             self._hand_over(records)
 
     def _cause(self, failure: FencepostError) -> FencepostError:
-        """Return what is behind a failure: a topic that is gone shows as one whose leaders are not found.
+        """Return the cause of a failure: a deleted topic appears as a topic without leaders.
 
-        Brokers that have just started may not know of a topic for a moment.
+        Brokers that have just started may not know a topic for a moment.
         """
         if not self._reader.is_missing():
             self._missing_since = None
@@ -180,7 +183,7 @@ class TopicLog:
         return TopicNotFoundError(self.topic) if now - self._missing_since >= _MISSING_SECONDS else failure
 
     def _rest(self, failure: FencepostError, seconds: float) -> None:
-        """Pause after a failure, but not once somebody waits for the topic's end."""
+        """Pause after a failure, but not while another thread waits for the topic's end."""
         with self._moved:
             if isinstance(failure, AuthorizationError):
                 self._refusal = failure
@@ -191,7 +194,7 @@ class TopicLog:
     def _hand_over(self, records: list[ConsumedRecord]) -> None:
         if self._topic_id not in (None, self._reader.topic_id):
             _LOG.warning(
-                "Topic %s was deleted and made again, and is read from its beginning. Keep others from deleting it",
+                "Topic %s was deleted and created again, and is read from its beginning. Prevent others from deleting it",
                 self.topic,
             )
             self._on_another_topic()
@@ -199,7 +202,7 @@ class TopicLog:
             try:
                 self._on_record(record)
             except Exception:  # noqa: BLE001 - the records behind it must not be lost for one that cannot be taken
-                _LOG.exception("Record %d of %s-%d was not taken in", record.offset, self.topic, record.partition)
+                _LOG.exception("Record %d of %s-%d was not processed", record.offset, self.topic, record.partition)
         with self._moved:
             self._positions, self._topic_id = self._reader.positions, self._reader.topic_id
             self._moved.notify_all()

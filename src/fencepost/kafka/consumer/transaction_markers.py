@@ -1,7 +1,7 @@
-"""Which transactions ended in a topic, and how: the control records that coordinators write into its partitions.
+"""Reads transaction markers: the control records that coordinators write to partitions when transactions end.
 
 Markers: https://kafka.apache.org/documentation/#controlbatch. With transaction version 2 every transaction of a
-producer has an epoch of its own, so a producer id and epoch name a transaction.
+producer has a separate epoch, so a producer id and epoch identify a transaction.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class TransactionMarker(NamedTuple):
 
     @property
     def transaction(self) -> tuple[int, int]:
-        """What names the transaction across partitions and topics."""
+        """Identifies the transaction across partitions and topics."""
         return self.producer_id, self.producer_epoch
 
 
 def read_transaction_markers(config: ClientConfig, topic: str) -> list[TransactionMarker]:
-    """Return the markers of a topic up to its present end, by partition and offset.
+    """Return the markers of a topic up to its current end, by partition and offset.
 
     Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
     """
@@ -62,7 +62,7 @@ def read_transaction_markers(config: ClientConfig, topic: str) -> list[Transacti
 
 
 def _collect(topic: str, partition: int, data: bytes | None, markers: list[TransactionMarker]) -> int | None:
-    """Add the markers among the fetched batches; return where to go on, None if there was no batch."""
+    """Add the markers among the fetched batches; return the next offset, None if there was no batch."""
     next_offset = None
     for batch in MemoryRecords(data or b""):
         next_offset = batch.next_offset

@@ -1,4 +1,4 @@
-"""From the thread of a group member, which drives kafka-python's event loop, to the asyncio loop of its listener."""
+"""Passes calls from a group member's thread, which drives kafka-python's event loop, to its listener's asyncio loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ListenerLoop:
-    """The asyncio loop of a listener, as the member's thread sees it. A loop that is closed is told nothing."""
+    """The asyncio loop of a listener, for the member's thread. Calls to a closed loop are dropped."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, net: NetworkSelector, manager: ConnectionManager) -> None:
         self._loop = loop
@@ -26,14 +26,14 @@ class ListenerLoop:
         self._manager = manager
 
     def call(self, told: Callable[..., None], *arguments: Any) -> None:
-        """Have a function called there, soon."""
+        """Call a function on the loop, soon."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(told, *arguments)
 
     async def tell(
         self, stopping: Coroutine[Any, Any, None], goes_on: Callable[[], bool], *, look_every_ms: int
     ) -> None:
-        """Run a coroutine that stops work there, and wait for it while `goes_on`, which is looked at in between."""
+        """Run a coroutine that stops work on the loop, and wait for it while `goes_on`, which is polled meanwhile."""
         finished = Future()
         try:
             running = asyncio.run_coroutine_threadsafe(stopping, self._loop)

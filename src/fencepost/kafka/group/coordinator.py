@@ -1,7 +1,7 @@
 """kafka-python's group coordinator client, as a member of a group of Connect workers.
 
-kafka.coordinator is internal to kafka-python; only this module and group_member know it. What is relied on here is held
-by tests/broker/test_group_member.py. Everything runs on the thread that drives kafka-python's event loop.
+kafka.coordinator is internal to kafka-python; only this module and `member` use it. tests/broker/test_group_member.py
+tests the internals that are used here. Everything runs on the thread that drives kafka-python's event loop.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from fencepost.kafka.group.membership import GroupObserver, GroupRequest
 from fencepost.kafka.group.protocol import PROTOCOL_TYPE
 from fencepost.kafka.transport.control_connections import ConnectionManager
 
-# What is moved to another worker takes two generations. Of the second one, a member that gave nothing up in the first
-# learns by a heartbeat alone.
+# Moving work to another worker takes two generations. A member that revoked nothing in the first one learns about the
+# second one only from a heartbeat.
 _FIRST_HEARTBEAT_S: Final = 0.1
 
 
 class Rebalancing(Protocol):
-    """What a member does in the course of a rebalance."""
+    """The actions of a member during a rebalance."""
 
     def protocols(self) -> Iterable[tuple[str, bytes]]:
         """Return the protocols to offer, the best first, with this member's metadata in each."""
 
     async def before_joining(self) -> None:
-        """Stop what must not run while the group is joined. Heartbeats go on meanwhile."""
+        """Stop everything that must not run during the join. Heartbeats continue meanwhile."""
 
     async def before_request(self) -> None:
-        """Called before each JoinGroup request, also when one is repeated."""
+        """Called before each JoinGroup request, also before repeated ones."""
 
     def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return each member's assignment for each member's metadata, as the leader."""
+        """As the leader, return the assignment of each member from the metadata of all."""
 
     async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
-        """Take the assignment of a new generation. Heartbeats go on meanwhile."""
+        """Apply the assignment of a new generation. Heartbeats continue meanwhile."""
 
     def expelled(self) -> None:
         """The coordinator does not count this worker as a member."""
 
     def wake(self) -> None:
-        """Something changed that the member must look at."""
+        """Notify the member of a change."""
 
 
 class MemberHeartbeat(Heartbeat):  # type: ignore[misc]  # kafka-python ships no type information
-    """Heartbeats that come early after a generation began: the pauses double until they are as long as the interval.
+    """Heartbeats with short pauses after a generation began: the pauses double up to the interval.
 
-    Also knows when the last one that was answered had been sent: the coordinator counts from then at least.
+    Also knows when the last answered heartbeat was sent: the coordinator's session time-out starts then at the earliest.
     """
 
     confirmed: float | None = None
 
     def time_to_next_heartbeat(self) -> float:
-        """Return the seconds until the next heartbeat is to be sent."""
+        """Return the seconds until the next heartbeat."""
         last = max(self.last_send, self.last_reset)
         early: float = last + max(_FIRST_HEARTBEAT_S, last - self.last_reset) - time.monotonic()
         due: float = super().time_to_next_heartbeat()
         return min(due, max(0.0, early))
 
     def received_heartbeat(self) -> None:
-        """Take note that the last heartbeat was answered."""
+        """Record that the last heartbeat was answered."""
         super().received_heartbeat()
         self.confirmed = self.last_send
 
 
 class _Sensor:
-    """Takes latencies in milliseconds, as kafka-python gives them."""
+    """Accepts kafka-python's latencies in milliseconds."""
 
     def __init__(self, observer: GroupObserver, request: GroupRequest) -> None:
         self._observer = observer
@@ -83,7 +83,7 @@ class _Sensor:
 
 
 class _Sensors:
-    """Stands for kafka-python's GroupCoordinatorMetrics."""
+    """Replaces kafka-python's GroupCoordinatorMetrics."""
 
     def __init__(self, observer: GroupObserver) -> None:
         self.join_latency = _Sensor(observer, GroupRequest.JOIN)
@@ -99,7 +99,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
     ) -> None:
         super().__init__(KafkaNetClient(net=manager._net, manager=manager), **settings)  # noqa: SLF001 - as its base does
         self.heartbeat = MemberHeartbeat(**self.config)
-        # What kafka-python records to where it was given a registry of metrics.
+        # kafka-python records to this if it has a metrics registry.
         self._sensors = _Sensors(observer)
         self._rebalancing = rebalancing
         self._observer = observer
@@ -108,13 +108,13 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
 
     @property
     def heard_at(self) -> float | None:
-        """When the coordinator last counted this member as alive, as far as it is known here; None before."""
+        """When the coordinator last counted this member as alive, as far as known; None before."""
         known = [moment for moment in (self._joined_at, self.heartbeat.confirmed) if moment is not None]
         return max(known, default=None)
 
     @property
     def expires_at(self) -> float | None:
-        """When the coordinator may have expelled this member, unless it is heard meanwhile; None if it never was.
+        """When the coordinator may expel this member, unless a heartbeat arrives before; None if it never was a member.
 
         While a JoinGroup request waits at the coordinator there are no heartbeats, and the session does not run out.
         """
@@ -128,35 +128,35 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator gave, '' before."""
+        """The id from the coordinator, '' before."""
         name: str = self._generation.member_id
         return name
 
     def drop(self, reason: str) -> None:
-        """Hang up on a coordinator that does not answer; join again once one is found."""
+        """Disconnect from a coordinator that does not answer; join again once one is found."""
         node = self.coordinator_id
         self.coordinator_dead(reason)
         if node is not None:
             self._manager.close(node)
-        # The id is kept: a coordinator that still has it takes the member for the same.
+        # The id is kept: a coordinator that still has it recognises the member.
         self.reset_generation(self.member_id)
 
     def still_alive(self) -> None:
-        """Say that this member is not stuck: if nobody does for the rebalance time-out, it leaves the group."""
+        """Report that this member is not stuck: without a report for the rebalance time-out, it leaves the group."""
         self.heartbeat.poll()
 
     def stop_heartbeats(self) -> None:
         """End the heartbeats for good."""
         self._close_heartbeat()
 
-    # -- what BaseCoordinator asks of its subclasses ------------------------------------------------------------
+    # -- what BaseCoordinator requires of its subclasses ------------------------------------------------------------
 
     def protocol_type(self) -> str:
         """Return the type of the group: one of Connect workers."""
         return PROTOCOL_TYPE
 
     def group_protocols(self) -> list[tuple[str, bytes]]:
-        """Return what to send with JoinGroup."""
+        """Return the protocols and metadata for JoinGroup."""
         return list(self._rebalancing.protocols())
 
     async def _on_join_prepare_async(self, *_: Any, **__: Any) -> None:
@@ -174,7 +174,7 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         await self._rebalancing.joined(generation, member_id, protocol, bytes(member_assignment_bytes))
         self._observer.rebalance_completed()
 
-    # -- where BaseCoordinator is listened to -------------------------------------------------------------------
+    # -- hooks into BaseCoordinator -------------------------------------------------------------------
 
     async def _do_join_and_sync_async(self) -> bytes:
         await self._rebalancing.before_request()
@@ -193,12 +193,12 @@ class ConnectCoordinator(BaseCoordinator):  # type: ignore[misc]  # kafka-python
         return assignment
 
     def request_rejoin(self) -> None:
-        """Join again as soon as may be: the group rebalances, or this member asks for it."""
+        """Join again as soon as possible: the group rebalances, or this member requests it."""
         super().request_rejoin()
         self._rebalancing.wake()
 
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        """Forget the generation, and without a `member_id` the membership."""
+        """Reset the generation, and without a `member_id` also the membership."""
         super().reset_generation(member_id)
         if member_id == UNKNOWN_MEMBER_ID:
             self._rebalancing.expelled()

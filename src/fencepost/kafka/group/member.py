@@ -1,10 +1,10 @@
 """A worker's membership in the group of workers that share its `group.id`.
 
-A member has one thread, which drives kafka-python's event loop and everything on it. It tells a listener on an asyncio
-loop what to run; the states are in group_membership.
+A member has one thread, which drives kafka-python's event loop and everything on it. It notifies a listener on an
+asyncio loop of what to run; the states are in `membership`.
 
-kafka-python takes a member whose network is cut for a stable one for as long as a request may take. This module
-watches for itself how long ago the coordinator was heard: work stops when it may have been given to others.
+kafka-python treats a disconnected member as stable for the whole request time-out. This module tracks itself when the
+coordinator last answered: work stops when it may have been assigned to others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from fencepost.kafka.transport.control_connections import BAD_CREDENTIALS, Conne
 
 _log: Final = logging.getLogger(__name__)
 
-# How long the member is deaf to rejoin and close while it waits for an answer.
+# How long the member does not react to rejoin and close while it waits for an answer.
 _TICK_MS: Final = 200
 _LEAVE_TIMEOUT_MS: Final = 3_000
 
@@ -65,14 +65,14 @@ _LASTING: Final = (
     client_errors.KafkaConfigurationError,
     client_errors.IncompatibleBrokerVersion,
 )
-"""Failures that trying again does not mend; all others may pass."""
+"""Fatal errors; all others are retriable."""
 
 
 class GroupMember:
     """One worker in its group. All methods may be called from any thread.
 
-    `config_offset` (see `WorkerMetadata`) and `assign`, which a leader's rounds are put to, are called on the member's
-    thread and must return quickly. What `assign` raises ends the membership.
+    `config_offset` (see `WorkerMetadata`) and `assign`, which computes the assignments as the leader, are called on the
+    member's thread and must return quickly. An exception of `assign` ends the membership.
     """
 
     def __init__(
@@ -110,18 +110,18 @@ class GroupMember:
 
     @property
     def state(self) -> MemberState:
-        """Where this member stands."""
+        """The state of this member."""
         return self._state
 
     @property
     def coordinator_unknown_for(self) -> float:
-        """For how many seconds no coordinator has been known to be there, 0.0 if one is."""
+        """For how many seconds no coordinator has been known, 0.0 if one is."""
         since = self._unknown_since
         return 0.0 if since is None else time.monotonic() - since
 
     @property
     def rebalancing(self) -> bool:
-        """Whether this member is joining, or is about to."""
+        """Whether this member is joining, or will join next."""
         coordinator = self._coordinator
         return self._rejoin_asked or coordinator is None or bool(coordinator.need_rejoin())
 
@@ -132,13 +132,13 @@ class GroupMember:
     def rejoin(self) -> None:
         """Join again.
 
-        The group is assigned anew if this worker leads it, or tells something new: its `config_offset`, what it runs.
+        That rebalances the group if this worker leads it, or its metadata changed: its `config_offset` or what it runs.
         """
         self._rejoin_asked = True
         self._wake()
 
     async def close(self) -> None:
-        """Leave the group and free everything. The caller has stopped what ran; nothing is called after this."""
+        """Leave the group and release everything. The caller has stopped all work; nothing is called after this."""
         self._closing = True
         self._wake()
         if self._thread.ident is not None:
@@ -170,7 +170,7 @@ class GroupMember:
             self._coordinator.stop_heartbeats()
 
     async def _step(self) -> None:
-        """Look at everything once, and rest when there is nothing to do."""
+        """Check everything once, and sleep if there is nothing to do."""
         if self._rejoin_asked or self._rejoin_is_due():
             self._ask_to_join()
         active = await self._try_to_be_active()
@@ -239,7 +239,7 @@ class GroupMember:
     # -- the end of a membership --------------------------------------------------------------------------------
 
     def _is_silent(self) -> bool:
-        """Whether the coordinator may have given this member's work to others."""
+        """Whether the coordinator may have assigned this member's work to others."""
         if self._state is not MemberState.MEMBER or self._coordinator is None:
             return False
         expires_at = self._coordinator.expires_at
@@ -280,16 +280,16 @@ class GroupMember:
         self._become(MemberState.FAILED)
         self._told.call(self._listener.on_failed, error)
 
-    # -- what a rebalance asks for (group_coordinator.Rebalancing) ----------------------------------------------
+    # -- the actions of a rebalance (coordinator.Rebalancing) ----------------------------------------------
 
     def protocols(self) -> Iterable[tuple[str, bytes]]:
-        """Offer what this worker speaks, with what it runs."""
+        """Offer this worker's protocols, with the work that it runs."""
         own, offset = self._settings, self._config_offset()
         metadata = WorkerMetadata(url=own.url, config_offset=offset, assignment=self._held, support=own.support)
         return [(str(protocol), encode_metadata(metadata, protocol)) for protocol in own.protocol.offered]
 
     async def before_joining(self) -> None:
-        """Stop everything, where the group rebalances eagerly."""
+        """Stop everything if the group rebalances eagerly."""
         if self._protocol is ConnectProtocol.EAGER:
             await self._give_up_all()
 
@@ -299,20 +299,20 @@ class GroupMember:
             await self._lose(f"the coordinator of group {self._settings.group_id} does not know it as a member")
 
     def assign(self, leader: str, protocol: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Lead a round."""
+        """Compute the assignments as the leader."""
         spoken = ConnectProtocol(protocol)
         metadata = {name: decode_metadata(data) for name, data in members.items()}
         election = Election(leader=leader, protocol=spoken, members=metadata, held=self._held)
         return {name: encode_assignment(given, spoken) for name, given in self._assign(election).items()}
 
     async def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
-        """Take an assignment: stop what is revoked, then tell what to run."""
+        """Apply an assignment: stop what is revoked, then notify the listener of what to run."""
         given = decode_assignment(assignment)
         self._protocol = ConnectProtocol(protocol)
         self._become(MemberState.MEMBER)
         self._watch_coordinator()
         if self._protocol is ConnectProtocol.EAGER:
-            # Something is held if the group has just come down from cooperative rebalancing.
+            # Something still runs if the group has just changed from cooperative rebalancing.
             await self._give_up_all()
         given = given.revoking_of(self._held)
         if given.revokes:
@@ -332,7 +332,7 @@ class GroupMember:
         self._expelled = True
 
     def wake(self) -> None:
-        """Look at everything anew."""
+        """Check everything again."""
         self._wake()
 
     async def _give_up_all(self) -> None:
@@ -347,9 +347,9 @@ class GroupMember:
             self._wakeup.notify()
 
     async def _tell(self, stopping: Coroutine[Any, Any, None]) -> None:
-        """Have the listener stop work, while heartbeats go on.
+        """Let the listener stop work, while heartbeats continue.
 
-        Waits no longer than the group would, and not while the member is closed or cut off.
+        Waits no longer than the group would, and not once the member is closed or disconnected.
         """
         deadline = Deadline.after(self._settings.rebalance_timeout_ms)
 

@@ -1,14 +1,14 @@
-"""What a membership in a group of workers is described with, and who is told of it.
+"""The values that describe a membership in a group of workers, and its listener and observer.
 
 A member goes through these states, and may be closed in any of them:
 
                         joined                  joined again
     CONNECTING ────────────────────> MEMBER ───────────────────> MEMBER      on_revoked, then on_assigned
         ^                             │ │
-        └── silent for a session, ────┘ └── an error that lasts ──> FAILED        on_lost, then on_failed
+        └── silent for a session, ────┘ └── a fatal error ────────> FAILED        on_lost, then on_failed
             or expelled: on_lost
 
-A member that was told to stop something joins again by itself once that is done, and so it does when the delay of an
+A member with revoked work joins again automatically once that work has stopped, and also when the delay of an
 assignment is over.
 """
 
@@ -24,7 +24,7 @@ from fencepost.kafka.group.protocol import Assignment, ConnectProtocol
 
 
 class MemberState(StrEnum):
-    """Where a member stands; see the module's diagram."""
+    """The state of a member; see the module's diagram."""
 
     CONNECTING = "CONNECTING"
     MEMBER = "MEMBER"
@@ -45,7 +45,7 @@ TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 class GroupSettings:
     """What a member joins with. `url` is where other workers reach this one; times are in milliseconds.
 
-    `support` is its `exactly.once.source.support`, which the leader tells to all.
+    `support` is its `exactly.once.source.support`, which the leader sends to all.
     """
 
     group_id: str
@@ -61,8 +61,8 @@ class GroupSettings:
 class Membership:
     """A generation that this worker is a member of.
 
-    `assignment` is all that this worker is to run from here on, with what was just revoked beside it. If it `failed`,
-    read the config topic to its end and `rejoin`; what ran goes on meanwhile, except in `default`.
+    `assignment` is everything that this worker must run from now on, and what was just revoked. If it `failed`, read
+    the config topic to its end and `rejoin`; running work keeps running meanwhile, except in `default`.
     """
 
     generation: int
@@ -77,7 +77,7 @@ class Membership:
 
 
 class GroupRequest(Enum):
-    """What a member asks the group's coordinator for again and again."""
+    """The recurring requests of a member to the group's coordinator."""
 
     JOIN = auto()
     SYNC = auto()
@@ -88,32 +88,32 @@ class GroupObserver(Protocol):
     """Measures a membership. Called on the member's thread; must return at once."""
 
     def request_answered(self, request: GroupRequest, seconds: float) -> None:
-        """The coordinator took so long to answer."""
+        """The coordinator took `seconds` to answer."""
 
     def rebalance_began(self) -> None:
-        """The member is going to join. Until this is completed, it may be told again."""
+        """The member is about to join. May be called again before the rebalance is completed."""
 
     def rebalance_failed(self) -> None:
         """An attempt to join failed; there will be another."""
 
     def rebalance_completed(self) -> None:
-        """The member has taken its assignment."""
+        """The member has applied its assignment."""
 
 
 class GroupListener(Protocol):
-    """Told what to run, on the asyncio loop.
+    """Is notified of what to run, on the asyncio loop.
 
-    `on_revoked` and `on_lost` are waited for before anything else is told, but no longer than the rebalance time-out.
+    The member waits for `on_revoked` and `on_lost` before it calls anything else, but at most the rebalance time-out.
     """
 
     async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
-        """Stop these and return once they stand still: others may start them then."""
+        """Stop these and return once they have stopped: others may start them then."""
 
     def on_assigned(self, membership: Membership) -> None:
-        """Run what the assignment says, as soon as the config topic is read up to its offset."""
+        """Run the assignment as soon as the config topic is read up to its offset."""
 
     async def on_lost(self, reason: str) -> None:
-        """Stop everything, for others may have it; return once all stands still. This worker does not lead."""
+        """Stop everything, because others may run it; return once all has stopped. This worker does not lead."""
 
     def on_failed(self, error: Exception) -> None:
-        """The membership is over and does not come back; `close` it. Nothing runs any more."""
+        """The membership has ended for good; `close` it. Nothing runs any more."""

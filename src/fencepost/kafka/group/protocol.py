@@ -1,7 +1,7 @@
-"""What Connect's workers tell each other through the group coordinator: the embedded protocol of group type `connect`.
+"""The messages of Connect's workers through the group coordinator: the embedded protocol of group type `connect`.
 
 Version 0 is eager rebalancing, version 1 is KIP-415 (incremental cooperative rebalancing), version 2 is KIP-507, which
-only says that requests between workers are signed. All integers are big-endian:
+only declares that requests between workers are signed. All integers are big-endian:
 
     STRING           int16 length, UTF-8            BYTES   int32 length (-1 is null)       [x]   int32 count (-1 is none)
     Metadata 0       int16 version | STRING url | int64 configOffset
@@ -10,14 +10,14 @@ only says that requests between workers are signed. All integers are big-endian:
                      | [STRING connector, [int32 task]], where task -1 is the connector itself
     Assignment 1, 2  as 0, then [STRING connector, [int32 task]] revoked | int32 delay in ms
 
-What follows these fields is ignored, by Connect's workers too, so that a later version may add to them. fencepost's
-workers add what Connect has no field for, each after the mark `FNCP`:
+Bytes after these fields are ignored, by Connect's workers too, so that a later version may add fields. fencepost's
+workers add fields that Connect does not have, each after the marker `FNCP`:
 
     Metadata         STRING exactly.once.source.support of the member
-    Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty of those that do not tell
+    Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty for unknown
 
-Connect's workers read version 0 as version 1 that may end early. So the mark stands behind the fields of version 1 there,
-too, which say nothing: no allocation, no revocations, no delay.
+Connect's workers read version 0 as version 1 that may end early. So in version 0 the marker also follows the fields of
+version 1, which are empty: no allocation, no revocations, no delay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PROTOCOL_TYPE: Final = "connect"
 _MARK: Final = b"FNCP"
 _NO_ALLOCATION: Final = b"\xff\xff\xff\xff"
 _NO_CHANGE: Final = bytes(8)
-"""An empty array of what is revoked, and no delay."""
+"""An empty array of revocations, and no delay."""
 _CONNECTOR_ITSELF: Final = -1
 
 _INT16: Final = struct.Struct(">h")
@@ -60,7 +60,7 @@ class ConnectProtocol(StrEnum):
 
     @property
     def offered(self) -> tuple[ConnectProtocol, ...]:
-        """What a worker with this `connect.protocol` offers to the group, the best first."""
+        """The protocols that a worker with this `connect.protocol` offers to the group, preferred first."""
         return tuple(protocol for protocol in reversed(ConnectProtocol) if protocol.version <= self.version)
 
     @classmethod
@@ -73,22 +73,22 @@ _VERSIONS: Final = {ConnectProtocol.EAGER: 0, ConnectProtocol.COMPATIBLE: 1, Con
 
 
 class AssignmentError(IntEnum):
-    """Why an assignment holds nothing."""
+    """Why an assignment is empty."""
 
     NONE = 0
     CONFIG_MISMATCH = 1
-    """The leader has not read as far in the config topic as a member: all read to its end and join again."""
+    """The leader has read less of the config topic than a member: all members read to its end and join again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What the leader gives to a member, or what a member runs.
+    """The leader's assignment to a member, or the work that a member runs.
 
-    As the leader sends it in `compatible` and `sessioned` it is a change: `revoked_*` are to be stopped, `connectors`
-    and `tasks` are to be started, all else goes on. In `default` it is all that the member is to run. `config_offset`
-    is how far the config topic must have been read before anything is started. After `delay_ms`, if not 0, members
-    join again, because the leader holds back the work of a lost member until then. `supports` has the URL and the
-    `exactly.once.source.support` of each member, empty of those that do not tell it; nothing if the leader does not.
+    As the leader sends it in `compatible` and `sessioned` it is a change: stop `revoked_*`, start `connectors` and
+    `tasks`, keep everything else running. In `default` it is everything that the member must run. `config_offset` is
+    how far the config topic must be read before anything is started. After `delay_ms`, if not 0, members join again,
+    because the leader does not assign the work of a lost member until then. `supports` has the URL and the
+    `exactly.once.source.support` of each member, empty if unknown; it has no entries if the leader does not send them.
     """
 
     error: int = AssignmentError.NONE
@@ -109,13 +109,13 @@ class Assignment:
 
     @property
     def revokes(self) -> bool:
-        """Whether something is to be stopped."""
+        """Whether something must be stopped."""
         return bool(self.revoked_connectors or self.revoked_tasks)
 
     def revoking_of(self, held: Assignment | None) -> Assignment:
-        """Return this change without revocations of what a member that runs `held` does not run.
+        """Return this change without revocations of work that a member with `held` does not run.
 
-        The coordinator answers a member that joins again with nothing new by the assignment that it has already.
+        If a member joins again without a change, the coordinator returns the assignment that the member already has.
         """
         connectors, tasks = (set(held.connectors), set(held.tasks)) if held is not None else (set(), set())
         return replace(
@@ -125,7 +125,7 @@ class Assignment:
         )
 
     def added_to(self, held: Assignment | None) -> Assignment:
-        """Return all that a member runs after this change that ran `held` before."""
+        """Return everything that a member runs after this change if it ran `held` before."""
         if held is None:
             return self
         connectors = {*held.connectors, *self.connectors} - {*self.revoked_connectors}
@@ -135,11 +135,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerMetadata:
-    """What a member tells the leader as it joins.
+    """The metadata that a member sends to the leader when it joins.
 
     `config_offset` is the offset of the last data record of the config topic that it read, plus 1: not the position,
-    which transaction markers move too. `assignment` is what it runs, None if nothing. `support` is its
-    `exactly.once.source.support`, empty if it does not tell.
+    which transaction markers advance too. `assignment` is what it runs, None if nothing. `support` is its
+    `exactly.once.source.support`, empty if unknown.
     """
 
     url: str
@@ -150,9 +150,9 @@ class WorkerMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """What a member assigns from that the coordinator made the leader: all members' metadata by member id.
+    """The leader's input for the assignments: the metadata of all members by member id.
 
-    `held` is what this member ran until here, None if nothing. Its `leader` tells who led the round before.
+    `held` is what this member ran until now, None if nothing. Its `leader` is the leader of the previous generation.
     """
 
     leader: str
@@ -162,7 +162,7 @@ class Election:
 
     @property
     def led_before(self) -> bool:
-        """Whether this member led the round before as well."""
+        """Whether this member also led the previous generation."""
         return self.held is not None and self.held.leader == self.leader
 
 
@@ -246,7 +246,7 @@ def _string(text: str) -> bytes:
     return _int16(len(encoded)) + encoded
 
 
-# What a member runs is the same in all the protocols that it offers.
+# A member's work is the same in all protocols that it offers.
 @lru_cache(maxsize=2)
 def _work(connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> bytes:
     numbers = _by_connector(connectors, tasks)
@@ -310,7 +310,7 @@ class _Reader:
         return tuple(connectors), tuple(tasks)
 
     def marked(self, behind: bytes = b"") -> bool:
-        """Whether fencepost's own fields follow, behind some bytes."""
+        """Whether fencepost's own fields follow, after the bytes `behind`."""
         mark = behind + _MARK
         found = self._data.startswith(mark, self._at)
         self._at += len(mark) if found else 0
@@ -334,7 +334,7 @@ class _Reader:
         return self._data[start : self._at]
 
     def _skip(self, length: int) -> int:
-        """Go on behind some bytes, and return where they start."""
+        """Skip some bytes, and return where they start."""
         start, end = self._at, self._at + length
         if length < 0 or end > len(self._data):
             raise GroupProtocolError(self._what, f"{length} bytes are announced at byte {start} and do not follow")
