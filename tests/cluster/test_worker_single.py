@@ -29,12 +29,40 @@ from tests.support.topics import Topics, unique
 from tests.support.workers import Group, Worker, signed
 from tests.support.writing import open_producer, producer_config, write_in_transaction
 
+# Modules in plugin.path, which no configuration names.
+PLAIN = {
+    "plain_numbers.py": """
+from fencepost import ConfigDef, SourceConnector
+
+class Numbers(SourceConnector):
+    def version(self):
+        return "7.1"
+    def config(self):
+        return ConfigDef().define("first.number", ConfigDef.Type.INT, 1)
+    def task_class(self):
+        raise NotImplementedError
+""",
+    "plain_broken.py": """
+import fencepost
+import a_package_that_nobody_has
+
+class Broken(fencepost.SourceConnector):
+    pass
+""",
+    "plain_other.py": "raise AssertionError('a module without plugins is not imported')\n",
+}
+
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory, broker: Any) -> Group:
+    folder = tmp_path_factory.mktemp("single")
+    (folder / "plugins").mkdir()
+    for name, code in PLAIN.items():
+        (folder / "plugins" / name).write_text(code)
     return Group(
-        tmp_path_factory.mktemp("single"),
+        folder,
         broker.bootstrap_servers,
+        plugin_path=str(folder / "plugins"),
         fencepost_files_allowed_paths="/no/such",
         connector_client_config_override_policy="All",
         config_providers="files",
@@ -438,6 +466,23 @@ def test_a_connector_reads_no_file_that_the_worker_does_not_let_it(
     assert "fencepost.files.allowed.paths" in refused.body["message"]
     wrong = {found["value"]["name"] for found in checked.body["configs"] if found["value"]["errors"]}
     assert wrong == {"file" if "file" in config else "files"}
+
+
+def test_plain_modules_of_plugin_path_are_listed_before_anybody_names_them(worker: Worker) -> None:
+    for query in ("", "?connectorsOnly=false"):
+        listed = {plugin["class"]: plugin for plugin in worker.get(f"/connector-plugins{query}")}
+        plain = {name: plugin for name, plugin in listed.items() if name.startswith("plain_")}
+        assert plain == {
+            "plain_numbers.Numbers": {"class": "plain_numbers.Numbers", "type": "source", "version": "7.1"}
+        }
+
+    keys = {key["name"]: key for key in worker.get("/connector-plugins/plain_numbers.Numbers/config")}
+    assert (keys["first.number"]["type"], keys["first.number"]["default_value"]) == ("INT", "1")
+    assert "tasks.max" in keys
+    assert worker.request("GET", "/connector-plugins/plain_broken.Broken/config").status == 404
+    assert worker.process.output.count("The module plain_broken of plugin.path cannot be used") == 1
+    assert "a_package_that_nobody_has" in worker.process.output
+    assert "plain_other" not in worker.process.output
 
 
 def test_a_connector_that_exits_is_failed_and_the_worker_runs_on(worker: Worker) -> None:
