@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -305,3 +306,25 @@ def test_topics_are_created_as_the_connector_says(
     assert topics.partitions(topic) == 3
     assert topics.config(topic)["retention.ms"] == "123456"
     assert sorted(_found(bootstrap_servers, topic, name)) == list(range(1, 101))
+
+
+def test_commits_name_the_task_and_a_run_that_changes_with_each_read(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
+):
+    """So a task may take over a source partition from another one, by reading its offset, and give it back."""
+    for limit in (20, 40):
+        task, seen = runner.task(name, topic, {"messages.per.poll": 10, "limit": limit}, stop_at_end=True)
+
+        def read_again(source_task: Any, records: list[SourceRecord]) -> list[SourceRecord]:
+            if source_task.seq == 20:
+                source_task.context.offset_reader.offset({"task.id": "another"})
+            return records
+
+        seen.on_poll = read_again
+        task.start()
+        assert task.join(120)
+    headers = [dict(record.headers) for record in read_topic(bootstrap_servers, runner.offsets_topic)]
+    runs, tasks = zip(*((commit["fencepost.committed.by"] or b"").split() for commit in headers), strict=True)
+    assert set(tasks) == {f"{runner.worker.config.group_id}-{name}-0".encode()}
+    assert len(runs) == 4
+    assert [one == next_one for one, next_one in itertools.pairwise(runs)] == [False, False, True]

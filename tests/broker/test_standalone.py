@@ -24,6 +24,7 @@ from fencepost.runtime.state import State
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.task_count import leader_transactional_id, task_transactional_id
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
+from tests.support.overlapping_source import OverlappingConnector
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
 from tests.support.task_runner import States, wait_for_state
@@ -358,3 +359,18 @@ def test_two_connectors_of_one_name_are_refused_before_anything_starts(
         herder(config, properties(name, topic), properties(name, topic)).run()
 
     assert topics.partitions(config.config_storage.name) is None
+
+
+def test_tasks_that_share_a_source_partition_fail_the_connector(config: WorkerConfig, topic: str) -> None:
+    name = unique("connector")
+    connector = {
+        "name": name,
+        "connector.class": f"{OverlappingConnector.__module__}.{OverlappingConnector.__qualname__}",
+        "topic": topic,
+        "tasks.max": "2",
+    }
+    with running(herder(config, connector)) as failures:
+        wait_for(lambda: failures, what="everything failed")
+    assert isinstance(failures[0], ConnectorsFailedError)
+    for part in (f"Connector {name} failed", f"Task {name}-0 failed", f"Task {name}-1 failed", '{"file": "shared"}'):
+        assert part in str(failures[0])

@@ -129,6 +129,20 @@ GUARDS = (
         "tests/broker/test_source_task.py::test_d3_a_task_resumes_from_the_last_commit",
     ),
     Guard(
+        "the watch over source partitions that two tasks write",
+        "storage/offsets/partition_guard.py",
+        "        if known is None or known == self._known or shared is None:",
+        "        if True:",
+        "tests/broker/test_standalone.py::test_tasks_that_share_a_source_partition_fail_the_connector",
+    ),
+    Guard(
+        "the run that a task's commits name",
+        "runtime/task/run.py",
+        "{owned.producer_id}.{owned.epoch}.{reader.reads}",
+        "{owned.producer_id}",
+        "tests/broker/test_source_task.py::test_commits_name_the_task_and_a_run_that_changes_with_each_read",
+    ),
+    Guard(
         "the abort of a transaction that failed",
         "runtime/task/poll_loop.py",
         "            self._abort_quietly()",

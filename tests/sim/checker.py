@@ -13,7 +13,8 @@ from fencepost.storage.configs.codec import CommitRecord, Config, TargetState, T
 from fencepost.storage.configs.state import ClusterConfigState, apply
 from fencepost.storage.configs.task_count import fencing_plan
 from fencepost.storage.offsets.codec import decode_key, decode_value
-from fencepost.storage.offsets.marks import COPIED_FROM
+from fencepost.storage.offsets.marks import mark_of
+from fencepost.storage.offsets.shared_partitions import SharedPartitions
 from tests.sim.broker import Batch, Broker, Row, topic_of
 from tests.sim.kernel import Kernel
 from tests.sim.site import CONFIGS, OFFSETS, OWN_OFFSETS, decoded
@@ -54,6 +55,7 @@ class Checker:
         self._stored: dict[tuple[str, int], tuple[float, int]] = {}
         self._stored_positions: dict[str, int] = {}
         self._generations: dict[str, _Generations] = defaultdict(_Generations)
+        self._shared = SharedPartitions()
 
     def follow(self, broker: Broker) -> None:
         self._broker = broker
@@ -69,6 +71,8 @@ class Checker:
     def on_marker(self, batches: Sequence[Batch], committed: bool) -> None:
         """Look at what becomes visible."""
         for batch in batches:
+            if committed and topic_of(batch.topic) in _OFFSETS_TOPICS:
+                self._check_authors(batch)
             if committed and topic_of(batch.topic) == DATA:
                 for (origin, number), sequence in batch.rows:
                     known = self._generations[origin.connector]
@@ -81,6 +85,17 @@ class Checker:
                             "the partition to another task, has its task count record"
                         )
                         return
+
+    # -- no two tasks are taken for sharing a source partition -------------------------------------------------
+
+    def _check_authors(self, batch: Batch) -> None:
+        """See that the guard of source partitions, which reads these commits, has nothing to say."""
+        for row in batch.rows:
+            named, mark = decode_key(row[0]), mark_of(getattr(row, "headers", ()), 0)
+            if named is not None and mark.author is not None:
+                self._shared.commit(named.connector, named.identity, mark.author, mark.time)
+                if self._shared.found(named.connector)[0]:
+                    self._kernel.fault(f"two tasks are taken for sharing {named.partition} of {named.connector}")
 
     def _read_configs(self) -> None:
         rows, self._position = self._broker.fetch(CONFIGS, self._position)
@@ -233,7 +248,7 @@ class Checker:
 
 
 def _is_copy(row: Any) -> bool:
-    return any(name == COPIED_FROM for name, _ in getattr(row, "headers", ()))
+    return mark_of(getattr(row, "headers", ()), 0).origin is not None
 
 
 def _committed(key: bytes, value: bytes | None) -> tuple[tuple[str, int], int]:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType, SimpleNamespace
@@ -139,6 +139,7 @@ class SimWorkerRuntime(Worker):
         self._offsets: Any = _OffsetStores(self.clients)
         self.engine: Any = SimEngine()
         self.metrics: Any = _Silent()
+        self._guard: Any = _NoGuard()
         self.planned_at = 0
 
     def start(self) -> None:
@@ -183,6 +184,16 @@ class _OffsetStores:
 
     def close(self) -> None:
         self._copies.close()
+
+
+class _NoGuard:
+    """In place of PartitionGuard: the checker looks at each commit."""
+
+    def watch(self, *_: Any) -> Any:
+        return _Silent()
+
+    def watching(self, *_: Any) -> Any:
+        return nullcontext()
 
 
 class _Finalizer:

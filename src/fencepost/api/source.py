@@ -68,7 +68,7 @@ class SourceConnector(ABC):
         fenced and restarted (in distributed mode, with exactly-once support enabled on all workers). A task
         configuration that contains `tasks.max`, or anything else that changes with the number of tasks, is never the
         same. With False, the default, all tasks are fenced and restarted. A broken promise lets records be written
-        twice, and is not detected.
+        twice, until the connector fails because two of its tasks commit the same source partition.
         """
         return False
 

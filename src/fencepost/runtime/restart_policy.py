@@ -8,6 +8,7 @@ from fencepost.api.errors import ConfigError, FencepostError, RetriableError
 from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
 from fencepost.engine.errors import SparkJobError, SparkStartError
 from fencepost.kafka.errors import ProducerFencedError, TransactionAbortableError, UnknownOutcomeError
+from fencepost.storage.errors import SharedPartitionError
 
 LONGEST_DELAY_S: Final = 30.0
 
@@ -21,7 +22,7 @@ class ReplacedError(FencepostError):
     """A task is not to run any more: a newer one has taken its place, or will. It is not started again by itself."""
 
 
-_FINAL: Final = (ConfigError, ProducerFencedError, ReplacedError)
+_FINAL: Final = (ConfigError, ProducerFencedError, ReplacedError, SharedPartitionError)
 
 
 def may_pass(error: Exception) -> bool:

@@ -33,11 +33,12 @@ from fencepost.runtime.connector.source_connector import ConnectorListener, Work
 from fencepost.runtime.connector.validation import Validation, connector_class, validate
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
-from fencepost.runtime.task.delivery import delivery
+from fencepost.runtime.task.delivery import delivers_exactly_once, delivery
 from fencepost.runtime.task.run import NoChecks, StartChecks, TaskParts
 from fencepost.runtime.task.source_task import TaskListener, WorkerSourceTask
 from fencepost.runtime.task.writes import WritePath
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from fencepost.storage.offsets.partition_guard import PartitionGuard
 
 _log: Final = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Worker:
         self._transformer = ConfigTransformer.from_properties(config.properties, where=config.where)
         self.engine = SparkEngine(config.spark_settings(), import_path=[str(folder) for folder in import_path])
         self._offsets = OffsetStores(config, self.clients)
+        self._guard = PartitionGuard()
         self.metrics = WorkerMetrics(self._offsets.pending_copies)
 
     def start(self) -> None:
@@ -118,9 +120,14 @@ class Worker:
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises what opening its offsets topic raises."""
-        reader = self._offsets.open(config).reader()
+        offsets = self._offsets.open(config)
         connector = WorkerConnector(
-            config, new_connector_instance(self.config, config), reader, listener, self.config.allowed_paths
+            config,
+            new_connector_instance(self.config, config),
+            offsets.reader(),
+            listener,
+            self.config.allowed_paths,
+            watch=partial(self._guard.watch, offsets) if delivers_exactly_once(self.config, config) else None,
         )
         self.metrics.add_connector(connector)
         return connector
@@ -196,6 +203,7 @@ class Worker:
 
         Offsets that are still to be copied to the worker's offsets topic are waited for, some seconds at most.
         """
+        self._guard.close()
         self._offsets.close()
         self.engine.stop()
 
@@ -227,6 +235,7 @@ class Worker:
                 offsets_topic=self._offsets.topic(connector),
                 wrote_to=wrote_to,
             ),
+            guard=self._guard,
             restarts=self.restarts(connector),
             checks=checks,
         )

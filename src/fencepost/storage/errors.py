@@ -52,6 +52,22 @@ class ConfigTooLargeError(DataError):
         )
 
 
+class SharedPartitionError(FencepostError):
+    """Two tasks of a connector commit offsets of the same source partition at the same time."""
+
+    def __init__(self, connector: str, partition: str, tasks: tuple[str, str]) -> None:
+        one, other = sorted(tasks)
+        super().__init__(
+            f"Two tasks of connector {connector} write the source partition {partition}: those with the transactional "
+            f"ids {one} and {other}. Each replaces the offsets of the other, so records are written twice or lost. Let "
+            "each source partition belong to one task (task_configs of the connector), compare the records of "
+            "this source partition with the source, then restart the connector and its tasks"
+        )
+        self.connector = connector
+        self.partition = partition
+        self.tasks = (one, other)
+
+
 class OffsetsNotCopiedError(RetriableError):
     """Offsets of a connector with its own offsets topic could not be written to the worker's in time."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -17,6 +17,7 @@ from fencepost.config.connector_config import ConnectorConfig
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.log_context import log_context
 from fencepost.runtime.state import State, check_transition
+from fencepost.storage.offsets.partition_guard import OnShared, Watch
 
 _log: Final = logging.getLogger(__name__)
 
@@ -41,12 +42,17 @@ class WorkerConnector:
         offset_reader: OffsetReader,
         listener: ConnectorListener,
         allowed_paths: AllowedPaths,
+        *,
+        watch: Callable[[OnShared], Watch] | None = None,
     ) -> None:
+        """`watch` watches the source partitions of the connector's tasks, while the connector is RUNNING."""
         self.config = config
         self.allowed_paths = allowed_paths
         self._connector = connector
         self._offset_reader = offset_reader
         self._listener = listener
+        self._new_watch = watch
+        self._watch: Watch | None = None
         self._lock = threading.RLock()
         # Whether there is something to stop. What the connector reports while it stops does not count.
         self._started = False
@@ -149,9 +155,12 @@ class WorkerConnector:
             failure = as_failure(what, error)
         else:
             failure = PluginError(f"{what} was given {kind_of(error)}: give it an exception that says what is wrong")
+        self._fail_if_running(failure)
+
+    def _fail_if_running(self, error: Exception) -> None:
         with self._lock, log_context(self.config.name):
             if self._started and self._state is State.RUNNING:
-                self._fail(failure)
+                self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         _log.error("Connector %s failed: %s", self.config.name, describe_error(error), exc_info=error)
@@ -167,6 +176,14 @@ class WorkerConnector:
     def _set_state(self, state: State, error: Exception | None = None) -> None:
         check_transition(f"Connector {self.config.name}", self._state, state)
         self._state, self._error = state, error
+        self._watch_partitions()
         if error is None:
             _log.info("Connector %s is %s", self.config.name, state)
         self._listener.on_connector_state(self.config.name, state, error)
+
+    def _watch_partitions(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        if self._new_watch is not None and self._state is State.RUNNING:
+            self._watch = self._new_watch(self._fail_if_running)

@@ -6,13 +6,14 @@ import threading
 
 
 class TaskControl:
-    """The requests to pause, to stop, and to give the task up."""
+    """The requests to pause, to stop, to fail, and to give the task up."""
 
     def __init__(self, *, paused: bool = False) -> None:
         self.cancelled = threading.Event()
         self._changed = threading.Condition()
         self._paused = paused
         self._stopping = False
+        self._failure: Exception | None = None
 
     @property
     def paused(self) -> bool:
@@ -41,15 +42,26 @@ class TaskControl:
         self.cancelled.set()
         self.stop()
 
+    def fail(self, error: Exception) -> None:
+        """Ask the task to end with a failure, and not to commit."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def raise_failure(self) -> None:
+        """Raise what the task should end with, if there is something."""
+        if self._failure is not None:
+            raise self._failure
+
     def wait(self, seconds: float) -> None:
         """Return after some time, or at once when the task should end, or pause."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._paused, seconds)
+            self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds)
 
     def wait_until_resumed(self) -> None:
         """Return when the task should go on, or end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or not self._paused)
+            self._changed.wait_for(lambda: self._stopping or not self._paused or self._failure)
 
     def _set(self, *, paused: bool | None = None, stopping: bool | None = None) -> None:
         with self._changed:

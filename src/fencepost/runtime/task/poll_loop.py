@@ -56,6 +56,7 @@ class PollLoop:
         """
         try:
             while not self._control.stopping:
+                self._control.raise_failure()
                 if self._control.paused:
                     if not self._commit_all():
                         return True
@@ -121,6 +122,7 @@ class PollLoop:
             return
         if decision is BoundaryDecision.ABORT:
             self._writes.abort()
+        self._control.raise_failure()
         settled = self._writes.commit()
         if settled is not None:
             self._instance.settled(settled)
@@ -137,6 +139,7 @@ class PollLoop:
     def _wait_while_paused(self) -> None:
         self._on_state(State.PAUSED)
         self._control.wait_until_resumed()
+        self._control.raise_failure()
         if not self._control.stopping:
             self._on_state(State.RUNNING)
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.source import SourceTask
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
 from fencepost.config.restart_config import RestartConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.producer.transactional import TransactionalProducer
@@ -32,7 +34,10 @@ from fencepost.runtime.task.control import TaskControl
 from fencepost.runtime.task.instance import TaskInstance
 from fencepost.runtime.task.poll_loop import PollLoop
 from fencepost.runtime.task.writes import Delivery, WritePath, WritesContext
-from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from fencepost.storage.errors import SharedPartitionError
+from fencepost.storage.offsets.connector_store import ConnectorOffsetReader, ConnectorOffsetStore
+from fencepost.storage.offsets.marks import CommitAuthor
+from fencepost.storage.offsets.partition_guard import PartitionGuard
 
 
 class StartChecks(Protocol):
@@ -67,6 +72,7 @@ class TaskParts:
     engine: SparkEngine
     allowed_paths: AllowedPaths
     new_write_path: Callable[[], WritePath]
+    guard: PartitionGuard
     restarts: RestartConfig = field(default_factory=RestartConfig)
     checks: StartChecks = field(default_factory=NoChecks)
 
@@ -133,10 +139,24 @@ class TaskRun:
     def _run_task(self, delivery: Delivery, path: WritePath) -> bool:
         offsets = self._parts.open_offsets()
         offsets.refresh()
+        with self._watching(offsets):
+            return self._poll(offsets, delivery, path)
+
+    def _watching(self, offsets: ConnectorOffsetStore) -> AbstractContextManager[None]:
+        """Have the task fail if it shares a source partition; without fencing nobody can tell."""
+        return nullcontext() if self.producer is None else self._parts.guard.watching(offsets, self._fail)
+
+    def _fail(self, error: SharedPartitionError) -> None:
+        with log_context(self._id):
+            self._control.fail(error)
+            self.stop_task()
+
+    def _poll(self, offsets: ConnectorOffsetStore, delivery: Delivery, path: WritePath) -> bool:
+        reader = offsets.task_reader()
         boundaries = self._parts.new_boundaries(time.monotonic())
         context = WorkerSourceTaskContext(
             self._parts.config,
-            offsets.task_reader(),
+            reader,
             boundaries.context,
             self._parts.engine.session,
             self._parts.allowed_paths,
@@ -149,7 +169,7 @@ class TaskRun:
             written = WritesContext(
                 self._id,
                 path,
-                offsets.records(),
+                offsets.records(_author(delivery, reader)),
                 self._metrics,
                 self._control.cancelled,
                 keeps_records=instance.keeps_records,
@@ -161,3 +181,12 @@ class TaskRun:
         finally:
             offsets.flush()
             instance.stop()
+
+
+def _author(delivery: Delivery, reader: ConnectorOffsetReader) -> Callable[[], CommitAuthor | None]:
+    """Return what names this run in its commits. A producer id and the epoch of its ownership are had by no other run."""
+    producer = delivery.producer
+    if producer is None:
+        return lambda: None
+    task, owned = producer.transactional_id, producer.identity
+    return lambda: CommitAuthor(task, f"{owned.producer_id}.{owned.epoch}.{reader.reads}")

@@ -20,7 +20,7 @@ from fencepost.api.record import SourcePartition
 from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.storage.offsets.copies import Copy, OffsetCopies
-from fencepost.storage.offsets.marks import Origin
+from fencepost.storage.offsets.marks import CommitAuthor, Origin
 from fencepost.storage.offsets.overlay import CommittedOffset, OffsetView
 from fencepost.storage.offsets.topic import OffsetStore
 from fencepost.storage.offsets.uncommitted import OffsetRecords
@@ -64,6 +64,11 @@ class ConnectorOffsetStore:
         self._view = self._new_view()
 
     @property
+    def own(self) -> OffsetStore:
+        """The store of the topic that the connector's tasks commit their offsets to."""
+        return self._own
+
+    @property
     def topic(self) -> str:
         """The topic that the connector's tasks commit their offsets to."""
         return self._own.topic
@@ -97,9 +102,12 @@ class ConnectorOffsetStore:
         """
         return ConnectorOffsetReader(self, timeout_ms, mends_copies=True)
 
-    def records(self) -> OffsetRecords:
-        """Return an empty collection of offsets for one task; what is committed of them is copied."""
-        return OffsetRecords(self.connector, self._own.table, on_commit=self.copy, known_time=self._time)
+    def records(self, author: Callable[[], CommitAuthor | None] = lambda: None) -> OffsetRecords:
+        """Return an empty collection of offsets for one task; what is committed of them is copied.
+
+        `author` is that of OffsetRecords.
+        """
+        return OffsetRecords(self.connector, self._own.table, on_commit=self.copy, known_time=self._time, author=author)
 
     def copy(self, offsets: Iterable[CommittedOffset]) -> None:
         """Have offsets that were committed to the own topic copied to the worker's. Never waits or fails."""
@@ -172,6 +180,8 @@ class ConnectorOffsetReader:
         self._store = store
         self._timeout_ms = timeout_ms
         self._mends_copies = mends_copies
+        self.reads = 0
+        """How often offsets were read."""
 
     def offset(self, partition: SourcePartition) -> dict[str, Any] | None:
         """Return the last committed offset of a source partition, None if there is none."""
@@ -180,6 +190,7 @@ class ConnectorOffsetReader:
     def offsets(self, partitions: Iterable[SourcePartition]) -> list[dict[str, Any] | None]:
         """Return the last committed offset of each source partition, in the order given."""
         wanted = list(partitions)
+        self.reads += 1
         self._store.refresh(self._timeout_ms)
         found = self._store.read(wanted)
         if self._mends_copies:

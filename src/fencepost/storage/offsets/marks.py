@@ -4,6 +4,9 @@
 writer's clock, but always more than the highest value that the writer has read for the source partition. So a clock
 that is behind does no harm (a hybrid logical clock). A record without it counts with its timestamp.
 
+`fencepost.committed.by` names the run of the task that committed, if the task delivers exactly once: two runs that
+commit the same source partition at the same time are a mistake of the connector (see shared_partitions).
+
 `fencepost.copied.from` marks a copy, and names the topic that holds the commit itself: `topic`, or `cluster/topic`
 if that is on another Kafka cluster than the worker's topics.
 """
@@ -18,6 +21,7 @@ from typing import Final, Self
 from fencepost.kafka.records.columns import RecordHeaders
 
 COMMIT_TIME: Final = "fencepost.commit.time"
+COMMITTED_BY: Final = "fencepost.committed.by"
 COPIED_FROM: Final = "fencepost.copied.from"
 
 _SEPARATOR: Final = "/"
@@ -43,23 +47,48 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitAuthor:
+    """A task, by its transactional id, and a text without spaces that no other run of the task has.
+
+    What a task commits after it has read offsets anew counts as another run: it may know of other tasks' commits then.
+    """
+
+    task: str
+    run: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return what `str` of a run made, None for any other text."""
+        run, separator, task = text.partition(" ")
+        return cls(task, run) if separator else None
+
+    def __str__(self) -> str:
+        return f"{self.run} {self.task}"
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetMark:
-    """When an offset was committed, in milliseconds, and for a copy, where. Larger times are later commits."""
+    """When an offset was committed, in milliseconds, for a copy where, and by whom if that is known.
+
+    Larger times are later commits.
+    """
 
     time: int
     origin: Origin | None = None
+    author: CommitAuthor | None = None
 
     def headers(self) -> RecordHeaders:
         """Return the headers of a record with this mark."""
-        time = (COMMIT_TIME, b"%d" % self.time)
-        return (time,) if self.origin is None else (time, (COPIED_FROM, str(self.origin).encode()))
+        parts = {COMMIT_TIME: self.time, COMMITTED_BY: self.author, COPIED_FROM: self.origin}
+        return tuple((name, str(part).encode()) for name, part in parts.items() if part is not None)
 
 
 def mark_of(headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> OffsetMark:
     """Return the mark of a record with these headers; what is missing or malformed is made up for by `timestamp`."""
     values = {name: value for name, value in headers if value}
-    time, origin = values.get(COMMIT_TIME), values.get(COPIED_FROM)
+    time, origin, author = values.get(COMMIT_TIME), values.get(COPIED_FROM), values.get(COMMITTED_BY)
     return OffsetMark(
         int(time) if time is not None and _TIME.fullmatch(time) else timestamp,
         None if origin is None else Origin.parse(origin.decode(errors="replace")),
+        None if author is None else CommitAuthor.parse(author.decode(errors="replace")),
     )

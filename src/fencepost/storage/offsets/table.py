@@ -19,6 +19,7 @@ from fencepost.kafka.consumer.fetch_decoder import NO_PRODUCER, ConsumedRecord
 from fencepost.kafka.records.columns import OutgoingRecord
 from fencepost.storage.offsets.codec import OffsetKey, decode_key, encode_key, identity_of
 from fencepost.storage.offsets.marks import OffsetMark, Origin, mark_of
+from fencepost.storage.offsets.shared_partitions import SharedPartition, SharedPartitions
 
 _NOWHERE: Final = -1
 
@@ -63,6 +64,7 @@ class OffsetTable:
         self._connectors: dict[str, dict[str, tuple[StoredOffset, ...]]] = {}
         # A topic that is not compacted yet has many records of each key.
         self._named: dict[bytes, OffsetKey] = {}
+        self._shared = SharedPartitions()
         self._lock = threading.Lock()
 
     def apply(self, record: ConsumedRecord) -> bool:
@@ -79,7 +81,14 @@ class OffsetTable:
             self._named[key] = named
             known = self._connectors.setdefault(named.connector, {})
             known[named.identity] = _with(known.get(named.identity, ()), stored)
+            if mark.author is not None:
+                self._shared.commit(named.connector, named.identity, mark.author, mark.time)
         return True
+
+    def shared_partitions(self, connector: str) -> tuple[int, SharedPartition | None]:
+        """Return how many commits showed that two tasks share a source partition, and what the last one showed."""
+        with self._lock:
+            return self._shared.found(connector)
 
     def leave_places(self) -> None:
         """Take note that the topic is another one of that name: what was read stays, but stands nowhere."""

@@ -11,7 +11,7 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.kafka.producer.partitioner import records_by_partition
 from fencepost.kafka.records.columns import Records
 from fencepost.storage.offsets.codec import encode_key, encode_value
-from fencepost.storage.offsets.marks import OffsetMark
+from fencepost.storage.offsets.marks import CommitAuthor, OffsetMark
 from fencepost.storage.offsets.overlay import CommittedOffset
 from fencepost.storage.offsets.table import OffsetTable
 
@@ -30,16 +30,19 @@ class OffsetRecords:
         *,
         on_commit: Callable[[list[CommittedOffset]], None] = lambda _: None,
         known_time: Callable[[SourcePartition | None], int] | None = None,
+        author: Callable[[], CommitAuthor | None] = lambda: None,
     ) -> None:
         """`on_commit` is told which offsets were committed; it must not wait or raise.
 
         `known_time` returns when a source partition's newest offset was committed, as far as was read of all topics
-        that count; 0 if there is none. Where it is missing, `table` is asked.
+        that count; 0 if there is none. Where it is missing, `table` is asked. `author` returns the run of the task that
+        commits, None if nobody is to compare it with other tasks.
         """
         self._connector = connector
         self._table = table
         self._on_commit = on_commit
         self._known_time = known_time or self._time_in_table
+        self._author = author
         self._time = 0
         self._written: list[CommittedOffset] = []
         self._latest: dict[frozenset[Any] | None, tuple[SourcePartition | None, SourceOffset | None]] = {}
@@ -80,16 +83,17 @@ class OffsetRecords:
         Raises DataError, naming the connector, for a partition or offset that cannot be stored.
         """
         latest = self.latest()
+        known = max((self._known_time(partition) for partition, _ in latest), default=0)
+        self._time = max(int(time.time() * 1000), known + 1, self._time + 1)
+        signed = OffsetMark(self._time, author=self._author()).headers()
+        unsigned = OffsetMark(self._time).headers()
         records = [
-            record
+            # Tasks may share what says nothing: no source partition, or no position in it.
+            record._replace(headers=signed if partition and offset else unsigned)
             for partition, offset in latest
             for record in self._table.records(self._connector, partition, encode_value(self._connector, offset))
         ]
-        known = max((self._known_time(partition) for partition, _ in latest), default=0)
-        self._time = max(int(time.time() * 1000), known + 1, self._time + 1)
-        headers = OffsetMark(self._time).headers()
-        marked = [record._replace(headers=headers) for record in records]
-        return list(records_by_partition(marked, partitions).items())
+        return list(records_by_partition(records, partitions).items())
 
     def written(self) -> None:
         """Take note that the offsets are written, and will be committed with what they are written in."""

@@ -1,0 +1,123 @@
+"""Watches the commits of connectors for source partitions that two tasks write, and reports them.
+
+A thread reads each offsets topic of a watched connector to its end, once a second. The topic is also read as somebody
+begins to watch: who watches is told of later commits only. What was there before may have been mended since.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from fencepost.api.errors import describe_error
+from fencepost.storage.errors import SharedPartitionError
+from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from fencepost.storage.offsets.topic import OffsetStore
+
+_LOG: Final = logging.getLogger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+# An open transaction of a stranger holds up the others that read the topic, and the start of a connector.
+_READING_MS: Final = 5_000
+
+OnShared = Callable[[SharedPartitionError], None]
+"""Called on a thread of its own."""
+
+
+class Watch:
+    """One who wants to be told, until `close`."""
+
+    def __init__(self, guard: PartitionGuard, offsets: ConnectorOffsetStore, on_shared: OnShared) -> None:
+        self.store = offsets.own
+        self._guard = guard
+        self._connector = offsets.connector
+        self._on_shared = on_shared
+        self._known: int | None = None
+
+    def look(self) -> None:
+        """Compare what was read of the topic with what was known when this was last called."""
+        known = self._known
+        self._known, shared = self.store.table.shared_partitions(self._connector)
+        if known is None or known == self._known or shared is None:
+            return
+        error = SharedPartitionError(shared.connector, shared.partition, shared.tasks)
+        threading.Thread(target=self._on_shared, args=[error], name="shared-partition", daemon=True).start()
+
+    def close(self) -> None:
+        """Be told no more."""
+        self._guard.remove(self)
+
+
+class PartitionGuard:
+    """Reads offsets topics for those who watch, on a thread that begins with the first one. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._watches: list[Watch] = []
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def watch(self, offsets: ConnectorOffsetStore, on_shared: OnShared) -> Watch:
+        """Have `on_shared` called if two tasks of a connector commit the same source partition from now on.
+
+        Reads the topic; if that takes more than some seconds, or fails, it begins when the topic was read later.
+        """
+        watch = Watch(self, offsets, on_shared)
+        if self._refreshed(watch.store):
+            watch.look()
+        with self._changed:
+            self._watches.append(watch)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="partition-guard", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return watch
+
+    @contextmanager
+    def watching(self, offsets: ConnectorOffsetStore, on_shared: OnShared) -> Iterator[None]:
+        """As `watch`, for a block."""
+        watch = self.watch(offsets, on_shared)
+        try:
+            yield
+        finally:
+            watch.close()
+
+    def remove(self, watch: Watch) -> None:
+        """Tell one who watches no more. Does nothing for one that was removed."""
+        with self._changed:
+            self._watches = [other for other in self._watches if other is not watch]
+
+    def close(self) -> None:
+        """End, soon. Does not wait: a read may be under way."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    # -- on the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (watches := self._next()) is not None:
+            for store in {id(watch.store): watch.store for watch in watches}.values():
+                if self._refreshed(store):
+                    for watch in watches:
+                        if watch.store is store:
+                            watch.look()
+
+    def _next(self) -> list[Watch] | None:
+        """Return who watches after a pause, once somebody does; None in the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, _PERIOD_SECONDS)
+            self._changed.wait_for(lambda: self._closing or self._watches)
+            return None if self._closing else list(self._watches)
+
+    def _refreshed(self, store: OffsetStore) -> bool:
+        try:
+            store.refresh(_READING_MS, create=False)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread must go on: the next read may succeed
+            if not self._closing:
+                _LOG.debug("Offsets topic %s was not looked at: %s", store.topic, describe_error(error))
+            return False
+        return True
