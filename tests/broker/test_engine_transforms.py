@@ -115,6 +115,30 @@ def test_a_polled_batch_with_foldable_transforms_runs_no_spark_job(
     assert len(read_topic(bootstrap_servers, topic)) == 200
 
 
+def test_later_batches_with_the_same_columns_are_written_as_the_first(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    steps = pipeline(
+        value=json_converter(),
+        transforms=[
+            step(Filter(), {}, tombstones()),
+            step(InsertField(), {"topic.field": "from", "static.field": "source", "static.value": "shop"}),
+        ],
+    )
+    with producer(bootstrap_servers) as owner:
+        for first in range(0, 40, 10):
+            rows = [
+                record(topic, None if n % 3 == 0 else {"n": n}, value_schema="n INT", key=f"k{n}")
+                for n in range(first, first + 10)
+            ]
+            result = write(engine, owner, rows, steps)
+            assert result.metadata is not None
+            assert [sent is None for sent in result.metadata] == [one.value is None for one in rows]
+    found = [(r.key, json.loads(r.value or b"")) for r in read_topic(bootstrap_servers, topic)]
+    expected = [n for n in range(40) if n % 3]
+    assert found == [(f"k{n}".encode(), {"n": n, "from": topic, "source": "shop"}) for n in expected]
+
+
 def test_a_polled_batch_with_a_python_function_runs_as_a_job(engine: SparkEngine, bootstrap_servers: str, topic: str):
     steps = pipeline(transforms=[Step(Shouted())])
     with producer(bootstrap_servers) as owner:

@@ -55,6 +55,42 @@ GUARDS = (
         "tests/unit/engine/test_grouping.py::test_a_field_that_the_schema_does_not_have_is_refused",
     ),
     Guard(
+        "the mark of transforms whose plan is kept",
+        "transforms/chain.py",
+        "    return all(is_planned_by_schema(plugin) for plugin in plugins)",
+        "    return bool(plugins)",
+        "tests/unit/transforms/test_known_plans.py::test_a_transform_that_is_not_marked_is_applied_to_each_batch",
+    ),
+    Guard(
+        "the settings that a kept plan was made with",
+        "engine/spark/transform.py",
+        "(session, settings_hash(session), tuple(",
+        "(session, tuple(",
+        "tests/unit/transforms/test_known_plans.py::test_a_setting_that_changes_counts_for_the_next_batch",
+    ),
+    Guard(
+        "the one user of a kept plan",
+        "engine/spark/known_plans.py",
+        "known = self._plans.pop(key, _Use.NEVER)",
+        "known = self._plans.get(key, _Use.NEVER)",
+        "tests/unit/transforms/test_known_plans.py::test_a_plan_has_one_user_at_a_time",
+    ),
+    Guard(
+        "the kept plan that goes with an error",
+        "engine/spark/known_plans.py",
+        """        yield None if isinstance(plan, _Use) else plan
+        with self._lock:
+            self._plans[key] = _Use.ONCE if isinstance(plan, _Use) else plan
+""",
+        """        try:
+            yield None if isinstance(plan, _Use) else plan
+        finally:
+            self._plans[key] = _Use.ONCE if isinstance(plan, _Use) else plan
+        with self._lock:
+""",
+        "tests/unit/transforms/test_known_plans.py::test_a_plan_is_dropped_after_an_error",
+    ),
+    Guard(
         "the epoch check of written records",
         "kafka/producer/produce_errors.py",
         "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):",

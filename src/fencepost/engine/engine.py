@@ -37,7 +37,7 @@ from fencepost.engine.routing import Ownership, Router
 from fencepost.engine.spark.job_write import SparkWrite, write_batch
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
-from fencepost.engine.spark.transform import transform_group
+from fencepost.engine.spark.transform import GroupPlans, transform_group
 from fencepost.engine.topic_gate import TopicGate
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import SplitRows, WriteStage, reader_types
@@ -89,6 +89,7 @@ class SparkEngine:
     def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
         self._session = LazySession(settings, import_path=import_path)
         self._jobs = Jobs()
+        self._plans = GroupPlans()
         self._batches = itertools.count()
 
     def session(self) -> SparkSession:
@@ -142,6 +143,7 @@ class SparkEngine:
         writing = _BatchWrite(
             session=self.session,
             jobs=self._jobs,
+            plans=self._plans,
             producer=producer,
             task=task,
             cancelled=cancelled,
@@ -172,6 +174,7 @@ class _BatchWrite:
 
     session: Callable[[], SparkSession]
     jobs: Jobs
+    plans: GroupPlans
     producer: RecordProducer
     task: str
     cancelled: Cancelled
@@ -230,7 +233,7 @@ class _BatchWrite:
         def transform(start: int, stop: int) -> tuple[list[pa.RecordBatch], ColumnTypes]:
             part = replace(group, columns=group.columns.slice(start, stop - start))
             with self.jobs.running(session, self.task, self.cancelled):
-                return transform_group(session, part, pipeline)
+                return transform_group(session, part, pipeline, self.plans)
 
         columns = group.columns
         rows = StageRows(

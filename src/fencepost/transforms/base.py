@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -23,6 +23,25 @@ from pyspark.sql.types import (
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Predicate, Transformation
+
+C = TypeVar("C", bound=type[Transformation] | type[Predicate])
+
+_PLANNED_BY_SCHEMA: Final[set[type]] = set()
+
+
+def planned_by_schema(plugin: C) -> C:
+    """Mark a class whose expressions depend on its properties, the columns' types and the session's settings alone.
+
+    Their plan serves all batches with the same columns. That is wrong for a class that looks at the time or at rows
+    while it plans. A subclass is not marked by that: what it adds is not known.
+    """
+    _PLANNED_BY_SCHEMA.add(plugin)
+    return plugin
+
+
+def is_planned_by_schema(plugin: Transformation | Predicate) -> bool:
+    """Say whether a plugin's own class is marked as `planned_by_schema`."""
+    return type(plugin) in _PLANNED_BY_SCHEMA
 
 
 class _Configured:

@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.transforms.base import PartTransformation, rebuilt, text
+from fencepost.transforms.base import PartTransformation, planned_by_schema, rebuilt, text
 
 _TYPES: Final[dict[str, t.DataType]] = {
     "int8": t.ByteType(),
@@ -25,6 +25,7 @@ _TYPES: Final[dict[str, t.DataType]] = {
 }
 
 
+@planned_by_schema
 class Cast(PartTransformation):
     """Changes types as `spec` defines.
 
@@ -84,6 +85,7 @@ class Cast(PartTransformation):
         return column.cast(new)
 
 
+@planned_by_schema
 class CastKey(Cast):
     """Cast for keys."""
 

@@ -14,6 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Predicate, Transformation
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
 from fencepost.api.schema_name import SCHEMA_METADATA
+from fencepost.transforms.base import is_planned_by_schema
 from fencepost.transforms.filter import Filter
 
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
@@ -33,6 +34,12 @@ class Step:
     transform: Transformation
     predicate: Predicate | None = None
     negate: bool = False
+
+
+def all_planned_by_schema(chain: Sequence[Step]) -> bool:
+    """Say whether the plan of a chain serves all batches with the same columns, see `planned_by_schema`."""
+    plugins = [step.transform for step in chain] + [step.predicate for step in chain if step.predicate is not None]
+    return all(is_planned_by_schema(plugin) for plugin in plugins)
 
 
 def apply_chain(records: DataFrame, chain: Sequence[Step]) -> DataFrame:

@@ -13,12 +13,13 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import not_blank
-from fencepost.transforms.base import PartTransformation, rebuilt
+from fencepost.transforms.base import PartTransformation, planned_by_schema, rebuilt
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _MEDIUM = _Importance.MEDIUM
 
 
+@planned_by_schema
 class InsertField(PartTransformation):
     """Adds fields that hold the record's topic, partition or timestamp, or a fixed text.
 
@@ -65,6 +66,7 @@ class InsertField(PartTransformation):
         return rebuilt(column, [field.alias(name) for name, field in fields.items()])
 
 
+@planned_by_schema
 class ReplaceField(PartTransformation):
     """Removes or keeps listed fields, and renames fields."""
 
@@ -95,6 +97,7 @@ class ReplaceField(PartTransformation):
         return rebuilt(column, [column.getField(name).alias(self._renames.get(name, name)) for name in kept])
 
 
+@planned_by_schema
 class ExtractField(PartTransformation):
     """Replaces the whole key or value by the content of one of its fields."""
 
@@ -107,6 +110,7 @@ class ExtractField(PartTransformation):
         return column.getField(self.field(kind, self.properties["field"]).name)
 
 
+@planned_by_schema
 class HoistField(PartTransformation):
     """Wraps the whole key or value in a struct with one field. A null becomes a struct whose field is null."""
 
@@ -123,6 +127,7 @@ class HoistField(PartTransformation):
         return F.struct(column.alias(self.properties["field"]))
 
 
+@planned_by_schema
 class MaskField(PartTransformation):
     """Replaces fields by a neutral value: `replacement`, else 0, an empty text, false, the epoch."""
 
@@ -163,6 +168,7 @@ class MaskField(PartTransformation):
         return F.lit(plain[type(kind)]).cast(kind)
 
 
+@planned_by_schema
 class Flatten(PartTransformation):
     """Flattens nested structs into one struct; the names of the fields are joined. Arrays and maps are unchanged."""
 
@@ -186,36 +192,42 @@ def _leaves(kind: t.DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield path
 
 
+@planned_by_schema
 class InsertFieldKey(InsertField):
     """InsertField for keys."""
 
     part: ClassVar[str] = "key"
 
 
+@planned_by_schema
 class ReplaceFieldKey(ReplaceField):
     """ReplaceField for keys."""
 
     part: ClassVar[str] = "key"
 
 
+@planned_by_schema
 class ExtractFieldKey(ExtractField):
     """ExtractField for keys."""
 
     part: ClassVar[str] = "key"
 
 
+@planned_by_schema
 class HoistFieldKey(HoistField):
     """HoistField for keys."""
 
     part: ClassVar[str] = "key"
 
 
+@planned_by_schema
 class MaskFieldKey(MaskField):
     """MaskField for keys."""
 
     part: ClassVar[str] = "key"
 
 
+@planned_by_schema
 class FlattenKey(Flatten):
     """Flatten for keys."""
 

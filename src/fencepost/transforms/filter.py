@@ -9,8 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.plugin import Transformation
+from fencepost.transforms.base import planned_by_schema
 
 
+@planned_by_schema
 class Filter(Transformation):
     """Drops all records; with a predicate, those that it selects."""
 

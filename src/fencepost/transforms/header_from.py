@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import PartTransformation, rebuilt, text
+from fencepost.transforms.base import PartTransformation, planned_by_schema, rebuilt, text
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
@@ -22,6 +22,7 @@ def _not_empty(name: str, value: Any) -> None:
         raise ConfigError(f"The property {name} must be a list of names, none of them empty", name=name)
 
 
+@planned_by_schema
 class HeaderFrom(PartTransformation):
     """Moves or copies fields to headers, after the existing ones.
 
@@ -80,6 +81,7 @@ class HeaderFrom(PartTransformation):
         return headers
 
 
+@planned_by_schema
 class HeaderFromKey(HeaderFrom):
     """HeaderFrom for keys."""
 

@@ -7,10 +7,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.config.validators import not_blank
-from fencepost.transforms.base import RecordPredicate
+from fencepost.transforms.base import RecordPredicate, planned_by_schema
 from fencepost.transforms.records import matches_whole
 
 
+@planned_by_schema
 class TopicNameMatches(RecordPredicate):
     """True for records whose whole topic name matches a regular expression (Java's)."""
 
@@ -24,6 +25,7 @@ class TopicNameMatches(RecordPredicate):
         return F.col("topic").rlike(matches_whole(self.properties["pattern"]))
 
 
+@planned_by_schema
 class HasHeaderKey(RecordPredicate):
     """True for records with at least one header of the given name."""
 
@@ -38,6 +40,7 @@ class HasHeaderKey(RecordPredicate):
         return F.exists("headers", lambda header: header["key"] == F.lit(name))
 
 
+@planned_by_schema
 class RecordIsTombstone(RecordPredicate):
     """True for records whose value is null."""
 

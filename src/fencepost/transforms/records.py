@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.config.validators import not_blank
-from fencepost.transforms.base import PartTransformation, RecordTransformation, formatted, rebuilt
+from fencepost.transforms.base import PartTransformation, RecordTransformation, formatted, planned_by_schema, rebuilt
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _PLACE = re.compile(r"\$\{(topic|timestamp)\}")
@@ -21,6 +21,7 @@ def matches_whole(regex: str) -> str:
     return rf"\A(?:{regex})\z"
 
 
+@planned_by_schema
 class RegexRouter(RecordTransformation):
     """Renames topics whose whole name matches a regular expression (Java's)."""
 
@@ -67,6 +68,7 @@ class TimestampRouter(RecordTransformation):
         return records.withColumn("topic", F.concat(*parts))
 
 
+@planned_by_schema
 class ValueToKey(PartTransformation):
     """Sets the key to a struct of fields of the value; the key of a null value is null."""
 
@@ -82,6 +84,7 @@ class ValueToKey(PartTransformation):
         return rebuilt(column, [column.getField(name).alias(name) for name in names])
 
 
+@planned_by_schema
 class InsertHeader(RecordTransformation):
     """Adds a header with a fixed text."""
 
@@ -103,6 +106,7 @@ class InsertHeader(RecordTransformation):
         return records.withColumn("headers", F.concat(F.coalesce(F.col("headers"), F.array().cast(kind)), added))
 
 
+@planned_by_schema
 class DropHeaders(RecordTransformation):
     """Removes headers by their names."""
 

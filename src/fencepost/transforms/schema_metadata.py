@@ -12,11 +12,12 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.schema_name import SCHEMA_METADATA
-from fencepost.transforms.base import PartTransformation
+from fencepost.transforms.base import PartTransformation, planned_by_schema
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
 
+@planned_by_schema
 class SetSchemaMetadata(PartTransformation):
     """Sets the name and the version of a struct's schema, which JsonConverter writes with `schemas.enable`.
 
@@ -58,6 +59,7 @@ class SetSchemaMetadata(PartTransformation):
         return column
 
 
+@planned_by_schema
 class SetSchemaMetadataKey(SetSchemaMetadata):
     """SetSchemaMetadata for keys."""
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.validators import one_of
-from fencepost.transforms.base import PartTransformation, formatted, rebuilt
+from fencepost.transforms.base import PartTransformation, formatted, planned_by_schema, rebuilt
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
@@ -31,6 +31,7 @@ def _target(name: str, value: Any) -> None:
         )
 
 
+@planned_by_schema
 class TimestampConverter(PartTransformation):
     """Converts between texts, numbers, DATE, TIME and TIMESTAMP, in UTC and to the millisecond.
 
@@ -149,6 +150,7 @@ def _scaled(column: Column, before: int, after: int) -> Column:
     return column * F.lit(after // before) if after >= before else _divided(column, before // after)
 
 
+@planned_by_schema
 class TimestampConverterKey(TimestampConverter):
     """TimestampConverter for keys."""
 

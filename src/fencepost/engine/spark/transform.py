@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -25,9 +26,12 @@ from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.reports import CarriedFailureError
+from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_hash
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.write_stage import SplitRows, reader_schema
-from fencepost.transforms.chain import apply_chain
+from fencepost.transforms.chain import all_planned_by_schema, apply_chain
+
+_log: Final = logging.getLogger(__name__)
 
 _TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _ABSENT: Final = {
@@ -38,39 +42,90 @@ _AS_JSON: Final = "to_json({0}, map('ignoreNullFields', 'false')) AS {0}"
 _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 
 
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What is selected from the transformed records of a group. `structured` columns are JSON texts."""
+
+    frame: DataFrame
+    types: ColumnTypes
+    structured: Sequence[str]
+
+    def batches(self, table: pa.Table) -> list[pa.RecordBatch]:
+        """The rows of the selection as Arrow batches for the converters."""
+        for name in self.structured:
+            texts = [chunk.cast(pa.string()) for chunk in table[name].chunks]
+            chunks = [pa.ExtensionArray.from_storage(pa.json_(), chunk) for chunk in texts]
+            table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks, pa.json_()))
+        batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+        return batches
+
+
+GroupPlans = KnownPlans[tuple[LocalPlan, _Selection]]
+"""Plans for groups of polled records."""
+
+
 def transform_group(
-    session: SparkSession, group: RecordGroup, pipeline: Pipeline
+    session: SparkSession, group: RecordGroup, pipeline: Pipeline, plans: GroupPlans
 ) -> tuple[list[pa.RecordBatch], ColumnTypes]:
     """Apply the transforms to polled records: Arrow to Catalyst and back. Rows that are missing were dropped.
 
     Raises AllRowsRefusedError if they refuse the columns, whatever the rows hold, and what Spark raises for a row.
     """
-    table = pa.Table.from_batches([_all_columns(group)])
-    frame = session.createDataFrame(table, schema=_frame_schema(group))
+    given = _all_columns(group)
+    if all_planned_by_schema(pipeline.transforms):
+        transformed = _by_known_plan(session, group, given, pipeline, plans)
+        if transformed is not None:
+            return transformed
+    frame = session.createDataFrame(pa.Table.from_batches([given]), schema=_frame_schema(given, group.types))
+    selection = _selection(frame, group, pipeline)
+    table = local_rows(selection.frame)
+    return selection.batches(selection.frame.toArrow() if table is None else table), selection.types
+
+
+def _by_known_plan(
+    session: SparkSession, group: RecordGroup, given: pa.RecordBatch, pipeline: Pipeline, plans: GroupPlans
+) -> tuple[list[pa.RecordBatch], ColumnTypes] | None:
+    """Apply the transforms as they were planned for an earlier group, if there is such a plan. Raises nothing."""
+
+    def make() -> tuple[LocalPlan, _Selection] | None:
+        # A table of no rows that Spark does not know to have none.
+        table = session.createDataFrame(session.sparkContext.emptyRDD(), _frame_schema(given, group.types))
+        selection = _selection(table, group, pipeline)
+        local = LocalPlan.of(table, selection.frame)
+        return None if local is None else (local, selection)
+
+    try:
+        key = (session, settings_hash(session), tuple(pipeline.transforms), given.schema, group.types)
+        with plans.borrowed(key, make) as known:
+            if known is None or not known[0].takes(given):
+                return None
+            local, selection = known
+            return selection.batches(local.rows(given)), selection.types
+    except Exception:  # noqa: BLE001 - whatever it is
+        # If something is wrong with the batch, planning it anew tells what.
+        _log.debug("A kept plan could not be used for topic %s", group.topic, exc_info=True)
+        return None
+
+
+def _selection(frame: DataFrame, group: RecordGroup, pipeline: Pipeline) -> _Selection:
+    """Apply the transforms to columns. Raises AllRowsRefusedError if they refuse them."""
     with _planning():
         transformed = apply_chain(frame, pipeline.transforms)
         found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
         schemaless = _schemaless(group, found)
     selected = ["topic", "partition", "timestamp", "headers", ROW]
-    structured = {}
+    structured = []
     for name in ("value", "key"):
-        kind = transformed.schema[name].dataType
-        structured[name] = schemaless[name] and isinstance(kind, _STRUCTURED)
-        selected.append(_AS_JSON.format(name) if structured[name] else name)
+        if schemaless[name] and isinstance(transformed.schema[name].dataType, _STRUCTURED):
+            structured.append(name)
+        selected.append(_AS_JSON.format(name) if name in structured else name)
     types = replace(
         found,
         value=None if schemaless["value"] else found.value,
         key=None if schemaless["key"] else found.key,
         raw_headers=group.types.has_headers,
     )
-    selection = transformed.selectExpr(*selected)
-    table = local_rows(selection)
-    if table is None:
-        table = selection.toArrow()
-    for name in (name for name, is_structured in structured.items() if is_structured):
-        chunks = [pa.ExtensionArray.from_storage(pa.json_(), chunk.cast(pa.string())) for chunk in table[name].chunks]
-        table = table.set_column(table.column_names.index(name), name, pa.chunked_array(chunks, pa.json_()))
-    return table.combine_chunks().to_batches(), types
+    return _Selection(transformed.selectExpr(*selected), types, structured)
 
 
 @contextmanager
@@ -115,10 +170,10 @@ def _all_columns(group: RecordGroup) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({**columns, ROW: present[ROW]})
 
 
-def _frame_schema(group: RecordGroup) -> t.StructType:
+def _frame_schema(given: pa.RecordBatch, types: ColumnTypes) -> t.StructType:
     """The columns' types, with the schemas as the source declared them: Arrow's types alone do not tell those."""
-    schema = from_arrow_schema(_all_columns(group).schema, prefer_timestamp_ntz=True)
-    for name, declared in (("value", group.types.value), ("key", group.types.key)):
+    schema = from_arrow_schema(given.schema, prefer_timestamp_ntz=True)
+    for name, declared in (("value", types.value), ("key", types.key)):
         if declared is not None:
             schema[name].dataType = declared
     return schema

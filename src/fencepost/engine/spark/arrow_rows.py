@@ -1,0 +1,98 @@
+"""Moves rows between Arrow and Spark's driver JVM without a Spark job.
+
+They travel in files that only this user can read: an answer of py4j above 8 KiB waits 40 ms for a delayed
+acknowledgement. The classes used here are internals of Spark. Where one of them is not as expected, TypeError or
+Py4JError is raised.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+_ONE_BATCH: Final = 2**31 - 1
+_LENGTH_BYTES: Final = 4
+
+TIME_ZONE: Final = "UTC"
+"""A label of the Arrow columns: Spark's timestamps are microseconds since the epoch, whatever the label says."""
+
+
+class _Jvm(NamedTuple):
+    """Spark's encoder and decoder, its writer of length-prefixed items, and Java's streams."""
+
+    read_file: Any
+    decode: Any
+    encode: Any
+    write_items: Any
+    data_output: Any
+    file_output: Any
+
+
+@lru_cache(maxsize=1)
+def _jvm(jvm: Any) -> _Jvm:
+    """Look the internals up, which asks the JVM for each part of each name."""
+    spark = jvm.org.apache.spark
+    converters = getattr(getattr(spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
+    return _Jvm(
+        spark.sql.api.python.PythonSQLUtils.readArrowStreamFromFile,
+        converters.fromBatchIterator,
+        converters.toBatchWithSchemaIterator,
+        spark.api.python.PythonRDD.writeIteratorToStream,
+        jvm.java.io.DataOutputStream,
+        jvm.java.io.FileOutputStream,
+    )
+
+
+def may_use_files(session: SparkSession) -> bool:
+    """Say whether rows may stand in a file for a moment. They may not where Spark encrypts what it writes to disk."""
+    return not session.sparkContext._encryption_enabled  # noqa: SLF001 - pyspark's own question
+
+
+def rows_from_arrow(session: SparkSession, batch: pa.RecordBatch, schema: Any) -> Any:
+    """Return a Scala iterator over Spark's rows; `schema` is Java's StructType for the columns of the batch.
+
+    A row is valid until the next one is taken. The iterator holds memory until its last row is taken.
+    """
+    jvm = _jvm(session._jvm)  # noqa: SLF001 - rows are the JVM's
+    with tempfile.NamedTemporaryFile(prefix="fencepost-", suffix=".arrow") as file:
+        with pa.ipc.new_stream(file, batch.schema) as stream:
+            stream.write_batch(batch)
+        file.flush()
+        batches = jvm.read_file(file.name)
+    return jvm.decode(batches, schema, TIME_ZONE, True, False, None)
+
+
+def rows_to_arrow(session: SparkSession, rows: Any, schema: Any, arrow_schema: pa.Schema) -> pa.Table:
+    """Return the rows of a Scala iterator; `schema` is Java's StructType for them.
+
+    Raises what Spark raises for a row that the iterator computes.
+    """
+    jvm = _jvm(session._jvm)  # noqa: SLF001 - rows are the JVM's
+    batches = jvm.encode(rows, schema, _ONE_BATCH, _ONE_BATCH, TIME_ZONE, True, False)
+    with tempfile.NamedTemporaryFile(prefix="fencepost-", suffix=".arrow") as file:
+        output = jvm.data_output(jvm.file_output(file.name))
+        try:
+            jvm.write_items(batches, output)
+        except Exception:
+            with suppress(Py4JError):
+                batches.close()
+            raise
+        finally:
+            output.close()
+        length = file.read(_LENGTH_BYTES)
+        content = file.read(int.from_bytes(length, "big"))
+    if not content:
+        return arrow_schema.empty_table()
+    table = pa.ipc.open_stream(content).read_all()
+    # A cast to the same type with other names within a map fails for a null struct with a field that may not be null.
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, arrow_schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=arrow_schema)

@@ -1,0 +1,297 @@
+"""Polled batches whose columns are known go through a plan that was made before, and come out the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.record import SourceRecord
+from fencepost.engine.error_handler import ErrorHandler
+from fencepost.engine.grouping import group_records
+from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan
+from fencepost.engine.spark.local_rows import local_rows
+from fencepost.engine.spark.transform import GroupPlans, transform_group
+from fencepost.transforms.base import is_planned_by_schema
+from fencepost.transforms.chain import Step
+from fencepost.transforms.fields import InsertField
+from tests.support.engine import pipeline
+from tests.unit.transforms.support import predicate, step
+
+_MOMENT = dt.datetime(2024, 3, 31, 1, 30, 0, 123_000, tzinfo=dt.UTC)
+_HEADERS: Sequence[list[tuple[str, Any]]] = [[], [("h", 1)], [("other", "x")], [("h", 2), ("h", "x")]]
+_DECLARED = (
+    "n BIGINT NOT NULL, small TINYINT, money DECIMAL(20, 2), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, raw BINARY, "
+    "tags ARRAY<STRING>, sizes MAP<STRING, INT>, inner STRUCT<a: INT, b: STRUCT<c: STRING>>, text STRING, ok BOOLEAN"
+)
+
+
+def record(value: object, **more: Any) -> SourceRecord:
+    return SourceRecord({"source": "s"}, {"position": 1}, more.pop("topic", "orders"), value, **more)
+
+
+def schemaless(count: int = 5) -> list[SourceRecord]:
+    """Values and keys without schemas."""
+    values: list[Any] = [
+        {"n": n, "text": f"\u00e9{n}", "f": n / 3, "ok": n % 2 == 0, "tags": ["a", None], "inner": {"a": n, "b": {"c": "x"}}}
+        for n in range(count)
+    ]  # fmt: skip
+    return [
+        record(value, key=f"k{n}", timestamp=1_700_000_000_123 + n, headers=_HEADERS[n % 4], partition=n % 2)
+        for n, value in enumerate(values)
+    ]
+
+
+def declared(count: int = 4) -> list[SourceRecord]:
+    """Values with a schema of all kinds of types; some of them null."""
+    full = {
+        "n": 2**62, "small": -7, "money": decimal.Decimal("12345678901234567.89"), "day": _MOMENT.date(), "at": _MOMENT,
+        "local": _MOMENT.replace(tzinfo=None), "raw": b"\0\xff", "tags": ["a", None], "sizes": {"x": 1, "y": None},
+        "inner": {"a": 1, "b": {"c": "deep"}}, "text": "1700000000", "ok": True,
+    }  # fmt: skip
+    values: list[Any] = [full | {"n": n, "text": str(n)} for n in range(count)]
+    values[1], values[2] = None, {"n": 3, "inner": {"a": None, "b": None}}
+    return [record(value, value_schema=_DECLARED, headers=_HEADERS[n % 4]) for n, value in enumerate(values)]
+
+
+def pipe(*chain: Step) -> Any:
+    return pipeline(transforms=chain)
+
+
+def transformed(spark: SparkSession, records: Sequence[SourceRecord], steps: Any, plans: GroupPlans) -> list[Any]:
+    """What becomes of polled records: Arrow batches, and the types of their columns."""
+    groups = group_records(records, steps, ErrorHandler(steps.errors), structured=True)
+    return [transform_group(spark, group, steps, plans) for group in groups]
+
+
+def rules_run(spark: SparkSession) -> int:
+    """How many rules Spark's analyzer and optimizer have run: a plan that is made runs some."""
+    jvm: Any = spark._jvm
+    return int(jvm.org.apache.spark.sql.catalyst.rules.RuleExecutor.getCurrentMetrics().numRuns())
+
+
+INSERT = {"topic.field": "t", "partition.field": "p", "timestamp.field": "at", "static.field": "s", "static.value": "x"}
+CHAINS: Mapping[str, tuple[Step, ...]] = {
+    "InsertField": (step("InsertField$Value", INSERT),),
+    "InsertField of keys": (step("HoistField$Key", {"field": "id"}), step("InsertField$Key", INSERT)),
+    "ReplaceField": (step("ReplaceField$Value", {"exclude": "ok", "renames": "n:number"}),),
+    "ExtractField": (step("ExtractField$Value", {"field": "inner"}),),
+    "MaskField": (step("MaskField$Value", {"fields": "n,text"}),),
+    "Flatten": (step("Flatten$Value", {"delimiter": "_"}),),
+    "Cast": (step("Cast$Value", {"spec": "n:string,ok:int8"}),),
+    "HeaderFrom": (step("HeaderFrom$Value", {"fields": "n,inner", "headers": "hn,hi", "operation": "move"}),),
+    "headers": (step("InsertHeader", {"header": "h", "value.literal": "v"}), step("DropHeaders", {"headers": "other"})),
+    "RegexRouter": (step("RegexRouter", {"regex": "ord(.*)", "replacement": "new-$1"}),),
+    "ValueToKey": (step("ValueToKey", {"fields": "n,text"}), step("ExtractField$Key", {"field": "n"})),
+    "TimestampConverter": (
+        step("TimestampConverter$Value", {"field": "n", "target.type": "string", "format": "yyyy-MM-dd HH:mm"}),
+    ),
+    "Filter": (Step(step("Filter").transform, predicate("RecordIsTombstone")), step("Flatten$Value")),
+    "negated Filter": (Step(step("Filter").transform, predicate("HasHeaderKey", {"name": "h"}), negate=True),),
+    "predicate": (
+        Step(step("MaskField$Value", {"fields": "n"}).transform, predicate("TopicNameMatches", {"pattern": "o.*"})),
+    ),
+    "Filter and predicate": (
+        Step(step("Filter").transform, predicate("HasHeaderKey", {"name": "other"})),
+        Step(step("MaskField$Value", {"fields": "n"}).transform, predicate("TopicNameMatches", {"pattern": "o.*"})),
+        Step(step("MaskField$Value", {"fields": "ok"}).transform, predicate("HasHeaderKey", {"name": "h"})),
+    ),
+}
+
+
+@pytest.mark.parametrize("records", [schemaless(), declared()], ids=["schemaless", "declared"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_known_plan_gives_what_a_new_one_gives(spark: SparkSession, name: str, records: list[SourceRecord]):
+    steps, plans = pipe(*CHAINS[name]), GroupPlans()
+    expected = transformed(spark, records, steps, plans)
+    assert transformed(spark, records, steps, plans) == expected
+    before = rules_run(spark)
+    assert transformed(spark, records, steps, plans) == expected
+    assert rules_run(spark) == before
+    assert any(batch.num_rows for batches, _ in expected for batch in batches)
+
+
+def test_a_known_plan_keeps_the_name_of_a_schema(spark: SparkSession):
+    steps, plans = pipe(step("SetSchemaMetadata$Value", {"schema.name": "org.N"})), GroupPlans()
+    found = [transformed(spark, declared(), steps, plans) for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert found[2][0][1].value.identity == {"name": "org.N"}
+
+
+def test_a_known_plan_is_used_for_other_rows_and_topics(spark: SparkSession):
+    steps, plans = pipe(*CHAINS["InsertField"]), GroupPlans()
+    for _ in range(2):
+        transformed(spark, schemaless(), steps, plans)
+    before = rules_run(spark)
+    rows = schemaless(50)
+    ((batches, _),) = transformed(spark, [replace(one, topic="other") for one in rows], steps, plans)
+    assert rules_run(spark) == before
+    assert [row["topic"] for batch in batches for row in batch.to_pylist()] == ["other"] * 50
+
+
+def test_other_columns_are_planned_anew(spark: SparkSession):
+    steps, plans = pipe(step("Flatten$Value")), GroupPlans()
+    for _ in range(3):
+        transformed(spark, [record({"a": {"b": 1}})], steps, plans)
+    ((batches, _),) = transformed(spark, [record({"a": {"b": "text"}, "c": None})], steps, plans)
+    assert batches[0]["value"].storage.to_pylist() == ['{"a.b":"text","c":null}']
+
+
+class Counting(InsertField):
+    """Looks at more than the columns: at how many batches there were. A transform of a connector's author may."""
+
+    batches = 0
+
+    def apply(self, records: DataFrame) -> DataFrame:
+        self.batches += 1
+        return super().apply(records).withColumn("topic", F.lit(f"batch-{self.batches}"))
+
+
+def test_a_transform_that_is_not_marked_is_applied_to_each_batch(spark: SparkSession):
+    """Not even if it is a marked one's subclass."""
+    transform = Counting()
+    transform.configure({"static.field": "s", "static.value": "x"})
+    steps, plans = pipe(Step(transform)), GroupPlans()
+    found = [transformed(spark, schemaless(), steps, plans)[0][0][0]["topic"][0].as_py() for _ in range(4)]
+    assert found == ["batch-1", "batch-2", "batch-3", "batch-4"]
+
+
+def test_the_router_that_looks_at_the_clock_is_planned_for_each_batch():
+    assert not is_planned_by_schema(step("TimestampRouter").transform)
+
+
+@pytest.fixture
+def lenient(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session whose casts wrap numbers around."""
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    yield spark
+    spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_a_setting_that_changes_counts_for_the_next_batch(lenient: SparkSession):
+    steps, plans = pipe(step("Cast$Value", {"spec": "n:int8"})), GroupPlans()
+    for _ in range(3):
+        ((batches, _),) = transformed(lenient, [record({"n": 300})], steps, plans)
+        assert batches[0]["value"].storage.to_pylist() == ['{"n":44}']
+    lenient.conf.set("spark.sql.ansi.enabled", "true")
+    with pytest.raises(PySparkException, match="CAST_OVERFLOW"):
+        transformed(lenient, [record({"n": 300})], steps, plans)
+
+
+def arrow_memory(spark: SparkSession) -> int:
+    jvm: Any = spark._jvm
+    return int(jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory())
+
+
+def test_a_row_that_is_refused_fails_as_with_a_new_plan_and_leaks_nothing(spark: SparkSession):
+    steps, plans = pipe(step("Cast$Value", {"spec": "n:int32"})), GroupPlans()
+    good, bad = [record({"n": str(n)}) for n in range(9)], record({"n": "x"})
+    expected = [transformed(spark, good, steps, plans) for _ in range(3)][-1]
+    memory = arrow_memory(spark)
+    for _ in range(4):
+        with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
+            transformed(spark, [*good[:5], bad, *good[5:]], steps, plans)
+        assert transformed(spark, good, steps, plans) == expected
+    assert arrow_memory(spark) == memory
+
+
+def test_a_known_plan_leaves_out_rows_that_another_step_would_refuse(spark: SparkSession):
+    drop = Step(step("Filter").transform, predicate("HasHeaderKey", {"name": "bad"}))
+    steps, plans = pipe(drop, step("Cast$Value", {"spec": "n:int32"})), GroupPlans()
+    records = [record({"n": n}, headers=[("bad" if n == "x" else "good", 1)]) for n in ("1", "x", "2")]
+    found = [transformed(spark, records, steps, plans) for _ in range(3)]
+    assert found[0] == found[1] == found[2]
+    assert found[2][0][0][0]["value"].storage.to_pylist() == ['{"n":1}', '{"n":2}']
+
+
+def test_a_batch_above_spark_s_limit_is_not_evaluated_in_the_driver(spark: SparkSession):
+    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "100b")
+    steps, plans = pipe(step("Flatten$Value")), GroupPlans()
+    try:
+        found = []
+        for _ in range(3):
+            before = rules_run(spark)
+            found.append(transformed(spark, schemaless(), steps, plans))
+            assert rules_run(spark) > before
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.localRelationThreshold")
+    assert found[0] == found[1] == found[2]
+
+
+def test_no_rows_stand_in_files_where_spark_encrypts_what_it_writes(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+):
+    frame = spark.sql("SELECT * FROM VALUES (1), (2) AS rows(n)")
+    table = spark.createDataFrame(spark.sparkContext.emptyRDD(), "n INT")
+    assert local_rows(frame) is not None
+    assert LocalPlan.of(table, table.selectExpr("n + 1 AS n")) is not None
+    monkeypatch.setattr(spark.sparkContext, "_encryption_enabled", True)
+    assert local_rows(frame) is None
+    assert LocalPlan.of(table, table.selectExpr("n + 1 AS n")) is None
+
+
+def test_a_plan_is_made_at_the_second_use_and_kept():
+    plans, made = KnownPlans[str](), iter(["first", "second"])
+    found = []
+    for _ in range(4):
+        with plans.borrowed("key", lambda: next(made)) as plan:
+            found.append(plan)
+    assert found == [None, "first", "first", "first"]
+
+
+def test_a_plan_has_one_user_at_a_time():
+    plans = KnownPlans[str]()
+    for _ in range(2):
+        with plans.borrowed("key", lambda: "plan"):
+            pass
+    others: list[str | None] = []
+
+    def use() -> None:
+        with plans.borrowed("key", lambda: "another") as plan:
+            others.append(plan)
+
+    with plans.borrowed("key", lambda: "none") as plan:
+        other = threading.Thread(target=use)
+        other.start()
+        other.join()
+    assert (plan, others) == ("plan", [None])
+
+
+def test_a_plan_is_dropped_after_an_error():
+    """Its expressions may hold half a value."""
+    plans, made = KnownPlans[str](), iter(["first", "second"])
+    for _ in range(2):
+        with plans.borrowed("key", lambda: next(made)):
+            pass
+    with pytest.raises(ValueError, match="half"), plans.borrowed("key", lambda: next(made)):
+        raise ValueError("half a value")
+    found = []
+    for _ in range(2):
+        with plans.borrowed("key", lambda: next(made)) as plan:
+            found.append(plan)
+    assert found == [None, "second"]
+
+
+def test_the_plan_that_was_not_used_for_longest_is_dropped():
+    plans = KnownPlans[str]()
+
+    def use(key: Any) -> str | None:
+        with plans.borrowed(key, lambda: f"plan of {key}") as plan:
+            return plan
+
+    for key in ("old", "old", "used", "used"):
+        use(key)
+    for number in range(62):
+        use(number)
+    assert use("used") == "plan of used"
+    use("one more")
+    assert use("used") == "plan of used"
+    assert use("old") is None
