@@ -359,7 +359,7 @@ def test_records_that_java_wrote_are_read_and_others_ignored(cluster: Cluster, c
     assert state.task_configs("a-1") == [{"n": "0"}]
     assert state.task_count_record("a-1") == 3
     assert state.offset == 7
-    assert "The record connector-b of the config topic is left alone" in caplog.text
+    assert "The record connector-b of the config topic is ignored" in caplog.text
 
 
 def test_records_of_an_added_partition_are_ignored_and_named(
@@ -375,7 +375,7 @@ def test_records_of_an_added_partition_are_ignored_and_named(
     assert producer.flush(30) == 0
     done(store.read_to_end())
     assert store.state.target_state("c") is TargetState.STARTED
-    assert f"{cluster.topic}-1 is left alone: the config topic must have exactly 1 partition" in caplog.text
+    assert f"{cluster.topic}-1 is ignored: the config topic must have exactly 1 partition" in caplog.text
     for state in (TargetState.PAUSED, TargetState.STOPPED):
         done(store.put_target_state("c", state))
     assert store.state.target_state("c") is TargetState.STOPPED

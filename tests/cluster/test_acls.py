@@ -262,7 +262,7 @@ def test_tasks_name_the_right_that_a_client_lost_and_resume_once_it_is_back(
 
 @pytest.mark.parametrize(
     ("operation", "told"),
-    [(WRITE, "Statuses cannot be written to {topic}, which is tried again: "),
+    [(WRITE, "Statuses cannot be written to {topic}; retrying: "),
      (READ, "Topic {topic} cannot be followed; retrying: ")],
 )  # fmt: skip
 def test_missing_statuses_are_written_once_the_worker_may_use_the_topic(

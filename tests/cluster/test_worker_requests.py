@@ -101,6 +101,6 @@ def test_a_config_topic_that_was_deleted_is_named_by_each_request_that_fails_for
 
         # What the worker knows is not what the new topic says.
         topics.create(f"{group.id}-configs", config={"cleanup.policy": "compact"})
-        told += " and made again"
+        told += " and created again"
         wait_for(is_told, what="the worker's health names the new topic")
         assert told in worker.request("GET", "/connectors").body["message"]

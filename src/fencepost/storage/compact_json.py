@@ -1,6 +1,6 @@
 """JSON without spaces, byte for byte as Jackson, Java's JSON library, writes it into Connect's internal topics.
 
-Names stand in the mapping's order; text is UTF-8 without escapes but for quotes, backslashes, control characters and
+Names are in the mapping's order; text is UTF-8 without escapes except for quotes, backslashes, control characters and
 characters beyond 16 bits.
 """
 
@@ -12,7 +12,7 @@ from json.encoder import encode_basestring
 from typing import Final, TypeAlias
 
 Json: TypeAlias = "str | int | bool | Mapping[str, Json] | Sequence[Json] | None"
-"""What Connect's own records hold."""
+"""The JSON values in Connect's own records."""
 
 _CONTROL_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
 _BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")

@@ -1,4 +1,4 @@
-"""What goes wrong with the stores of the worker's own topics. Below fencepost.api.errors."""
+"""Errors of the stores of the worker's own topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.api.errors import DataError, FencepostError, RetriableError, desc
 class ConfigWriteError(RetriableError):
     """A write to the config topic failed; the request that it was for can be retried.
 
-    `privilege_lost` says that this worker may not write as the leader before it has claimed that right again.
+    `privilege_lost`: this worker must claim the write privilege again before it writes as the leader.
     """
 
     def __init__(self, what: str, topic: str, reason: str, *, privilege_lost: bool) -> None:
@@ -21,10 +21,10 @@ class ConfigWriteError(RetriableError):
 
 
 class TopicReplacedError(FencepostError):
-    """A topic was deleted while it was followed, and made again."""
+    """A followed topic was deleted and created again."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic} was deleted and made again: what it held is lost")
+        super().__init__(f"Topic {topic} was deleted and created again: its records are lost")
         self.topic = topic
 
 
@@ -34,14 +34,14 @@ class OffsetsTopicMissingError(RetriableError):
     def __init__(self, topic: str) -> None:
         super().__init__(
             f"Topic {topic}, which holds the source offsets of this task, does not exist any more. The task "
-            "starts again, creates it, and goes on at the offsets that the worker remembers or has in its own offsets "
-            "topic. Keep others from deleting it"
+            "restarts, creates it, and continues from the offsets that the worker holds in memory or in its own offsets "
+            "topic. Prevent others from deleting it"
         )
         self.topic = topic
 
 
 class ConfigTooLargeError(DataError):
-    """What was to be written to the config topic is larger than a record may be; nothing was written."""
+    """A write to the config topic exceeds the size of a record; nothing was written."""
 
     def __init__(self, what: str, topic: str, *, size: int, limit: int | None) -> None:
         told = "" if limit is None else f"the {limit} bytes that "

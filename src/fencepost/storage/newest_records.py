@@ -1,7 +1,7 @@
-"""Where the newest record of each key stands, in a compacted topic that may have got more partitions; no I/O.
+"""Tracks the partition of each key's newest record, in a compacted topic that may have got more partitions; no I/O.
 
-The hash of a key belongs to another partition then. So equal keys stand in two of them, and a reader gets the records of
-partitions in any order. Who writes a key where it stands makes no second one.
+Then the hash of a key belongs to another partition. So equal keys may be in two of them, and a reader gets the records of
+partitions in any order. Writing a key to its existing partition avoids a second one.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from fencepost.kafka.records.columns import OutgoingRecord, Row
 
 
 class NewestRecords:
-    """Follows a topic, record by record. One thread takes records in, others may place rows meanwhile."""
+    """Follows a topic, record by record. One thread adds records, others may place rows meanwhile."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, dict[int, tuple[int, tuple[int, int]]]] = {}
 
     def take(self, record: ConsumedRecord) -> bool:
-        """Take note of a record. False if a newer one of its key stands in another partition.
+        """Add a record. Returns False if another partition has a newer one of its key.
 
-        In its own partition a record is the newest. Of two partitions that is the one with the later timestamp, then the
-        one with the later epoch of one and the same producer.
+        Within its partition a record is the newest. Between two partitions the newest is the one with the later
+        timestamp, then the one with the later epoch of the same producer.
         """
         if record.key is None:
             return True
@@ -30,9 +30,9 @@ class NewestRecords:
         return not any(_is_later(age, (record.timestamp, record.producer)) for age in others)
 
     def placed(self, row: Row) -> list[OutgoingRecord]:
-        """Return a row as a record for the partition where its key stands; a removal for each of them.
+        """Return a row as a record for the partition of its key; a tombstone for each such partition.
 
-        Compaction drops the note of a removal, and what was left in another partition would be in force again.
+        Compaction drops tombstones, and a record left in another partition would be valid again.
         """
         key, value = row
         places = self._places.get(key, {})
@@ -46,7 +46,7 @@ class NewestRecords:
         return [OutgoingRecord(key, value, partition=newest)]
 
     def clear(self) -> None:
-        """Forget all, for another topic of that name."""
+        """Clear everything, for another topic of that name."""
         self._places = {}
 
 

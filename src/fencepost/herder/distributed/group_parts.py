@@ -95,7 +95,7 @@ class GroupParts:
         """
         topic, failure = self.config.config_storage.name, self.configs.lasting_failure
         if isinstance(failure, TopicNotFoundError | TopicReplacedError):
-            again = " and made again" if isinstance(failure, TopicReplacedError) else ""
+            again = " and created again" if isinstance(failure, TopicReplacedError) else ""
             return (
                 f"The config topic {topic} was deleted{again}, which holds what connectors there are. Stop the workers of the "
                 "group, restore the topic if there is a copy of it, and start them: they create it empty if it is "

@@ -1,8 +1,8 @@
-"""Hands out a producer id for writes outside of transactions: each record is written at least once, in order.
+"""Provides a producer id for writes outside of transactions: each record is written at least once, in order.
 
-The brokers drop what a writer sends twice (KIP-98), wherever that writer runs, as long as all writers follow each other
-under one producer id. After a failure some writer may still be sending: a new producer id is taken then, and what is
-written again may be there twice.
+The brokers drop duplicates of a writer (KIP-98), wherever that writer runs, as long as all writers follow each other
+under one producer id. After a failure some writer may still be sending: then a new producer id is used, and records that
+are written again may be duplicated.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _INIT_PRODUCER_ID: Final = 5
 
 
 class IdempotentProducer:
-    """Writes without transactions. Not for use by two threads at once, but for `abandon`."""
+    """Writes without transactions. Only `abandon` is thread-safe."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        """Nothing is sent: the producer id is asked for when the first writer needs it."""
+        """Sends nothing: the producer id is requested when the first writer needs it."""
         self._config = config
         self._cluster = Cluster.of(config.client)
         self._identity: ProducerIdentity | None = None
@@ -47,12 +47,12 @@ class IdempotentProducer:
 
     @property
     def config(self) -> ProducerConfig:
-        """How it talks to Kafka, which writers on executors need as well."""
+        """The client settings, which writers on executors also need."""
         return self._config
 
     @property
     def transaction(self) -> Transaction:
-        """What writers need, which is no transaction.
+        """Return the producer id, epoch and sequences for writers, without a transaction.
 
         Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, and
         IllegalStateError once it was abandoned.
@@ -72,7 +72,7 @@ class IdempotentProducer:
 
     @contextmanager
     def lent(self) -> Iterator[Transaction]:
-        """Give the producer id to writers elsewhere. Raises as `transaction`."""
+        """Lend the producer id to writers in other processes. Raises as `transaction`."""
         yield self.transaction
 
     def writer(self) -> RecordWriter:
@@ -80,16 +80,16 @@ class IdempotentProducer:
         return RecordWriter(self._config, self.transaction)
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
-        """Take note of what writers wrote, so that later writers go on from there."""
+        """Record what writers wrote, so that later writers continue from there."""
         for ack in acks:
             self._sequences[ack.topic, ack.partition] = sequence_after(ack.base_sequence, ack.count)
 
     def renew(self) -> None:
-        """Take another producer id for the next writer, because one failed: what it wrote is not known."""
+        """Use another producer id for the next writer, because one failed and its writes are unknown."""
         self._identity = None
 
     def abandon(self) -> None:
-        """Hand out no more writers, from any thread; one that is at it may go on."""
+        """Create no more writers. Thread-safe; a writer that is in use may continue."""
         self._abandoned = True
 
     def _init_producer_id(self) -> ProducerIdentity:
@@ -106,7 +106,7 @@ class IdempotentProducer:
             if answer.error_code == Code.NONE:
                 return ProducerIdentity(answer.producer_id, answer.producer_epoch)
             if answer.error_code == Code.CLUSTER_AUTHORIZATION_FAILED:
-                # Since Kafka 2.8 the right to WRITE to any topic will do (KIP-679).
+                # Since Kafka 2.8 the right to WRITE to any topic is sufficient (KIP-679).
                 raise AuthorizationError("the cluster (or WRITE on a topic)", "IDEMPOTENT_WRITE")
             if answer.error_code not in PASSING:
                 raise refused("InitProducerId", answer.error_code)

@@ -1,13 +1,13 @@
-"""One partition's records on their way to its leader: what may be sent when, and what an answer changes. No I/O.
+"""The queue of one partition's records: which batch may be sent when, and what an answer changes. No I/O.
 
 A batch is QUEUED until it is sent, IN_FLIGHT until it is answered, then ACKED or QUEUED again with the same sequence
 number, which the broker uses to recognize it. Two rules keep a partition's records in order and its transaction whole:
 
 - A transaction's first batch of a partition is sent alone. Under transaction version 2 it adds the partition to the
-  transaction, which may have to be tried more than once. Under both, a broker that knows nothing of a producer takes
-  any sequence number: a batch that overtook a lost first one would be accepted in its place. The writer makes it small.
-- After a failure nothing is sent until everything in flight is answered; then all that is not acknowledged is sent
-  again, in order.
+  transaction, which may need retries. Under both, a broker without state for a producer accepts any sequence number: a
+  batch that overtook a lost first one would be accepted in its place. The writer keeps it small.
+- After a failure nothing is sent until everything in flight is answered; then all unacknowledged batches are sent again,
+  in order.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from fencepost.kafka.records.columns import Records
 from fencepost.kafka.transport.connection import Buffer
 
 _SEQUENCES: Final = 2**31
-"""Sequence numbers are what an int32 holds without its sign; after the last comes 0 (KIP-98)."""
+"""Sequence numbers are non-negative int32 values; after the last comes 0 (KIP-98)."""
 
 _FIRST_JOINING_PAUSE_MS: Final = 2
 """Joining waits for other partitions that join, or for the last transaction's markers: a few milliseconds."""
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """Return the sequence number that comes `count` records after another."""
+    """Return the sequence number `count` records after another."""
     return (sequence + count) % _SEQUENCES
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """A batch that the brokers have. `size` is its encoded bytes.
+    """An acknowledged batch. `size` is its encoded size in bytes.
 
-    `base_offset` is the first record's offset, -1 where the broker did not say; `timestamp` is in milliseconds.
+    `base_offset` is the first record's offset, -1 if the broker did not return it; `timestamp` is in milliseconds.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class Ack:
 
 
 class BatchState(Enum):
-    """Where a batch is."""
+    """The state of a batch."""
 
     QUEUED = auto()
     IN_FLIGHT = auto()
@@ -63,7 +63,7 @@ class BatchState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One record batch. `maybe_written` says that it was sent and the answer did not arrive."""
+    """One record batch. `maybe_written`: it was sent and the answer did not arrive."""
 
     topic_partition: TopicPartition
     base_sequence: int
@@ -77,17 +77,17 @@ class Batch:
 
     @property
     def ack(self) -> Ack:
-        """What the writer's user is told."""
+        """The acknowledgement for the writer's user."""
         topic, partition = self.topic_partition
         return Ack(topic, partition, self.base_sequence, len(self.records), self.base_offset, self.size, self.timestamp)
 
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """The batches of one partition that are not acknowledged, and the records that are gathered for the next one.
+    """The unacknowledged batches of one partition, and the buffered records for the next one.
 
-    `added` says that AddPartitionsToTxn was answered (transaction version 1), `joined` that the leader has a batch of
-    this transaction.
+    `added`: AddPartitionsToTxn was answered (transaction version 1). `joined`: the leader has a batch of this
+    transaction.
     """
 
     topic_partition: TopicPartition
@@ -105,26 +105,26 @@ class PartitionQueue:
 
     @classmethod
     def starting(cls, topic_partition: TopicPartition, sequence: int | None, most_ms: float) -> PartitionQueue:
-        """A queue of a partition that is in the transaction with its next `sequence`, or not yet (None)."""
+        """Return the queue of a partition with its next `sequence`, None if it is not in the transaction yet."""
         backoff = Backoff(_FIRST_JOINING_PAUSE_MS, most_ms)
         known = sequence is not None
         return cls(topic_partition, sequence or 0, joined=known, backoff=backoff, added=known)
 
-    # -- gathering ----------------------------------------------------------------------------------------------
+    # -- buffering ----------------------------------------------------------------------------------------------
 
     def gather(self, records: Records, size: int) -> None:
-        """Keep records for the next batch."""
+        """Buffer records for the next batch."""
         self.gathered.append(records)
         self.gathered_bytes += size
 
     def take_gathered(self) -> Records:
-        """Return all gathered records, of which there is at least one."""
+        """Return all buffered records, at least one."""
         records = Records.concat(self.gathered)
         self.gathered, self.gathered_bytes = [], 0
         return records
 
     def append(self, batch: Batch) -> None:
-        """Queue a batch that has the next sequence number."""
+        """Queue a batch with the next sequence number."""
         self.batches.append(batch)
         self.next_sequence = sequence_after(self.next_sequence, len(batch.records))
 
@@ -137,12 +137,12 @@ class PartitionQueue:
 
     @property
     def has_queued(self) -> bool:
-        """Whether something waits to be sent."""
+        """Whether a batch waits to be sent."""
         return any(batch.state is BatchState.QUEUED for batch in self.batches)
 
     @property
     def in_doubt(self) -> bool:
-        """Whether something was sent that is not answered."""
+        """Whether a sent batch is not answered yet."""
         return any(batch.maybe_written or batch.state is BatchState.IN_FLIGHT for batch in self.batches)
 
     def sendable(self, now: float) -> Batch | None:
@@ -158,7 +158,7 @@ class PartitionQueue:
         return self._retry_at
 
     def sent(self, batch: Batch, delivery_timeout_ms: int) -> None:
-        """Take note that a batch was sent."""
+        """Record that a batch was sent."""
         batch.state = BatchState.IN_FLIGHT
         if self._deadline is None:
             self._deadline = Deadline.after(delivery_timeout_ms)
@@ -166,7 +166,7 @@ class PartitionQueue:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def acknowledge(self, batch: Batch) -> list[Ack]:
-        """Take note that the brokers have a batch; return what is acknowledged in order by it."""
+        """Record that the brokers have a batch; return the acknowledgements that are now complete, in order."""
         batch.state = BatchState.ACKED
         self.joined = True
         acks = []
@@ -179,17 +179,17 @@ class PartitionQueue:
         return acks
 
     def expects_gap(self, batch: Batch) -> bool:
-        """Whether the broker may rightly miss records before this batch: one before it failed."""
+        """Whether the broker may legitimately lack records before this batch, because an earlier one failed."""
         return self._settling or batch is not self.batches[0]
 
     def fail(self, batch: Batch, problem: str, *, maybe_written: bool = False) -> None:
-        """Queue a batch again after a failure that may pass."""
+        """Queue a batch again after a retriable failure."""
         batch.state = BatchState.QUEUED
         batch.maybe_written |= maybe_written
         self._begin_settling(problem)
 
     def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
-        """Queue two batches in place of one that the broker found too large."""
+        """Queue two batches instead of one that the broker refused as too large."""
         index = self.batches.index(batch)
         self.batches.remove(batch)
         for offset, half in enumerate(halves):
@@ -205,7 +205,7 @@ class PartitionQueue:
             raise DeliveryTimeoutError(topic, partition, waited_ms=delivery_timeout_ms, last_problem=self.last_problem)
 
     def delivery_deadline(self, delivery_timeout_ms: int) -> Deadline:
-        """Until when the oldest batch must be acknowledged."""
+        """The deadline for the acknowledgement of the oldest batch."""
         return self._deadline or Deadline.after(delivery_timeout_ms)
 
     def _begin_settling(self, problem: str, *, pause: bool = True) -> None:

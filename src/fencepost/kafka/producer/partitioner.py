@@ -1,9 +1,9 @@
-"""Which partition a key belongs to: the same as every Kafka client answers, for whole columns of keys.
+"""Computes the partition of keys as every Kafka client does, for whole columns of keys.
 
 Kafka's clients hash the key's bytes with MurmurHash2 (32 bits, seed 0x9747b28c), drop the sign bit and take the
 remainder (https://kafka.apache.org/documentation/#producerconfigs_partitioner.class). MurmurHash2 is Austin Appleby's,
-in the public domain (https://github.com/aappleby/smhasher): each block of four bytes is scrambled by itself and then
-mixed into the hash, so all keys take their next block together.
+in the public domain (https://github.com/aappleby/smhasher): each block of four bytes is scrambled separately and then
+mixed into the hash, so the next blocks of all keys are processed together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MIX = np.uint32(24)
 _POSITIVE = 0x7FFFFFFF
 _BLOCK = 4
 _FEW = 8
-"""So many keys are not worth a numpy call for each of their blocks."""
+"""Below this number of keys, a numpy call for each block does not pay off."""
 
 
 def murmur2(keys: pa.Array) -> NDArray[np.int32]:
@@ -42,14 +42,14 @@ def murmur2(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def partition_for_keys(keys: pa.Array, partitions: int) -> NDArray[np.int32]:
-    """The partition of each key in a topic of so many partitions. Nulls have none of their own: they get any."""
+    """The partition of each key in a topic with the given number of partitions. A null may get any partition."""
     return (murmur2(keys) & np.int32(_POSITIVE)) % np.int32(partitions)
 
 
 def records_by_partition(records: Sequence[OutgoingRecord], partitions: int) -> dict[int, Records]:
-    """The records for each partition of a topic that has so many, in order.
+    """The records for each partition of a topic with the given number of partitions, in order.
 
-    A record that names a partition which the topic does not have goes where the hash of its key says.
+    A record that names a partition beyond these gets the partition of its key's hash.
     """
     every = Records.of(records)
     if partitions == 1 and records:

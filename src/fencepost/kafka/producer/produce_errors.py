@@ -1,4 +1,4 @@
-"""What a partition's answer to a Produce request means. No I/O."""
+"""Interprets the error codes of Produce answers. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost.kafka.transport.error_codes import EPOCH_IS_DEAD, LEADER_MOVED, P
 
 
 class Verdict(Enum):
-    """What to do about a batch."""
+    """How to handle a batch."""
 
     WRITTEN = auto()
     LEADER_MOVED = auto()
@@ -33,9 +33,9 @@ _RECORDS_WENT_MISSING = frozenset(
 
 
 def judge(code: int) -> Verdict:
-    """Return what an error code of a partition's answer asks for.
+    """Return how to handle an error code in a partition's answer.
 
-    DUPLICATE_SEQUENCE_NUMBER says that the broker has had the batch for long.
+    DUPLICATE_SEQUENCE_NUMBER means that the broker already has the batch.
     """
     if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
         return Verdict.WRITTEN
@@ -51,7 +51,7 @@ def judge(code: int) -> Verdict:
 
 
 def lasting_error(transactional_id: str | None, topic_partition: TopicPartition, result: PartitionResult) -> KafkaError:
-    """Return the error for a batch that sending again does not help; `transactional_id` is None outside of transactions."""
+    """Return the error for a batch that cannot be retried; `transactional_id` is None outside of transactions."""
     topic, partition = topic_partition
     if transactional_id is None and result.code in _TRANSACTION_IS_OVER | _RECORDS_WENT_MISSING:
         return TransactionAbortableError(

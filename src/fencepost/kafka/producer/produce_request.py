@@ -1,4 +1,4 @@
-"""Produce requests whose record batches are sent as they lie in memory, and what their answers say.
+"""Encodes Produce requests without copying their record batches, and decodes the answers.
 
 The layout is "Produce API" at https://kafka.apache.org/protocol#The_Messages_Produce: version 9 made it flexible
 (KIP-482), version 12 means transaction version 2, version 13 replaces topic names by ids.
@@ -28,7 +28,7 @@ class EncodedBatch(Protocol):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it goes."""
+        """Its topic and partition."""
 
     @property
     def parts(self) -> Sequence[Buffer]:
@@ -41,7 +41,10 @@ class EncodedBatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """The answer about one partition's batch. `base_offset` and `timestamp` are -1 where the broker does not say."""
+    """The answer about one partition's batch.
+
+    `base_offset` and `timestamp` are -1 if the broker does not return them.
+    """
 
     code: int
     base_offset: int
@@ -52,13 +55,13 @@ class PartitionResult:
 def encode_produce(
     transactional_id: str | None, batches: Iterable[EncodedBatch], *, version: int, timeout_ms: int
 ) -> list[Buffer]:
-    """Return the body of a request, as parts to be sent one after the other. At most one batch a partition."""
+    """Return the body of a request, as parts to be sent one after the other. At most one batch per partition."""
     by_topic: dict[str, list[EncodedBatch]] = defaultdict(list)
     for batch in batches:
         by_topic[batch.topic_partition[0]].append(batch)
     layout = _Flexible() if version >= FIRST_FLEXIBLE_VERSION else _Plain()
     parts: list[Buffer] = []
-    # Small fields gather in `head` until a record batch, which is not copied, comes between.
+    # `head` collects small fields up to the next record batch, which is not copied.
     head = (
         layout.nullable(transactional_id) + struct.pack(">hi", _ALL_REPLICAS, timeout_ms) + layout.count(len(by_topic))
     )
@@ -73,7 +76,7 @@ def encode_produce(
 
 
 def produce_results(answer: Any) -> Iterator[tuple[TopicPartition, PartitionResult]]:
-    """Yield what an answer says about each partition."""
+    """Yield the result of each partition in an answer."""
     for topic in answer.responses:
         for row in topic.partition_responses:
             message = getattr(row, "error_message", None)

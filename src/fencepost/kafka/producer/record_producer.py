@@ -1,4 +1,4 @@
-"""What records are written with, whether in transactions or outside of them."""
+"""The common interface of producers, with or without transactions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from fencepost.kafka.records.columns import Records
 
 
 class RecordProducer(Protocol):
-    """Hands out writers: into a transaction that is open, or under a producer id outside of transactions."""
+    """Creates writers: into an open transaction, or under a producer id outside of transactions."""
 
     @property
     def config(self) -> ProducerConfig:
-        """How it talks to Kafka."""
+        """The client settings."""
 
     @property
     def transaction(self) -> Transaction:
-        """What a writer of this process needs to know."""
+        """The transaction's data for a writer of this process."""
 
     def lent(self) -> AbstractContextManager[Transaction]:
-        """Give it to writers elsewhere, for a block that ends without an exception only when all of them are done."""
+        """Lend it to writers in other processes, for a block that ends without an exception only when all are done."""
 
     def writer(self) -> RecordWriter:
         """Return a writer for this process."""
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
-        """Take note of what writers wrote."""
+        """Record what writers wrote."""
 
 
 def write_and_acknowledge(
@@ -38,7 +38,7 @@ def write_and_acknowledge(
 ) -> list[Ack]:
     """Write to a topic that the worker creates itself, and return when the brokers have all of it.
 
-    `by_partition` is given the number of the topic's partitions, and returns the records for each partition. Raises
+    `by_partition` gets the number of the topic's partitions, and returns the records for each partition. Raises
     TopicNotFoundError for a topic that was deleted, which no broker creates again with settings of its own, and what
     `by_partition` and a RecordWriter raise.
     """

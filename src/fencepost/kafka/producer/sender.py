@@ -1,12 +1,12 @@
-"""Writes records into a transaction that somebody else holds, or into none: in the worker, and on Spark's executors.
+"""Writes records into a given transaction, or without one: in the worker, and on Spark's executors.
 
 A writer belongs to one thread. It has one connection to each broker that leads a partition it writes to, with at most
-`max.in.flight.requests.per.connection` requests under way on each. It gathers each partition's records up to
+`max.in.flight.requests.per.connection` requests in flight on each. It buffers each partition's records up to
 `batch.size`, encodes them, and keeps every batch until the brokers acknowledge it. How a partition's batches are
 ordered and sent again is in partition_queue.py; this module does the I/O.
 
 Every batch ends acknowledged, or the writer raises: InvalidProducerEpochError when the transaction is over,
-DeliveryTimeoutError after `delivery.timeout.ms`, TransactionAbortableError where records went missing on the broker,
+DeliveryTimeoutError after `delivery.timeout.ms`, TransactionAbortableError if the broker lost records,
 RecordTooLargeError, AuthorizationError, TopicNotFoundError. After that the transaction must be aborted; without one,
 the next writer must have another producer id.
 """
@@ -50,14 +50,14 @@ from fencepost.kafka.transport.pool import POOL
 __all__ = ["Ack", "RecordWriter"]
 
 _FILL: Final = 15 / 16
-"""How much of a batch is filled where records are estimated: some are longer than others."""
+"""The share of a batch that is filled if record sizes are estimated: some are longer than others."""
 
 _JOINING_BATCH_BYTES: Final = 32_768
-"""The first batch of a partition in a transaction, where many records are to follow it."""
+"""The size of a partition's first batch in a transaction, if many records follow."""
 
 
 class RecordWriter:
-    """Writes into one open transaction. Not for use by two threads at once."""
+    """Writes into one open transaction. Not thread-safe."""
 
     def __init__(self, config: ProducerConfig, transaction: Transaction) -> None:
         self._config = config
@@ -75,46 +75,46 @@ class RecordWriter:
 
     @property
     def finished(self) -> bool:
-        """Whether it is closed, and the brokers have all that it was given."""
+        """Whether it is closed, and the brokers have all of its records."""
         return self._closed and self._flushed
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the brokers may get something from it that they have not answered."""
+        """Whether the brokers may still receive a request from it that they have not answered."""
         return not self._closed or self._adding or any(queue.in_doubt for queue in self._queues.values())
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic. A broker that creates topics by itself creates it.
+        """Return the number of partitions of a topic. Brokers with automatic topic creation create it.
 
         Raises TopicNotFoundError or AuthorizationError.
         """
         return self._cluster.partitions(topic, Deadline.after(self._config.max_block_ms))
 
     def kept_partitions(self, topic: str) -> int:
-        """Return the same for a topic that the worker creates itself, with settings of its own: no broker does.
+        """Return the same for a topic that the worker creates itself with its own settings: no broker creates it.
 
         Raises as `partitions`.
         """
         return self._cluster.kept_partitions(topic, Deadline.after(self._config.max_block_ms))
 
     def grown_partitions(self, topic: str, partition: int) -> int:
-        """Return the number of partitions as brokers tell it now, for a `partition` that was not known.
+        """Return the brokers' current number of partitions, for an unknown `partition`.
 
         Raises as `partitions`.
         """
         return self._cluster.grown_partitions(topic, partition, Deadline.after(self._config.max_block_ms))
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """Ask for the partitions of topics anew when they are needed next."""
+        """Request the partitions of topics again when they are needed next."""
         for topic in topics:
             self._cluster.forget_topic(topic)
 
     def known_partitions(self) -> dict[str, int]:
-        """Return the numbers of partitions that this process knows, by topic."""
+        """Return the known numbers of partitions, by topic."""
         return self._cluster.known_partitions()
 
     def write(self, topic: str, partition: int, records: Records) -> None:
-        """Take records for a partition, after those that it was given before. May wait for acknowledgements."""
+        """Append records for a partition. May wait for acknowledgements."""
         if not len(records):
             return
         self._flushed = False
@@ -129,14 +129,14 @@ class RecordWriter:
         self._send_all_queued()
 
     def flush(self) -> list[Ack]:
-        """Send what is gathered and wait until all is acknowledged.
+        """Send all buffered records and wait until they are acknowledged.
 
-        Return the acknowledgements since the last flush, those of a partition in order.
+        Return the acknowledgements since the last flush, in order per partition.
         """
         for queue in self._queues.values():
             if queue.gathered:
                 self._cut(queue)
-        # Each partition's last batch is still to be sent: those with the same leader go together.
+        # Each partition's last batch is not sent yet: those with the same leader share a request.
         while any(queue.batches for queue in self._queues.values()):
             self._progress()
         self._flushed = True
@@ -144,9 +144,9 @@ class RecordWriter:
         return acks
 
     def give_up(self) -> None:
-        """Write no more, for another thread than the one that writes: what that one waits for ends.
+        """Cancel from another thread; a blocked write raises.
 
-        Unless it was just about to connect: then it waits for `request.timeout.ms` at most.
+        If the writing thread is just connecting, it waits for at most `request.timeout.ms`.
         """
         self._given_up = True
         for connection in list(self._connections.values()):
@@ -155,7 +155,7 @@ class RecordWriter:
             self._coordinator.give_up()
 
     def close(self) -> None:
-        """Let the connections go: to the next writer of this process, unless something is in flight on them."""
+        """Return the connections to the pool, unless a request is in flight on them."""
         self._closed = True
         for connection in self._connections.values():
             POOL.give_back(self._config.client, connection)
@@ -168,7 +168,7 @@ class RecordWriter:
     def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(topic_partition)
         if queue is None:
-            # Also makes the broker create the topic, which adding it to the transaction would not.
+            # Also makes the broker create the topic; adding it to the transaction would not.
             self._cluster.partitions(topic_partition[0], Deadline.after(self._config.max_block_ms))
             sequence = self._transaction.sequences.get(topic_partition)
             queue = PartitionQueue.starting(topic_partition, sequence, self._config.client.retry_backoff_max_ms)
@@ -184,9 +184,9 @@ class RecordWriter:
         return limit if allowed is None else min(limit, allowed)
 
     def _cut(self, queue: PartitionQueue, *, follows: bool = False) -> None:
-        """Make batches of what is gathered and send all but the last.
+        """Encode batches of the buffered records and send all but the last.
 
-        Where more `follows`, what is left over from full batches waits for it.
+        If more `follows`, the rest of full batches waits for it.
         """
         size = queue.gathered_bytes
         self._gathered_bytes -= size
@@ -195,12 +195,12 @@ class RecordWriter:
             records = self._without_rest(queue, records, size)
             size -= queue.gathered_bytes
         for piece in self._pieces(queue, records, size):
-            # At most one batch waits, so that a large call takes no more memory than a small one.
+            # At most one batch waits, so that a large call needs no more memory than a small one.
             self._send_queued_of(queue)
             queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
     def _without_rest(self, queue: PartitionQueue, records: Records, size: int) -> Records:
-        """Gather again what is left over from full batches, if it is less than half of one; return the others."""
+        """Buffer the rest of full batches again, if it is less than half of one; return the others."""
         limit, count = self._batch_limit(queue.topic_partition[0]), len(records)
         full = int(count * _FILL * limit / size)
         rest = count % full if count > full > 0 else 0
@@ -211,7 +211,7 @@ class RecordWriter:
         return records.slice(0, count - rest)
 
     def _pieces(self, queue: PartitionQueue, records: Records, size: int) -> Iterator[Records]:
-        """Cut records of an estimated `size` into batches of about equal size, but for the first of a transaction."""
+        """Cut records of an estimated `size` into batches of about equal size, except the first of a transaction."""
         topic = queue.topic_partition[0]
         limit = self._batch_limit(topic)
         start = 0
@@ -227,7 +227,7 @@ class RecordWriter:
             start += step
 
     def _bounded(self, topic: str, records: Records) -> Iterator[Records]:
-        """Cut records where they exceed the limit of a batch; `batch.size` is not a limit for a single record."""
+        """Cut records at the limit of a batch; `batch.size` does not limit a single record."""
         if surely_fits(records, self._batch_limit(topic)):
             yield records
             return
@@ -246,9 +246,9 @@ class RecordWriter:
         limit = self._config.max_request_size
         if size > limit:
             raise RecordTooLargeError(topic, size, limit, "producer.override.max.request.size")
-        # What a codec makes of it is known once it is encoded; without a known limit the broker judges.
+        # The compressed size is known after encoding; without a known limit the broker checks the size.
         if self._config.compression is Compression.NONE and self._exceeds(topic, size):
-            # It may have been raised since it was asked for.
+            # The limit may have been raised since it was requested.
             self._cluster.forget_message_bytes(topic)
             if self._exceeds(topic, size):
                 raise self._too_large(topic, size)
@@ -285,7 +285,7 @@ class RecordWriter:
             self._progress()
 
     def _progress(self) -> None:
-        """Send what may be sent, or else wait until something is answered or may be tried again."""
+        """Send what may be sent, or else wait for an answer or the time of a retry."""
         if self._given_up:
             raise IllegalStateError(f"The writer of {self._transaction.transactional_id} was given up")
         if self._send_queued():
@@ -311,7 +311,7 @@ class RecordWriter:
         return bool(by_leader)
 
     def _add_partitions(self, now: float) -> None:
-        """Under transaction version 1, add the partitions that are about to be written to the transaction."""
+        """Under transaction version 1, add the partitions of the next requests to the transaction."""
         transactional_id = self._transaction.transactional_id
         if transactional_id is None or self._transaction.version is not TransactionVersion.V1:
             return
@@ -343,7 +343,7 @@ class RecordWriter:
         return connection
 
     def _send(self, connection: Connection, batches: Sequence[Batch]) -> None:
-        """Send one request at least; several partitions' batches share one up to `max.request.size`."""
+        """Send at least one request; batches of several partitions share one up to `max.request.size`."""
         room = self._config.max_request_size
         fitting: list[Batch] = []
         for batch in batches:
@@ -368,7 +368,7 @@ class RecordWriter:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def _answered(self, waiting: Sequence[Connection]) -> list[Connection]:
-        """Wait for an answer, an answer's time-out, or a moment at which something is to be tried again."""
+        """Wait for an answer, an answer's time-out, or the time of a retry."""
         ready = [connection for connection in waiting if connection.answer_waiting]
         if ready:
             return ready
@@ -424,7 +424,7 @@ class RecordWriter:
         if count == 1:
             raise self._too_large(topic, batch.size)
         if batch.maybe_written:
-            # The broker may have it as it was, and would not recognize its halves.
+            # The broker may already have the whole batch, and would not recognize its halves.
             raise TransactionAbortableError(
                 f"A batch for topic {topic} became too large while it was sent again: it is sent in smaller batches in "
                 "a new transaction"
@@ -436,7 +436,7 @@ class RecordWriter:
         queue.replace(batch, [first, second])
 
     def _lose(self, connection: Connection, error: BrokerUnavailableError) -> None:
-        """Queue again what was in flight on a lost connection; whether the broker has it is not known."""
+        """Queue again what was in flight on a lost connection; whether the broker has it is unknown."""
         del self._connections[connection.address]
         for batches in connection.tags_in_flight:
             for batch in batches:

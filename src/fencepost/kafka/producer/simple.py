@@ -1,8 +1,8 @@
 """Writes records outside of transactions: in order, and at least once.
 
-For the few records that any worker may write at any time, such as statuses. One request is under way at a time, so
-that nothing is reordered; after a failure that may pass, the same batch is sent again. There is no thread and no
-producer id, hence no more rights are needed than WRITE on the topic.
+For the few records that any worker may write at any time, such as statuses. One request is in flight at a time, so that
+nothing is reordered; after a retriable failure, the same batch is sent again. There is no thread and no producer id, so
+only the right to WRITE on the topic is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOO_LARGE: Final = (client_errors.MessageSizeTooLargeError, client_errors.Recor
 
 
 class PlainProducer:
-    """Writes rows to topics of one cluster. Threads may share it; calls then wait for each other."""
+    """Writes rows to topics of one cluster. Thread-safe; calls then wait for each other."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -55,11 +55,11 @@ class PlainProducer:
     def write(self, topic: str, rows: Sequence[Row | OutgoingRecord]) -> dict[int, int]:
         """Write records, each to the partition that it names or to that of its key's hash.
 
-        Returns the offset behind each partition's last.
+        Returns the offset after the last record of each partition.
 
-        Waits for all replicas that are in sync, for `delivery.timeout.ms` at most; after a failure, some of the
-        records may have been written. Raises BrokerUnavailableError, TopicNotFoundError,
-        AuthorizationError, RecordTooLargeError, BrokerRefusedError, and IllegalStateError once it is closed.
+        Waits for all in-sync replicas, at most `delivery.timeout.ms`; after a failure, some of the records may have
+        been written. Raises BrokerUnavailableError, TopicNotFoundError, AuthorizationError, RecordTooLargeError,
+        BrokerRefusedError, and IllegalStateError once it is closed.
         """
         deadline = Deadline.after(self._config.delivery_timeout_ms)
         with self._writing:
@@ -67,7 +67,7 @@ class PlainProducer:
             return self._client.run(self._write, topic, records, deadline, doing=f"writing to topic {topic}")
 
     def close(self) -> None:
-        """Let go of the connections; a write on another thread ends with an IllegalStateError."""
+        """Close the connections; a write on another thread ends with an IllegalStateError."""
         self._client.close()
 
     async def _write(self, topic: str, records: list[OutgoingRecord], deadline: Deadline) -> dict[int, int]:
@@ -79,7 +79,7 @@ class PlainProducer:
             try:
                 leaders = await known.find(deadline)
                 if not ends:
-                    # A topic that was created anew may have other partitions than it had.
+                    # A topic that was created again may have another number of partitions.
                     waiting = self._batches(topic, records, len(leaders))
                 while waiting:
                     await self._send_first(topic, waiting, leaders, ends, deadline)
@@ -106,7 +106,7 @@ class PlainProducer:
         ends: dict[int, int],
         deadline: Deadline,
     ) -> None:
-        """Send each partition's first batch, and take off what is written. Raises one of TRANSIENT if some is not."""
+        """Send each partition's first batch, and remove what is written. Raises one of TRANSIENT if some is not."""
         by_leader: dict[int, list[int]] = defaultdict(list)
         for partition in waiting:
             by_leader[leaders[partition]].append(partition)

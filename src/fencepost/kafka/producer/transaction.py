@@ -1,4 +1,4 @@
-"""What a transaction is to those who write into it, and the states of the producer that owns it.
+"""A transaction as its writers see it, and the states of the producer that owns it.
 
     UNINITIALIZED ──init_transactions──> READY <─────────────────────────────────┐
           ^                              │   ^                                   │
@@ -34,9 +34,9 @@ NO_PRODUCER_EPOCH: Final = -1
 class TransactionVersion(IntEnum):
     """The cluster's `transaction.version`.
 
-    V1: partitions are added to the transaction by a request of their own, and a transaction is protected from late
-    writers of an earlier one by bumping the epoch (InitProducerId) before it begins.
-    V2 (KIP-890): the first batch of a partition adds it, and every EndTxn bumps the epoch.
+    V1: partitions are added to the transaction by a separate request, and a transaction is protected from late writers
+    of an earlier one by bumping the epoch (InitProducerId) before it begins. V2 (KIP-890): the first batch of a
+    partition adds it, and every EndTxn bumps the epoch.
     """
 
     V1 = 1
@@ -53,7 +53,7 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorView:
-    """What the coordinator holds of a transactional id (DescribeTransactions, KIP-664)."""
+    """The coordinator's state of a transactional id (DescribeTransactions, KIP-664)."""
 
     identity: ProducerIdentity
     state: str
@@ -61,11 +61,11 @@ class CoordinatorView:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """An open transaction, as a writer anywhere needs to know it. It can be pickled.
+    """The data of an open transaction that every writer needs. It can be pickled.
 
-    Without a `transactional_id` it is none: the batches are an idempotent producer's, and stay whatever happens.
-    `sequences` holds the next sequence number of each partition that was written in this transaction; a partition
-    that is not in it starts at 0.
+    Without a `transactional_id` there is no transaction: the batches are an idempotent producer's, and are always kept.
+    `sequences` holds the next sequence number of each partition that was written in this transaction; a partition that
+    is not in it starts at 0.
     """
 
     transactional_id: str | None
@@ -81,17 +81,17 @@ class Transaction:
 
 
 BEING_COMPLETED: Final = frozenset({"PrepareCommit", "PrepareAbort"})
-"""The coordinator's states in which a transaction has ended and its markers are still to be written."""
+"""The coordinator's states in which a transaction has ended but its markers are not written yet."""
 
 _ABORTED_BY_COORDINATOR: Final = frozenset({"PrepareAbort", "CompleteAbort"})
 
 
 def has_expired(ours: ProducerIdentity, view: CoordinatorView | None, *, open_ms: float, timeout_ms: int) -> bool:
-    """Say whether a transaction whose epoch is refused expired; if not, its producer was fenced by a newer one.
+    """Return whether a transaction with a refused epoch expired; if not, a newer producer fenced its producer.
 
-    Both raise the epoch. Expiry raises it by one and leaves the transaction aborted; a newer producer goes on to an
-    epoch and a state of its own. Only for the milliseconds in which it fences may the two look alike: but then the
-    transaction is younger than its time-out. `view` is None where the coordinator cannot be asked.
+    Both raise the epoch. Expiry raises it by one and leaves the transaction aborted; a newer producer reaches another
+    epoch and state. The two look alike only for the milliseconds in which the newer producer fences: but then the
+    transaction is younger than its time-out. `view` is None if the coordinator cannot be asked.
     """
     if open_ms < timeout_ms:
         return False
@@ -100,7 +100,7 @@ def has_expired(ours: ProducerIdentity, view: CoordinatorView | None, *, open_ms
 
 
 class TransactionState(Enum):
-    """Where a TransactionalProducer stands."""
+    """The state of a TransactionalProducer."""
 
     UNINITIALIZED = auto()
     READY = auto()

@@ -1,4 +1,4 @@
-"""Requests to the coordinator of one transactional id, which may move at any time.
+"""Requests to the coordinator of one transactional id. The coordinator may move at any time.
 
 InitProducerId and EndTxn: https://kafka.apache.org/protocol. AddPartitionsToTxn is for transaction version 1;
 DescribeTransactions is KIP-664.
@@ -47,7 +47,7 @@ from fencepost.kafka.transport.connection import Address, Connection
 from fencepost.kafka.transport.error_codes import COORDINATOR_MOVED, EPOCH_IS_DEAD, PASSING, Code, code_name, refused
 from fencepost.kafka.transport.pool import POOL
 
-# The last versions of transaction version 1; later ones mean transaction version 2, or are for brokers only.
+# The last versions for transaction version 1; later ones mean transaction version 2, or are for brokers only.
 _ADD_PARTITIONS_V1: Final = 3
 _END_TXN_V1: Final = 4
 _END_TXN_V2: Final = 5
@@ -62,10 +62,10 @@ _FIRST_PAUSE_MS: Final = 1
 
 
 class TransactionCoordinator:
-    """Asks the coordinator of one transactional id. Not for use by two threads at once.
+    """Sends requests to the coordinator of one transactional id. Not thread-safe.
 
-    Every method retries what passes by itself until the deadline, then raises BrokerUnavailableError. A dead epoch
-    raises InvalidProducerEpochError, a lacking right AuthorizationError.
+    Every method retries retriable errors until the deadline, then raises BrokerUnavailableError. An outdated epoch
+    raises InvalidProducerEpochError, a missing right AuthorizationError.
     """
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
@@ -77,13 +77,13 @@ class TransactionCoordinator:
 
     @classmethod
     def of(cls, config: ClientConfig, transactional_id: str) -> Self:
-        """Return one for an id of the cluster that `config` leads to."""
+        """Return one for an id of the cluster of `config`."""
         return cls(Cluster.of(config), transactional_id)
 
     def give_up(self) -> None:
-        """Let a call that is under way in another thread, and each that follows, try once more at most.
+        """Limit a running call in another thread, and each later one, to at most one more attempt.
 
-        What waits for an answer waits no longer.
+        A call that waits for an answer stops waiting.
         """
         self._given_up = True
         connection = self._connection
@@ -93,10 +93,10 @@ class TransactionCoordinator:
     def init_producer_id(
         self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline
     ) -> tuple[ProducerIdentity, TransactionVersion]:
-        """Own the transactional id, fencing former owners and aborting what they left open.
+        """Take over the transactional id, fencing former owners and aborting their open transaction.
 
-        With a `current` identity its epoch is bumped instead, if nobody else owns the id meanwhile (KIP-360). Returns
-        the identity to use and the transaction version that the coordinator speaks.
+        With a `current` identity its epoch is bumped instead, unless another producer owns the id by now (KIP-360).
+        Returns the identity to use and the coordinator's transaction version.
         """
         request = InitProducerIdRequest(
             transactional_id=self._transactional_id,
@@ -119,7 +119,7 @@ class TransactionCoordinator:
     ) -> None:
         """Make partitions part of the open transaction (transaction version 1).
 
-        Raises TopicNotFoundError, AuthorizationError, and what it means that the coordinator refuses.
+        Raises TopicNotFoundError, AuthorizationError, and the error for a refusal of the coordinator.
         """
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
@@ -135,7 +135,8 @@ class TransactionCoordinator:
         def code_of(answer: Any) -> int:
             code = _worst_of_partitions(answer)
             if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-                # The coordinator may learn of a new topic a little later than others; of one that is gone nobody knows.
+                # The coordinator may learn of a new topic later than other brokers; a deleted topic is unknown
+                # everywhere.
                 for topic in by_topic:
                     self._cluster.forget_topic(topic)
                     self._cluster.partitions(topic, deadline)
@@ -152,10 +153,10 @@ class TransactionCoordinator:
     def end_transaction(
         self, identity: ProducerIdentity, version: TransactionVersion, *, committed: bool, deadline: Deadline
     ) -> ProducerIdentity:
-        """Commit or abort; return the identity to use from here on, which version 2 bumps.
+        """Commit or abort; return the identity to use from now on, which version 2 bumps.
 
-        Sending it again after a lost answer is safe: a transaction that ended in the same way is answered as if it
-        ended by this request.
+        Sending it again after a lost answer is safe: if the transaction already ended in the same way, the answer is the
+        same.
         """
         request = self._end_request(identity, committed=committed)
         at_most = _END_TXN_V2 if version is TransactionVersion.V2 else _END_TXN_V1
@@ -168,8 +169,8 @@ class TransactionCoordinator:
     def check_epoch(self, identity: ProducerIdentity, deadline: Deadline) -> None:
         """Raise InvalidProducerEpochError if the identity is not the transactional id's any more (version 1).
 
-        It is an abort, which is refused for a dead epoch whatever the state, ends what a stray writer may have left
-        open, and changes nothing else.
+        It is an abort, which is refused for an outdated epoch in every state, ends a transaction that a stray writer may
+        have opened, and changes nothing else.
         """
         request = self._end_request(identity, committed=False)
         code = _top_level(self._call(request, deadline, at_most=_END_TXN_V1, code_of=_top_level))
@@ -177,32 +178,32 @@ class TransactionCoordinator:
             self._raise_for(code, "EndTxn")
 
     def retire(self, identity: ProducerIdentity, *, timeout_ms: int, deadline: Deadline) -> None:
-        """End an identity, with the transaction that is open under it (version 1).
+        """End an identity and its open transaction (version 1).
 
-        The markers bear the next epoch, so that leaders refuse whatever is still sent under this one. Raises
-        InvalidProducerEpochError if the identity is not the transactional id's any more: then nothing is done.
+        The transaction markers carry the next epoch, so that leaders refuse everything that is still sent under this one.
+        Raises InvalidProducerEpochError if the identity is not the transactional id's any more: then nothing is done.
         """
-        # Where a transaction is open, InitProducerId aborts it whoever asks: a zombie must not end its successor's.
+        # InitProducerId aborts an open transaction for any caller: a zombie must not abort its successor's.
         with suppress(UnsupportedBrokerError):
             if self.describe(deadline).identity != identity:
                 raise InvalidProducerEpochError(self._transactional_id, Code.PRODUCER_FENCED.name)
-        # Once the transaction is aborted, the epoch that was asked for is a dead one.
+        # Once the transaction is aborted, the requested epoch is outdated.
         with suppress(InvalidProducerEpochError):
             self.init_producer_id(identity, timeout_ms=timeout_ms, deadline=deadline)
 
     def describe(self, deadline: Deadline) -> CoordinatorView:
-        """Return what the coordinator holds. Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0."""
+        """Return the coordinator's state. Raises TransactionalIdExpiredError; UnsupportedBrokerError before 3.0."""
         return self._describe(deadline, lambda answer: int(answer.transaction_states[0].error_code))
 
     def await_completion(self, deadline: Deadline) -> None:
-        """Return once the markers of the transaction that ended last are written, at once if none is being completed.
+        """Return once the markers of the last transaction are written, at once if none is being completed.
 
         Raises TransactionalIdExpiredError.
         """
         self._describe(deadline, _concurrent_while_completing)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection to the pool."""
         if self._connection is not None:
             POOL.give_back(self._cluster.config, self._connection)
             self._connection = None
@@ -269,7 +270,7 @@ class TransactionCoordinator:
         self._address = None
 
     def _find(self, deadline: Deadline) -> Address:
-        # On a new cluster this is also what makes the brokers create their transaction log.
+        # On a new cluster this also makes the brokers create their transaction log.
         backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
         request = FindCoordinatorRequest(
             key=self._transactional_id,
@@ -336,7 +337,7 @@ def _concurrent_while_completing(answer: Any) -> int:
 
 
 def _worst_of_partitions(answer: Any) -> int:
-    """The code that decides about the whole request: all partitions are added or none is."""
+    """The error code that decides about the whole request: all partitions are added or none is."""
     codes = {
         result.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

@@ -1,17 +1,16 @@
 """The owner of a transactional id: begins, commits and aborts the transactions that writers write into.
 
-Its states are in transaction.py. It writes nothing itself and holds no data; it lives in the worker, one for each task.
+Its states are in transaction.py. It writes nothing itself and holds no data; the worker has one for each task.
 
-Why a late writer of an earlier transaction can do no harm: under transaction version 2 every EndTxn bumps the epoch,
-under version 1 `begin_transaction` does so by InitProducerId. Batches with an older epoch are refused
+Why a late writer of an earlier transaction is harmless: under transaction version 2 every EndTxn bumps the epoch, under
+version 1 `begin_transaction` does so by InitProducerId. Batches with an older epoch are refused
 (INVALID_PRODUCER_EPOCH).
 
-Why a late writer of the same transaction can do no harm: the producer keeps account of everybody who was given the
-transaction. A writer of this process (`writer`) is done when it is closed with everything acknowledged, writers
-elsewhere (`lent`) when the block that they were given it for ends without an exception. With one that is not done there
-is no commit, because a leader takes its batches until the markers are written. And there is no EndTxn(abort) under
-version 1, because a leader that does not verify takes them even after the marker: the abort is an InitProducerId, whose
-markers bear the next epoch.
+Why a late writer of the same transaction is harmless: the producer tracks every writer that received the transaction. A
+writer of this process (`writer`) is done when it is closed with everything acknowledged, writers in other processes
+(`lent`) when their block ends without an exception. Unless all are done there is no commit, because leaders accept
+batches until the markers are written. And there is no EndTxn(abort) under version 1, because a leader that does not
+verify accepts them even after the marker: the abort is an InitProducerId, whose markers carry the next epoch.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ from fencepost.kafka.transport.error_codes import Code
 _log: Final = logging.getLogger(__name__)
 
 _ASKING_MS: Final = 5_000
-"""How long the coordinator is asked why an epoch is refused, before the transaction's age has to tell."""
+"""How long to ask the coordinator why an epoch is refused, before the transaction's age decides."""
 
 _CLOSING_MS: Final = 2_000
-"""How long `close` tries to abort what is open; the brokers do it otherwise, after transaction.timeout.ms."""
+"""How long `close` tries to abort an open transaction; otherwise the brokers do it after transaction.timeout.ms."""
 
 
 class TransactionalProducer:
-    """Owns one transactional id. Not for use by two threads at once."""
+    """Owns one transactional id. Not thread-safe."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class TransactionalProducer:
         new_coordinator: Callable[[ClientConfig, str], TransactionCoordinator] = TransactionCoordinator.of,
         new_writer: Callable[[ProducerConfig, Transaction], RecordWriter] = RecordWriter,
     ) -> None:
-        """`new_coordinator` and `new_writer` make what asks the brokers, for the id and for a transaction of it."""
+        """`new_coordinator` and `new_writer` create the coordinator client and the writers of a transaction."""
         self.state = TransactionState.UNINITIALIZED
         self._new_coordinator = new_coordinator
         self._new_writer = new_writer
@@ -87,21 +86,21 @@ class TransactionalProducer:
 
     @property
     def transactional_id(self) -> str:
-        """The id that is owned."""
+        """The owned id."""
         return self._transactional_id
 
     @property
     def identity(self) -> ProducerIdentity:
-        """The producer id and epoch that were last had, -1 before the first. Any thread may ask."""
+        """The last producer id and epoch, -1 before the first. Thread-safe."""
         return self._identity
 
     @property
     def config(self) -> ProducerConfig:
-        """How it talks to Kafka, which writers on executors need as well."""
+        """The client settings, which writers on executors also need."""
         return self._config
 
     def init_transactions(self) -> None:
-        """Own the transactional id: former owners are fenced, and what they left open is aborted.
+        """Take over the transactional id: former owners are fenced, and their open transaction is aborted.
 
         Raises BrokerUnavailableError after `max.block.ms`, AuthenticationError, AuthorizationError, ConfigError, and
         IllegalStateError once it was abandoned.
@@ -120,7 +119,7 @@ class TransactionalProducer:
         self._move_to(TransactionState.READY)
 
     def begin_transaction(self) -> Transaction:
-        """Begin a transaction and return what writers need, once the last transaction's markers are written.
+        """Begin a transaction and return its data for writers, once the last transaction's markers are written.
 
         Under transaction version 1 this bumps the epoch. Raises ProducerFencedError, TransactionalIdExpiredError, or
         BrokerUnavailableError after `max.block.ms`.
@@ -135,7 +134,7 @@ class TransactionalProducer:
 
     @property
     def transaction(self) -> Transaction:
-        """The open transaction, with the sequences that `acknowledge` was told of. Writers elsewhere get it by `lent`."""
+        """The open transaction, with the sequences after `acknowledge`. Writers in other processes get it by `lent`."""
         self._require(TransactionState.IN_TRANSACTION)
         return Transaction(
             transactional_id=self._transactional_id,
@@ -155,27 +154,27 @@ class TransactionalProducer:
 
     @contextmanager
     def lent(self) -> Iterator[Transaction]:
-        """Give the open transaction to writers elsewhere.
+        """Lend the open transaction to writers in other processes.
 
-        End the block without an exception once each of them has answered and sends nothing any more. After an
-        exception they may be alive: the transaction can only be aborted.
+        End the block without an exception once each of them has answered and has stopped sending. After an exception
+        they may be alive: the transaction can only be aborted.
         """
         transaction = self.transaction
         self._loans += 1
         yield transaction
-        # Not in a `finally`: what is not returned stays lent until the transaction ends.
+        # Not in a `finally`: after an exception it stays lent until the transaction ends.
         self._loans -= 1
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
-        """Take note of what writers wrote, so that later writers of this transaction go on from there."""
+        """Record what writers wrote, so that later writers of this transaction continue from there."""
         self._require(TransactionState.IN_TRANSACTION)
         for ack in acks:
             self._sequences[ack.topic, ack.partition] = sequence_after(ack.base_sequence, ack.count)
 
     def commit_transaction(self) -> None:
-        """Commit what was acknowledged.
+        """Commit all acknowledged records.
 
-        Raises ProducerFencedError, TransactionExpiredError (all of it is aborted), TransactionAbortableError (as where
+        Raises ProducerFencedError, TransactionExpiredError (everything is aborted), TransactionAbortableError (also if
         not every writer is done), or UnknownOutcomeError when no coordinator answers within `max.block.ms`;
         IllegalStateError once it was abandoned.
         """
@@ -189,14 +188,14 @@ class TransactionalProducer:
         self._move_to(TransactionState.READY)
 
     def abort_transaction(self) -> None:
-        """Abort whatever was written; writers that are still at it are refused from here on.
+        """Abort everything that was written; brokers refuse running writers from now on.
 
         Under transaction version 1 with a writer that may still be sending, the producer is FAILED after that: it must
         be initialized again. Raises ProducerFencedError, TransactionExpiredError, or BrokerUnavailableError after
         `max.block.ms`. The records are not visible in any of these cases either.
         """
         if self.state in (TransactionState.FENCED, TransactionState.FAILED):
-            # What was open is aborted already, or will be when the transactional id is initialized again.
+            # The transaction is aborted already, or will be when the transactional id is initialized again.
             return
         self._require(TransactionState.IN_TRANSACTION)
         self._move_to(TransactionState.ABORTING)
@@ -208,9 +207,9 @@ class TransactionalProducer:
         self._move_to(TransactionState.READY)
 
     def resolve(self, error: FencepostError) -> FencepostError:
-        """Return the reason behind an error of a writer: why the brokers refuse the epoch. Other errors as they are.
+        """Return the reason for a writer's error if brokers refuse the epoch. Other errors are returned unchanged.
 
-        A producer that turns out to be fenced goes to FENCED, any other whose epoch is refused to FAILED.
+        A fenced producer becomes FENCED, any other with a refused epoch becomes FAILED.
         """
         if not isinstance(error, InvalidProducerEpochError):
             return error
@@ -220,12 +219,12 @@ class TransactionalProducer:
         return reason
 
     def abandon(self) -> None:
-        """Abort what is open, from any thread, because the one that uses this producer hangs.
+        """Abort the open transaction from another thread, because the thread that uses this producer hangs.
 
-        What that one still sends is refused. A newer owner of the transactional id is left alone. Never raises, and
-        gives up if no coordinator answers quickly. What the one that hangs waits for from brokers ends with it.
+        Brokers refuse what that thread still sends. A newer owner of the transactional id is not affected. Never raises,
+        and stops trying if no coordinator answers quickly. A wait of the hanging thread for brokers ends.
         """
-        # Before the abort: whoever adds a partition after it finds the mark when it comes to commit.
+        # Before the abort: a thread that adds a partition after it finds the mark when it commits.
         self._abandoned = True
         self._coordinator.give_up()
         for writer in list(self._writers):
@@ -238,7 +237,7 @@ class TransactionalProducer:
         coordinator.close()
 
     def close(self) -> None:
-        """Abort what is open, quickly, and let go of the connection. Never raises."""
+        """Abort an open transaction, quickly, and close the connection. Never raises."""
         if self.state is TransactionState.CLOSED:
             return
         if self.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTING):
@@ -261,7 +260,7 @@ class TransactionalProducer:
 
     @property
     def _needs_retirement(self) -> bool:
-        """Whether the epoch must end with the abort, because brokers may get something that they have not answered."""
+        """Whether the epoch must end with the abort, because brokers may still receive unanswered requests."""
         in_doubt = self._loans > 0 or any(writer.in_doubt for writer in self._writers)
         return in_doubt and self._version is TransactionVersion.V1
 
@@ -290,8 +289,8 @@ class TransactionalProducer:
         if self._version is TransactionVersion.V1:
             self._bump_epoch()
         else:
-            # The broker that gets a batch before the markers are written tries again after
-            # add.partitions.to.txn.retry.backoff.ms (20), many times what the markers take.
+            # A broker that gets a batch before the markers are written retries after
+            # add.partitions.to.txn.retry.backoff.ms (20), many times the time that the markers take.
             try:
                 self._coordinator.await_completion(Deadline.after(self._config.max_block_ms))
             except TransactionalIdExpiredError:
@@ -300,8 +299,8 @@ class TransactionalProducer:
         self._last_completes = False
 
     def _bump_epoch(self) -> None:
-        # InitProducerId looks at the epoch only where no transaction is open: a zombie's would abort the transaction
-        # of its successor. So the epoch is checked first.
+        # InitProducerId checks the epoch only if no transaction is open: a zombie's would abort its successor's
+        # transaction. So the epoch is checked first.
         try:
             self._coordinator.check_epoch(self._identity, Deadline.after(self._config.max_block_ms))
             self._identity, self._version = self._init_producer_id(self._identity)
@@ -319,7 +318,7 @@ class TransactionalProducer:
         except InvalidProducerEpochError as error:
             if committed or error.code_name != Code.INVALID_TXN_STATE.name:
                 raise self.resolve(error) from error
-            # There is nothing to abort: no partition was added to the transaction. Only version 1 says so.
+            # There is nothing to abort: no partition was added to the transaction. Only version 1 reports that.
         except TransactionAbortableError:
             self._move_to(TransactionState.IN_TRANSACTION if committed else TransactionState.FAILED)
             raise
@@ -339,7 +338,7 @@ class TransactionalProducer:
         except TransactionalIdExpiredError as error:
             return error
         except KafkaError as error:
-            _log.debug("Why the epoch of %s is refused cannot be asked: %s", self._transactional_id, error)
+            _log.debug("The reason why the epoch of %s is refused is unknown: %s", self._transactional_id, error)
         if has_expired(self._identity, view, open_ms=open_ms, timeout_ms=timeout_ms):
             return TransactionExpiredError(self._transactional_id, open_ms=open_ms, timeout_ms=timeout_ms)
         return ProducerFencedError(self._transactional_id)

@@ -1,4 +1,4 @@
-"""Columns of records on their way into record batches."""
+"""Columns of records for record batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RecordHeaders = tuple[tuple[str, bytes], ...]
 
 
 class OutgoingRecord(NamedTuple):
-    """A record to write. `partition` is None where the hash of the key decides."""
+    """A record to write. `partition` is None if the hash of the key decides."""
 
     key: bytes
     value: bytes | None
@@ -52,9 +52,9 @@ _LISTS = (
 class Records:
     """Columns of equal length; one row is one Kafka record.
 
-    `value` and `key` are binary or large_binary, their nulls Kafka's nulls; no key column means no keys. `timestamp`
-    is int64 in milliseconds since the epoch; where it is missing or null, a record gets the time of encoding.
-    `headers` has the type HEADERS; a null list means none. `normalize` makes all this of columns of other types.
+    `value` and `key` are binary or large_binary, their nulls Kafka's nulls; no key column means no keys. `timestamp` is
+    int64 in milliseconds since the epoch; where it is missing or null, a record gets the time of encoding. `headers`
+    has the type HEADERS; a null list means none. `normalize` converts columns of other types.
     """
 
     value: pa.Array
@@ -84,7 +84,8 @@ class Records:
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Records:
         """The records of keys and values, less than 2 GiB of either."""
-        # Out of buffers: the first list that Arrow converts makes it import pandas, which takes a third of a second.
+        # Built from buffers: the first list that Arrow converts makes it import pandas, which takes a third of a
+        # second.
         return cls(value=_binary([value for _, value in rows]), key=_binary([key for key, _ in rows]))
 
     @classmethod
@@ -128,7 +129,7 @@ def _ends(lengths: Iterable[int]) -> pa.Buffer:
 
 
 def normalize(value: Any, *, key: Any = None, timestamp: Any = None, headers: Any = None) -> Records:
-    """Records of Arrow columns (arrays or chunked arrays) as other systems hand them over.
+    """Return records from Arrow columns (arrays or chunked arrays) of other systems.
 
     `value` and `key` may be binary, string, fixed-size, large, view, dictionary or null columns; `timestamp` any
     integer (milliseconds) or timestamp column, rounded down to milliseconds; `headers` any kind of list of structs,

@@ -1,6 +1,6 @@
 """The codecs of record batches (https://kafka.apache.org/documentation/#recordbatch, attributes, bits 0-2).
 
-What each codec's bytes must look like for every Kafka client to read them:
+The formats that every Kafka client can read:
 
 - gzip: RFC 1952.
 - snappy: the stream of the xerial library that Java's client uses: a header of 16 bytes, then blocks of at most 32 KiB

@@ -1,6 +1,6 @@
-"""Records that all take as many bytes, laid out as the rows of a matrix.
+"""Lays out records of equal size as the rows of a matrix.
 
-Where no length differs, a record is a row of strips, each as wide in every row, and a strip of all rows is one strided
+If all lengths are equal, a record is a row of strips, each as wide in every row, and a strip of all rows is one strided
 copy. That takes a fraction of what views and their cast take (bench/encoder.py), which look at each record's lengths.
 """
 
@@ -40,7 +40,7 @@ class Run:
 
 
 def laid_out(runs: Sequence[Run]) -> memoryview:
-    """The bytes of all rows, one after the other."""
+    """The concatenated bytes of all rows."""
     matrices = [(run, list(_strips(run.row)), width(run.row)) for run in runs]
     data = pa.allocate_buffer(sum(run.count * row_bytes for run, _, row_bytes in matrices))
     position = 0
@@ -61,7 +61,7 @@ def width(row: Iterable[Strip | bytes]) -> int:
 
 
 def _strips(row: Iterable[Strip | bytes]) -> Iterator[Strip]:
-    """A row with the bytes that stand side by side as one strip."""
+    """A row with adjacent bytes as one strip."""
     constant = b""
     for piece in row:
         if isinstance(piece, bytes):

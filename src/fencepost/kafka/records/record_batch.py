@@ -46,7 +46,7 @@ _NO_LEADER_EPOCH = -1
 _TRANSACTIONAL = 0x10
 _LONGEST_VARLONG = 10
 _FIXED_BYTES_OF_RECORD = 10
-"""About what a record takes beside its columns."""
+"""The approximate size of a record beside its columns."""
 
 
 class OversizeRecordError(KafkaError):
@@ -104,9 +104,9 @@ def encode(
 
 
 def record_sizes(records: Records) -> NDArray[np.int64]:
-    """At most how many bytes each record takes, wherever it comes to stand in whichever batch of these records.
+    """The maximum size of each record in bytes, at any position in any batch of these records.
 
-    Exact but for the offset and timestamp deltas, which depend on where a batch begins.
+    Exact except for the offset and timestamp deltas, which depend on where a batch begins.
     """
     if not len(records):
         return np.zeros(0, np.int64)
@@ -135,7 +135,7 @@ def split_by_bytes(records: Records, limit: int) -> Iterator[Records]:
 
 
 def surely_fits(records: Records, limit: int) -> bool:
-    """Say whether records take at most `limit` bytes as a batch, without a look at each. False if it cannot be said.
+    """Return whether records take at most `limit` bytes as a batch, without checking each. False if unknown.
 
     A record has its length (at most 4 bytes), attributes (1), deltas of its offset (3) and, unless all have the same
     time, of its timestamp (10, else 1), the lengths of key and value (4 each; a missing key takes 1) and its header
@@ -155,7 +155,7 @@ def surely_fits(records: Records, limit: int) -> bool:
 
 
 def estimated_bytes(records: Records) -> int:
-    """About how many bytes records take in a batch, without a look at each."""
+    """The approximate size of records in a batch in bytes, without checking each."""
     columns = (records.value, records.key, records.headers)
     total = sum(column.nbytes for column in columns if column is not None)
     return int(total) + _FIXED_BYTES_OF_RECORD * len(records)

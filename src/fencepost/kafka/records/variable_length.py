@@ -156,7 +156,7 @@ class Columns:
         return self._with_headers(first, self.headers)
 
     def _even(self, timestamp_deltas: Sequence[Field]) -> bool:
-        """Whether the records differ in length by nothing but their offset deltas."""
+        """Whether the records' lengths differ only by their offset deltas."""
         columns = [self.value] if self.key is None else [self.key, self.value]
         even = all(column.even for column in columns) and all(
             isinstance(field.length, int) for field in timestamp_deltas
@@ -220,7 +220,7 @@ class _Cells:
     """The pieces of a batch in the order in which they are sent."""
 
     def __init__(self, count: int) -> None:
-        # Arrow's allocator keeps what is freed; the C library's would fault the pages in again for every batch.
+        # Arrow's allocator keeps freed memory; the C library's would fault the pages in again for every batch.
         self._views = pa.allocate_buffer(count * _VIEW_BYTES)
         self._words = np.frombuffer(self._views, np.uint64).reshape(-1, 2)
         self._buffers: list[pa.Buffer] = []

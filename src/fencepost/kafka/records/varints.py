@@ -159,7 +159,7 @@ def _offset_delta_table(count: int, then: bytes) -> Field:
 
 
 def inline_views(fields: Iterable[Field]) -> Iterator[InlineViews]:
-    """Consecutive fields as few columns of inline views as hold them."""
+    """Pack consecutive fields into as few columns of inline views as possible."""
     group: list[Field] = []
     room = INLINE_BYTES
     for field in fields:
@@ -190,7 +190,7 @@ def _concatenated(fields: list[Field]) -> InlineViews:
 
 
 def _shifted(words: Words, start: Lengths) -> Words:
-    """`words` moved to the byte `start` of the data that a word holds from its fifth byte on; what sticks out is cut."""
+    """`words` moved to the byte `start` of the data that a word holds from its fifth byte on; the rest is cut."""
     bits = 8 * (start + _BYTES_IN_FIRST)
     if isinstance(bits, int):
         return words << np.uint64(bits) if bits >= 0 else words >> np.uint64(-bits)

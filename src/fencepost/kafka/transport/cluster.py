@@ -1,7 +1,7 @@
-"""What is known of a cluster: its brokers, its topics' partitions and their leaders, and topics' size limits.
+"""The cached metadata of a cluster: its brokers, its topics' partitions and their leaders, and topics' size limits.
 
-One Cluster per client configuration and process: writers come and go with every Spark job, what is known stays for
-`metadata.max.age.ms`, or until a broker's answer shows that it is old.
+One Cluster per client configuration and process: writers come and go with every Spark job, the metadata stays for
+`metadata.max.age.ms`, or until a broker's answer shows that it is outdated.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from fencepost.kafka.transport.pool import POOL
 from fencepost.kafka.transport.unreachable_warning import warn_while_unreachable
 
 _METADATA_VERSION: Final = 9
-"""Metadata 10 and later know topics by id as well, which is not needed here."""
+"""Metadata 10 and later also have topic ids, which are not needed here."""
 
 _TOPIC_GRACE_MS: Final = 5_000
-"""How long a topic may be unknown: brokers learn of a new one, or create one that is asked for, with some delay."""
+"""How long a topic may be unknown: brokers learn of a new topic, or create a requested one, with some delay."""
 
 _GROWTH_GRACE_MS: Final = 1_000
-"""How long a topic may lack a partition that a record is for: brokers learn of its growth one after the other."""
+"""How long a record's partition may be unknown: brokers learn of added partitions one after the other."""
 
 _TOPIC_RESOURCE: Final = 2
 _MESSAGE_BYTES: Final = "max.message.bytes"
@@ -57,7 +57,7 @@ class _MessageBytes:
 
 
 class Cluster:
-    """What is known of one cluster. Safe to use from several threads."""
+    """The cached metadata of one cluster. Thread-safe."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -65,7 +65,7 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, _Topic] = {}
         self._message_bytes: dict[str, _MessageBytes] = {}
-        # Topics that no broker may create, with its own defaults, when it is asked for them.
+        # Topics that requests must not create with the brokers' default settings.
         self._kept: set[str] = set()
 
     @classmethod
@@ -75,14 +75,14 @@ class Cluster:
             return _CLUSTERS.setdefault(config, cls(config))
 
     def partitions(self, topic: str, deadline: Deadline) -> int:
-        """Return the number of a topic's partitions. Asking for a topic makes the broker create it, if it does so.
+        """Return the number of a topic's partitions. Brokers with automatic topic creation create the topic.
 
         Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
         """
         return len(self._topic(topic, deadline).leaders)
 
     def kept_partitions(self, topic: str, deadline: Deadline) -> int:
-        """Return the same for a topic that needs settings of its own: no broker creates it, at this call or later ones.
+        """Return the same for a topic that needs its own settings: no broker creates it, at this call or later ones.
 
         Raises as `partitions`.
         """
@@ -91,10 +91,9 @@ class Cluster:
         return self.partitions(topic, deadline)
 
     def grown_partitions(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """Return the number of a topic's partitions as brokers tell it now, for a partition that is not known.
+        """Return the brokers' current number of a topic's partitions, for an unknown partition.
 
-        They are asked until one knows the partition, or for as long as they may take to learn of it. Raises as
-        `partitions`.
+        Brokers are asked until one knows the partition, or until they should have learnt of it. Raises as `partitions`.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         grace = Deadline.after(_GROWTH_GRACE_MS)
@@ -106,15 +105,15 @@ class Cluster:
             backoff.sleep(deadline)
 
     def known_partitions(self) -> dict[str, int]:
-        """Return the numbers of partitions that need not be asked for now, by topic."""
+        """Return the cached numbers of partitions, by topic."""
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
         with self._lock:
             return {name: len(topic.leaders) for name, topic in self._topics.items() if topic.learnt_at >= oldest}
 
     def leader(self, topic: str, partition: int, deadline: Deadline) -> Address:
-        """Return where the leader of a partition listens, waiting for an election if there is none.
+        """Return the address of a partition's leader, waiting for an election if there is none.
 
-        A partition that is not known is asked for: others may know of a growth of the topic earlier.
+        The metadata of an unknown partition is requested: other processes may learn of added partitions earlier.
 
         Raises TopicNotFoundError, AuthorizationError, BrokerUnavailableError.
         """
@@ -134,17 +133,17 @@ class Cluster:
             backoff.sleep(deadline)
 
     def forget_topic(self, topic: str) -> None:
-        """Ask for the topic's leaders anew when they are needed next."""
+        """Request the topic's leaders again when they are needed next."""
         with self._lock:
             self._topics.pop(topic, None)
 
     def forget_message_bytes(self, topic: str) -> None:
-        """Ask for the topic's `max.message.bytes` anew when it is needed next."""
+        """Request the topic's `max.message.bytes` again when it is needed next."""
         with self._lock:
             self._message_bytes.pop(topic, None)
 
     def message_bytes(self, topic: str, deadline: Deadline) -> int | None:
-        """Return a topic's `max.message.bytes`, None where the principal may not describe its settings."""
+        """Return a topic's `max.message.bytes`, None if the principal may not describe its settings."""
         with self._lock:
             known = self._message_bytes.get(topic)
         if known is None or self._is_old(known.learnt_at):

@@ -1,8 +1,8 @@
 """One synchronous connection to one broker: TLS, SASL, requests by kafka-python's protocol classes.
 
 Requests are answered in the order in which they were sent (https://kafka.apache.org/protocol#protocol_network), so
-several may be under way. A connection on which anything went wrong is closed and never used again: what was in flight
-has an unknown outcome, which is for the caller to settle.
+several may be in flight. After any error a connection is closed and never used again: requests in flight have an
+unknown outcome, which the caller has to handle.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError, 
 from fencepost.kafka.transport.error_codes import decode, response_class
 
 Buffer = bytes | bytearray | memoryview
-"""What `socket.sendmsg` takes."""
+"""The buffer type of `socket.sendmsg`."""
 
 Address = tuple[str, int]
 """A broker's host and port."""
 
 _UNSUPPORTED_VERSION: Final = 35
 _SENDMSG_PARTS: Final = 512
-"""Linux takes 1,024 parts at most (IOV_MAX)."""
+"""Linux accepts at most 1,024 parts (IOV_MAX)."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _Pending:
 
 
 class Connection:
-    """A connection that is ready for requests. Not for use by two threads at once."""
+    """A connection that is ready for requests. Not thread-safe."""
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
         """Connect, learn the broker's versions and authenticate.
@@ -80,12 +80,12 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that are not answered yet."""
+        """The number of unanswered requests."""
         return len(self._pending)
 
     @property
     def fit_for_reuse(self) -> bool:
-        """Whether another user can take it over: nothing in flight, not idle or authenticated for too long."""
+        """Whether another user can reuse it: nothing in flight, not idle or authenticated for too long."""
         now = time.monotonic()
         idle_s = self._config.connections_max_idle_ms / 1000
         expired = self._session_ends is not None and now >= self._session_ends
@@ -93,7 +93,7 @@ class Connection:
 
     @property
     def tags_in_flight(self) -> list[Any]:
-        """The tags of the requests that are not answered yet, oldest first."""
+        """The tags of the unanswered requests, oldest first."""
         return [pending.tag for pending in self._pending]
 
     def fileno(self) -> int:
@@ -102,7 +102,7 @@ class Connection:
 
     @property
     def answer_waiting(self) -> bool:
-        """Whether received bytes wait in memory, where no poll of the socket sees them."""
+        """Whether received bytes are buffered in memory, where polling the socket does not see them."""
         return bool(self._received) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
     @property
@@ -117,21 +117,21 @@ class Connection:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Close the socket. What is in flight is never answered."""
+        """Close the socket. Requests in flight are never answered."""
         self.closed = True
         self._socket.close()
 
     def interrupt(self) -> None:
-        """Lose the connection, from any thread: whoever waits for an answer on it waits no longer."""
-        # Neither closed, for its number may be another socket's by the time that it is waited for again, nor ended in
-        # the way of TLS, which would be a second thread's use of that.
+        """Break the connection from any thread: a thread that waits for an answer on it stops waiting."""
+        # Not closed, because its descriptor might be reused before the other thread waits for it again; and not ended
+        # by TLS, because that would be a concurrent use of the TLS object.
         with suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
     def version(self, request: Any, *, at_most: int | None = None) -> int:
-        """Return the highest version of a request class that both sides know. Raises UnsupportedBrokerError."""
+        """Return the highest version of a request class that both sides support. Raises UnsupportedBrokerError."""
         lowest, highest = self.versions.get(request.API_KEY, (0, -1))
         version = min(highest, request.max_version if at_most is None else at_most)
         if version < lowest:
@@ -272,7 +272,7 @@ class Connection:
             ) from error
 
     def _handshake(self) -> None:
-        # Version 0 is understood by every broker, version 3 tells which features are finalized.
+        # Every broker supports version 0; version 3 lists the finalized features.
         self.versions = {ApiVersionsRequest.API_KEY: (0, 3)}
         request = ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
         answer = self.call(request)

@@ -1,8 +1,8 @@
-"""Requests to brokers for everything but producing, over kafka-python's connections.
+"""Requests to brokers for everything except producing, over kafka-python's connections.
 
-kafka-python 3 has protocol classes that are generated from Kafka's own schemas, and connections with SASL and TLS.
-Its event loop can be driven by the thread that asks, which is what happens here: a client has no thread of its own,
-so an idle one costs nothing but its sockets.
+kafka-python 3 has protocol classes that are generated from Kafka's own schemas, and connections with SASL and TLS. Its
+event loop can be driven by the calling thread, which is done here: a client has no own thread, so an idle one only
+costs its sockets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _LARGEST_RESPONSE: Final = 200_000_000
 
 TRANSIENT: Final = (client_errors.RetriableError, client_errors.UnknownBrokerIdError)
-"""Failures after which the same may be asked again: connections lost, leaders or coordinators that move, time-outs."""
+"""Retriable failures: lost connections, leaders or coordinators that move, time-outs."""
 
 _UNREACHABLE: Final = (
     client_errors.KafkaConnectionError,
@@ -56,7 +56,7 @@ def remaining_ms(deadline: Deadline, at_most: float) -> float:
 
 
 class ControlClient:
-    """Connections to one cluster. Safe to share between threads, which then wait for each other."""
+    """Connections to one cluster. Thread-safe; threads then wait for each other."""
 
     def __init__(self, config: ClientConfig) -> None:
         settings = config.kafka_python() | {"receive_message_max_bytes": _LARGEST_RESPONSE}
@@ -124,10 +124,10 @@ class ControlClient:
         await bootstrap
 
     async def send(self, request: Any, node_id: int | None = None, *, timeout_ms: float | None = None) -> Any:
-        """Send a request to a broker (any broker if None) and return its response, whatever error code it holds.
+        """Send a request to a broker (any broker if None) and return its response, with any error code.
 
         `timeout_ms` includes connecting; it is `request.timeout.ms` if None. Raises IllegalStateError once the client
-        is closed, which ends procedures that would try again.
+        is closed, which ends procedures that would retry.
         """
         self._require_open()
         timeout_ms = timeout_ms or self.config.request_timeout_ms
@@ -135,11 +135,14 @@ class ControlClient:
         return await self._manager.wait_for(response, timeout_ms)
 
     async def sleep(self, milliseconds: float) -> None:
-        """Pause the procedure; others of the same `gather` go on."""
+        """Pause the procedure; others of the same `gather` continue."""
         await self._net.sleep(milliseconds / 1000)
 
     async def gather(self, procedures: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Run procedures side by side and return their results in order. The first failure is raised after all ended."""
+        """Run procedures concurrently and return their results in order.
+
+        The first failure is raised after all ended.
+        """
         if len(procedures) == 1:
             return [await procedures[0]()]
         futures = [self._manager.call_soon(procedure) for procedure in procedures]
@@ -155,23 +158,23 @@ class ControlClient:
         return results
 
     async def refresh_brokers(self, timeout_ms: float | None = None) -> None:
-        """Learn anew which brokers there are; if nobody answers, what was known stays."""
+        """Refresh the list of brokers; if none answers, the cached list stays."""
         self._require_open()
         refresh = self._manager.call_soon(self._manager.cluster.refresh_metadata)
         with suppress(*TRANSIENT):
             await self._manager.wait_for(refresh, timeout_ms or self.config.request_timeout_ms)
 
     def broker_ids(self) -> list[int]:
-        """Return the ids of the brokers that were known when they were last asked for."""
+        """Return the ids of the brokers at the last refresh."""
         return [broker.node_id for broker in self._manager.cluster.brokers()]
 
     def latest_version(self, request: type[Any]) -> int:
-        """Return the highest version of a request that both sides know. Raises UnsupportedBrokerError if none."""
+        """Return the highest version of a request that both sides support. Raises UnsupportedBrokerError if none."""
         version: int = self._manager.broker_version_data.api_version(request)
         return version
 
     def close(self) -> None:
-        """Drop the connections. What runs on another thread ends with an IllegalStateError."""
+        """Close the connections. A procedure on another thread ends with an IllegalStateError."""
         self._closing = True
         with suppress(RuntimeError):
             self._net.call_soon_threadsafe(self._manager.close)
@@ -189,7 +192,7 @@ class ControlClient:
 
 
 def translated(error: client_errors.KafkaError, doing: str, *, address: str) -> KafkaError:
-    """Return the typed form of what kafka-python raises. `address` names the cluster in messages."""
+    """Return the typed form of a kafka-python exception. `address` names the cluster in messages."""
     if isinstance(error, BAD_CREDENTIALS):
         return AuthenticationError(
             f"The broker at {address} does not accept the credentials while {doing}: {error}. "
@@ -212,7 +215,7 @@ def translated(error: client_errors.KafkaError, doing: str, *, address: str) -> 
 
 
 def refusal(error: client_errors.KafkaError, doing: str) -> KafkaError:
-    """Return the typed form of an error code that a broker answered."""
+    """Return the typed form of a broker's error code."""
     if isinstance(error, client_errors.ClusterAuthorizationFailedError):
         return AuthorizationError("the cluster", f"the right needed for {doing}")
     name = type(error).__name__.removesuffix("Error")

@@ -1,7 +1,7 @@
-"""kafka-python's connection manager, with what it lacks: failures that last are told at once, and no socket is lost.
+"""kafka-python's connection manager with two fixes: fatal failures are raised at once, and no socket leaks.
 
-kafka.net is internal to kafka-python; only this module and control_client know it. What is relied on here is held by
-tests/broker/test_admin.py.
+kafka.net is internal to kafka-python; only this module and control_client use it. tests/broker/test_admin.py tests the
+internals that are used here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BAD_CREDENTIALS: Final = (
     client_errors.IllegalSaslStateError,
 )
 
-# The other side went away in the handshake, which may pass; anything else that TLS complains about does not.
+# A connection that closes during the handshake is retriable; any other TLS error is fatal.
 _INTERRUPTED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
@@ -32,7 +32,7 @@ class TlsError(client_errors.KafkaError):  # type: ignore[misc]  # kafka-python 
 
 
 class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ships no type information
-    """Plain connections, which kafka-python leaves open where connecting fails. Chosen by the scheme of `proxy_url`."""
+    """Plain connections, which kafka-python leaves open if connecting fails. Chosen by the scheme of `proxy_url`."""
 
     SCHEMES = ("direct",)
 
@@ -45,16 +45,16 @@ class _ClosingSocket(KafkaNetSocket):  # type: ignore[misc]  # kafka-python ship
 
 
 class _LastWords:
-    """Hands on what came just before the other side closed, which kafka-python drops: the reason, when SASL fails."""
+    """Keeps the last bytes before the other side closed, which kafka-python drops: the reason of a SASL failure."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         data, error = super()._sock_recv()  # type: ignore[misc]  # of the transport that this is mixed into
-        # The end of the stream is found again at the next reading.
+        # The end of the stream is detected again at the next read.
         return data, None if data else error
 
 
 class _AtOnce:
-    """Sends what the socket takes, where kafka-python first waits for the event that it takes something."""
+    """Writes to the socket at once, where kafka-python first waits until it is writable."""
 
     async def _write_to_sock(self) -> None:
         _, error = self._sock_send()  # type: ignore[attr-defined]  # of the transport that this is mixed into
@@ -78,15 +78,16 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
 
     def __init__(self, net: Any, **settings: Any) -> None:
         super().__init__(net, **settings | {"proxy_url": f"{_ClosingSocket.SCHEMES[0]}://"})
-        # Beside kafka-python's own record of such failures, which it clears when SASL is refused.
+        # In addition to kafka-python's own record of such failures, which it clears when SASL is refused.
         self._lasting_failures: dict[Any, Exception] = {}
 
     def get_connection(self, node_id: Any, **options: Any) -> Any:
-        """Return the connection to a node. Raises what lasts: refused credentials, failed TLS handshakes."""
+        """Return the connection to a node. Raises fatal failures: refused credentials, failed TLS handshakes."""
         if node_id in self._lasting_failures:
             raise self._lasting_failures[node_id]
         if options.get("timeout_ms") is not None:
-            # Bootstrapping would give all of its time to the first broker, which may accept connections and say nothing.
+            # Bootstrapping would spend all of its time on the first broker, which may accept connections without
+            # answering.
             options["timeout_ms"] = min(options["timeout_ms"], self.socket_connection_setup_timeout_ms(node_id))
         known = node_id in self._conns
         connection = super().get_connection(node_id, **options)
@@ -95,7 +96,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
         return connection
 
     def forget_failures(self) -> None:
-        """Let the next use try again what failed for good."""
+        """Forget fatal failures, so that the next use retries."""
         self._lasting_failures.clear()
         self._auth_failures.clear()
 

@@ -1,4 +1,4 @@
-"""Topics that a broker has just said to be there, in answer to CreateTopics; others may learn of them later."""
+"""Recently created topics: one broker has confirmed their creation, others may learn of them later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CREATED_AT: Final[dict[tuple[Sequence[str], str], float]] = {}
 
 
 def note_created(servers: Sequence[str], topic: str) -> None:
-    """Take note that a topic is there. From any thread."""
+    """Record that a topic was created. Thread-safe."""
     now = time.monotonic()
     for known, created_at in list(_CREATED_AT.items()):
         if now - created_at > LEARNING_MS / 1000:
@@ -25,9 +25,9 @@ def note_created(servers: Sequence[str], topic: str) -> None:
 
 
 def unknown_until(servers: Sequence[str], topic: str, usual_ms: float) -> Deadline:
-    """Until when a topic may be unknown to brokers that are asked from here on.
+    """Return until when brokers may not know a topic.
 
-    That is `usual_ms`, or for a topic that was just created, longer.
+    That is `usual_ms` from now, or longer for a recently created topic.
     """
     usual = Deadline.after(usual_ms)
     created_at = _CREATED_AT.get((servers, topic))

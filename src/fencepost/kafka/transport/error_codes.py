@@ -1,4 +1,4 @@
-"""Answers of brokers: decoding by kafka-python's protocol classes, error codes, and what class of ours each becomes."""
+"""Answers of brokers: decoding by kafka-python's protocol classes, error codes, and their exception classes."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ LEADER_MOVED: Final = frozenset(
         Code.UNKNOWN_TOPIC_ID,
     }
 )  # fmt: skip
-"""Ask for the metadata again, then send again."""
+"""Retriable after a refresh of the metadata."""
 
 COORDINATOR_MOVED: Final = frozenset({Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
-"""Look the coordinator up again, then send again."""
+"""Retriable after a new look-up of the coordinator."""
 
 PASSING: Final = frozenset(
     {
@@ -73,7 +73,7 @@ PASSING: Final = frozenset(
         Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Code.CONCURRENT_TRANSACTIONS,
     }
 )  # fmt: skip
-"""Send again after a pause."""
+"""Retriable after a pause."""
 
 
 def response_class(request: Any) -> Any:
@@ -95,5 +95,5 @@ def code_name(code: int) -> str:
 
 
 def refused(request: str, code: int, detail: str | None = None) -> BrokerRefusedError:
-    """Return the error for a code that has no class of its own."""
+    """Return the error for a code without a separate class."""
     return BrokerRefusedError(request, code, code_name(code), detail)

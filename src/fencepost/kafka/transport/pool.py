@@ -1,7 +1,7 @@
-"""Idle connections of this process, kept so that the next job or transaction need not open its own.
+"""Idle connections of this process, kept so that the next job or transaction need not open new ones.
 
-A connection belongs to one user at a time. Only those with nothing in flight come back; after a fork the child starts
-with none, because it would share its parent's sockets.
+A connection belongs to one user at a time. Only connections without requests in flight are returned; after a fork the
+child starts with none, because it would share its parent's sockets.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.transport.connection import Address, Connection
 
 _MOST_IDLE: Final = 8
-"""Idle connections that are kept for one broker and configuration; several tasks may write at once."""
+"""The maximum number of idle connections per broker and configuration; several tasks may write at once."""
 
 _SWEEP_S: Final = 30.0
-"""How often connections are looked for that nobody came back for, such as those of a task that is gone."""
+"""The interval of the search for unused connections, such as those of a deleted task."""
 
 
 class ConnectionPool:
-    """Idle connections by client configuration and broker. Safe to use from several threads."""
+    """Idle connections by client configuration and broker. Thread-safe."""
 
     def __init__(self, sweep_s: float = _SWEEP_S) -> None:
         self._sweep_s = sweep_s
@@ -43,7 +43,7 @@ class ConnectionPool:
             connection.close()
 
     def give_back(self, config: ClientConfig, connection: Connection) -> None:
-        """Keep a connection for its next user, or close it if it is not fit for that."""
+        """Keep a connection for its next user, or close it if it cannot be reused."""
         closing = [connection]
         with self._lock:
             if connection.fit_for_reuse:
@@ -56,7 +56,7 @@ class ConnectionPool:
             useless.close()
 
     def _sweep(self) -> list[Connection]:
-        """Take out the connections that were idle for too long, now and then."""
+        """Periodically remove the connections that were idle for too long."""
         now = time.monotonic()
         if now < self._swept_at + self._sweep_s:
             return []
@@ -81,7 +81,7 @@ class ConnectionPool:
             connection.close()
 
     def forget_after_fork(self) -> None:
-        """Drop what was inherited: the lock may be held by a thread that does not exist here."""
+        """Drop inherited state: a thread that does not exist in this process may hold the lock."""
         self._lock = threading.Lock()
         self.close()
 

@@ -1,4 +1,4 @@
-"""Which brokers lead a topic's partitions, as the control plane asks for it."""
+"""Finds the leaders of a topic's partitions, for the control plane."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_LEADER: Final = -1
 
 
 async def topic_row(client: ControlClient, topic: str, timeout_ms: float | None = None) -> Any:
-    """Return Metadata's row about a topic, whatever error code it holds. Never creates the topic."""
+    """Return the metadata of a topic, with any error code. Never creates the topic."""
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
@@ -30,7 +30,7 @@ async def topic_row(client: ControlClient, topic: str, timeout_ms: float | None 
 
 
 def metadata_error(error: type[client_errors.KafkaError], topic: str) -> KafkaError:
-    """Return the typed form of a lasting error in Metadata's row about a topic."""
+    """Return the typed form of a fatal error in a topic's metadata."""
     if error is client_errors.UnknownTopicOrPartitionError:
         return TopicNotFoundError(topic)
     if error is client_errors.TopicAuthorizationFailedError:
@@ -81,10 +81,10 @@ class TopicLeaders:
         """Return the leader of each partition, learnt at most `max_age_ms` ago. Raises as `topic_leaders` does."""
         max_age_ms = self._client.config.metadata_max_age_ms if max_age_ms is None else max_age_ms
         if self._learnt_at is None or self._is_stale(self._learnt_at, max_age_ms):
-            # Before the request: what changes while it is under way may be missing in the answer.
+            # Before the request: changes during the request may be missing in the answer.
             learnt_at = time.monotonic()
             row = await _row_with_leaders(self._client, self._topic, deadline)
-            # A broker that is behind may not know of a new partition that another one has told of.
+            # A broker that lags behind may not know a new partition that another one reported.
             same = row.topic_id is not None and row.topic_id == self.topic_id
             self._known = (self._known if same else {}) | _leaders(row)
             self._learnt_at, self.topic_id = learnt_at, row.topic_id
@@ -97,5 +97,5 @@ class TopicLeaders:
         return learnt_at <= time.monotonic() - max_age_ms / 1000
 
     def forget(self) -> None:
-        """Ask anew when they are needed next. From any thread."""
+        """Request the leaders again when they are needed next. Thread-safe."""
         self._forgotten_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Tells of brokers that do not answer, while whoever asks them goes on trying."""
+"""Warns about unreachable brokers while clients keep retrying."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 _LOG: Final = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 3.0
-"""How long brokers may be silent before that is told: restarts and elections take a moment."""
+"""How long brokers may be silent before a warning: restarts and elections take a moment."""
 
 _INTERVAL_S: Final = 30.0
 
-# One process has many clients of a cluster, and they all meet the same silence.
+# One process has many clients of a cluster, and all of them see the same silence.
 _TOLD_AT: Final[dict[str, float]] = {}
 
 
 def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> None:
     """Warn that no broker has answered since a moment on the monotonic clock.
 
-    Nothing is said in the first seconds, nor twice within 30 s about one cluster.
+    There is no warning in the first seconds, and at most one within 30 s for each cluster.
     """
     servers = ",".join(bootstrap_servers)
     now = time.monotonic()

@@ -1,7 +1,7 @@
-"""The records of the config topic: what each key and value says, in the form in which Kafka Connect stores it.
+"""Encodes and decodes the records of the config topic, in Kafka Connect's format.
 
-Keys are text, values JSON objects without spaces, or null for a tombstone. Who may write what is in config_topic.py,
-what records mean together in cluster_config_state.py.
+Keys are text, values JSON objects without spaces, or null for a tombstone. topic.py defines who may write which record,
+state.py the meaning of the records together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Config = Mapping[str, str | None]
 
 
 class TargetState(StrEnum):
-    """What a connector is meant to do."""
+    """The target state of a connector."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -41,7 +41,7 @@ class TargetState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """What requests between workers are signed with (KIP-507). `creation_timestamp` is in milliseconds."""
+    """The key that signs requests between workers (KIP-507). `creation_timestamp` is in milliseconds."""
 
     key: bytes = field(repr=False)
     algorithm: str
@@ -50,10 +50,10 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorRecord:
-    """A connector's configuration; None for a connector that is deleted.
+    """A connector's configuration; None for a deleted connector.
 
-    For a connector that has tasks of the very same configuration, `continues` is the offset of the commit that they
-    are of: see cluster_config_state. Kafka Connect does not know this field, and leaves it alone.
+    For a connector that has tasks of exactly this configuration, `continues` is the offset of their commit: see
+    state.py. Kafka Connect ignores this field.
     """
 
     connector: str
@@ -63,7 +63,7 @@ class ConnectorRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A task's configuration, which counts once a commit stands behind it."""
+    """A task's configuration, which takes effect with the next commit record."""
 
     id: ConnectorTaskId
     config: Config = field(repr=False)
@@ -71,10 +71,10 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """Says that a connector has so many tasks, whose records stand before it.
+    """Commits the preceding task records of a connector, with the number of its tasks.
 
-    If unchanged tasks go on, `digest` is that of what it commits, and `continues` the offset of the connector's commit
-    before it: see cluster_config_state. Kafka Connect does not know these fields, and leaves them alone.
+    If unchanged tasks keep running, `digest` is that of the committed configurations, and `continues` the offset of the
+    connector's previous commit: see state.py. Kafka Connect ignores these fields.
     """
 
     connector: str
@@ -85,7 +85,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskCountRecord:
-    """Says that former tasks are fenced and so many may run (KIP-618); None takes the count back."""
+    """Declares that former tasks are fenced and how many may run (KIP-618); None removes the count."""
 
     connector: str
     tasks: int | None
@@ -93,7 +93,7 @@ class TaskCountRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetStateRecord:
-    """What a connector is meant to do; None when that is forgotten."""
+    """The target state of a connector; None removes it."""
 
     connector: str
     state: TargetState | None
@@ -101,7 +101,7 @@ class TargetStateRecord:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """A connector is to be restarted, with its tasks or not, all of them or the failed ones (KIP-745)."""
+    """Requests the restart of a connector, with or without its tasks, all of them or the failed ones (KIP-745)."""
 
     connector: str
     include_tasks: bool
@@ -110,7 +110,7 @@ class RestartRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevel:
-    """A logger of all workers gets a level (KIP-976)."""
+    """Sets the level of a logger on all workers (KIP-976)."""
 
     logger: str
     level: str
@@ -161,21 +161,21 @@ def _present(**fields: Json) -> dict[str, Json]:
 
 
 def _target_state(state: TargetState) -> dict[str, str]:
-    # Workers that do not know STOPPED read `state`: PAUSED comes nearest (KIP-875).
+    # Workers that do not know STOPPED read `state`: PAUSED is the closest state (KIP-875).
     first = TargetState.PAUSED if state is TargetState.STOPPED else state
     return {"state": first, "state.v2": state}
 
 
 def decode(key: bytes | None, value: bytes | None) -> ConfigRecord | None:
-    """Return what a record says; None, with a line in the log, for one that says nothing or is malformed."""
+    """Return the decoded record; None, with a log message, for an unknown or malformed one."""
     name = (key or b"").decode(errors="replace")
     try:
         record = _decoded(name, key, value)
     except _MalformedError as error:
-        _LOG.warning("The record %s of the config topic is left alone: %s", name or "without key", error)
+        _LOG.warning("The record %s of the config topic is ignored: %s", name or "without key", error)
         return None
     if record is None:
-        _LOG.debug("The config topic's record with the key %r says nothing", name)
+        _LOG.debug("The config topic's record with the key %r is unknown", name)
     return record
 
 
@@ -195,7 +195,7 @@ def _decoded(name: str, key: bytes | None, value: bytes | None) -> ConfigRecord 
 
 
 _MOST_DIGITS: Final = 10
-"""Of a task's number, which is a Java int. Python refuses to read thousands of them."""
+"""The digits of a task's number, which is a Java int. Python refuses to parse thousands of them."""
 
 
 def _connector(connector: str, value: bytes | None) -> ConnectorRecord:

@@ -1,7 +1,7 @@
-"""How the leader of a group of workers writes to the config topic.
+"""Writes of the group's leader to the config topic.
 
-With exactly-once support preparing or enabled each write is a transaction under the id of the group's leader, which a
-new leader takes over: an old one that does not know yet can change nothing. Otherwise writes are plain.
+With exactly-once support preparing or enabled, each write is a transaction under the id of the group's leader. A new
+leader takes over the id: a former leader that has not noticed can change nothing. Otherwise writes are plain.
 
     without privilege ──claim──> privileged ──a write fails──> without privilege
 """
@@ -26,23 +26,23 @@ CONFIG_PARTITION: Final = 0
 
 
 class LeaderWriter(Protocol):
-    """Writes that only the leader may do. For one thread at a time."""
+    """Writes that only the leader may do. Not thread-safe."""
 
     def claim(self) -> None:
-        """Get the right to write, and take it from whoever had it."""
+        """Claim the write privilege, and revoke it from the former leader."""
 
     def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
-        """Write rows together and return the offset behind the last, nothing where it is not known.
+        """Write rows together and return the offset after the last, nothing if it is unknown.
 
         Raises ConfigTooLargeError or ConfigWriteError; `what` is for their messages.
         """
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
 
 
 class PlainLeaderWriter:
-    """Writes of a leader without exactly-once support. Nothing keeps an old leader from writing."""
+    """Writes of a leader without exactly-once support. A former leader can still write."""
 
     def __init__(self, producer: PlainProducer, topic: str) -> None:
         self._producer = producer
@@ -56,11 +56,11 @@ class PlainLeaderWriter:
         return write_plainly(self._producer, self._topic, what, rows)
 
     def close(self) -> None:
-        """Do nothing: the producer is its owner's."""
+        """Do nothing: the owner closes the producer."""
 
 
 class TransactionalLeaderWriter:
-    """Writes of a leader under a transactional id, by a `new_producer` for each claim of the privilege."""
+    """Writes of a leader under a transactional id, with a `new_producer` for each claim of the privilege."""
 
     def __init__(self, new_producer: Callable[[], TransactionalProducer], topic: str) -> None:
         self._new_producer = new_producer
@@ -68,7 +68,7 @@ class TransactionalLeaderWriter:
         self._producer: TransactionalProducer | None = None
 
     def claim(self) -> None:
-        """Own the transactional id: a former leader is fenced. Raises what initializing it raises."""
+        """Take over the transactional id: a former leader is fenced. Raises what initializing it raises."""
         self._drop()
         producer = self._new_producer()
         try:
@@ -87,7 +87,7 @@ class TransactionalLeaderWriter:
         producer = self._producer
         if producer is None:
             raise IllegalStateError(
-                f"{what} cannot be written to the config topic {self._topic}: this worker has not got the right to "
+                f"{what} cannot be written to the config topic {self._topic}: this worker does not have the right to "
                 "write as the leader. Claim it first"
             )
         try:
@@ -99,7 +99,7 @@ class TransactionalLeaderWriter:
             raise self._lost(what, error) from error
 
     def close(self) -> None:
-        """Give the privilege up."""
+        """Release the privilege."""
         self._drop()
 
     def _abort(self, producer: TransactionalProducer, what: str) -> None:
@@ -109,7 +109,7 @@ class TransactionalLeaderWriter:
             raise self._lost(what, error) from error
 
     def _lost(self, what: str, error: FencepostError) -> ConfigWriteError:
-        # What a producer says of being fenced is about tasks.
+        # A fenced producer's own message is about tasks.
         fenced = isinstance(error, ProducerFencedError)
         reason = "another worker has taken over the right to write as the leader" if fenced else str(error).rstrip(".")
         _LOG.warning("The right to write to the config topic %s as the leader is lost: %s", self._topic, reason)
@@ -123,7 +123,7 @@ class TransactionalLeaderWriter:
 
 
 def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
-    """Write rows outside of transactions and return the offset behind the last.
+    """Write rows outside of transactions and return the offset after the last.
 
     Raises ConfigTooLargeError or ConfigWriteError.
     """
@@ -136,10 +136,10 @@ def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence
 
 
 def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequence[Row]) -> Mapping[int, int]:
-    """Write rows in a transaction of their own and return the offset behind the last, nothing where it is not known.
+    """Write rows in one transaction and return the offset after the last, nothing if it is unknown.
 
-    `producer` is initialized under the id of the group's leader, which keeps all others from writing. Raises
-    ProducerFencedError if another one took that over, and what writing and committing raise.
+    `producer` is initialized under the id of the group's leader, which excludes all others. Raises ProducerFencedError
+    if another producer took over the id, and what writing and committing raise.
     """
     producer.begin_transaction()
     try:
@@ -148,5 +148,5 @@ def write_in_transaction(producer: TransactionalProducer, topic: str, rows: Sequ
         raise producer.resolve(error) from error
     producer.commit_transaction()
     last = acks[-1]
-    # A broker that had the batch already does not say where.
+    # A broker that already had the batch does not return its offset.
     return {} if last.base_offset < 0 else {CONFIG_PARTITION: last.base_offset + last.count}

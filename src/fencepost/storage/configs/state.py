@@ -1,6 +1,6 @@
-"""What the config topic says, as a value: a record leads from one state to the next.
+"""The content of the config topic as a value: each record leads from one state to the next.
 
-`apply` is a pure function, so that all workers that have read the same records agree. Rows of a connector's life:
+`apply` is a pure function, so that all workers that have read the same records agree. The life cycle of a connector:
 
     connector record ──> known ──task records──> known, tasks waiting ──commit──> tasks in force, fencing pending
                            ^                                                          │ task count record
@@ -8,19 +8,19 @@
                                                                                       v
                                                                                 tasks in force, fenced
 
-Task records alone change nothing. A commit takes all that its count asks for; if compaction took some of them away,
-the connector is inconsistent, and has no tasks until the next complete commit. Records that a later commit shrank
-away stay in the topic, so there may be more waiting than a commit counts.
+Task records alone change nothing. A commit takes as many as its count; if compaction removed some of them, the
+connector is inconsistent, and has no tasks until the next complete commit. Records of tasks that a later commit removed
+stay in the topic, so more task records may be waiting than a commit counts.
 
-A commit without a connector is one of a connector that was deleted, or of one whose configuration was written again:
-compaction moves the only record of that behind the commit. Which of the two it is says the connector record, which
-names the commit that it `continues`. No other connector may have what such a commit left: it may be a new one.
+A commit without a connector belongs to a deleted connector, or to one whose configuration was rewritten: compaction
+moves the only record of that connector after the commit. The connector record distinguishes the two: it names the
+commit that it `continues`. No other connector may use the tasks of such a commit, because it may be a new connector.
 
-All tasks of a commit are of a new generation, unless it `continues` the commit before it: a task of the same number and
-configuration stays of the generation that it was of, if the connector's configuration is the same but for `tasks.max`.
-Tasks that were not changed since the last task count record need not be fenced. That must never be believed of others,
-and compaction may have taken any record away that has a later one of its key: so a commit says which one it continues,
-and what it and that one consist of. Whoever has read anything else takes all tasks for new.
+All tasks of a commit start a new generation, unless the commit `continues` the previous one: then a task with the same
+number and configuration keeps its generation, if the connector's configuration is the same except for `tasks.max`.
+Tasks that did not change since the last task count record need not be fenced. No changed task may ever be treated as
+unchanged, and compaction may have removed any record that has a later one with its key. So a commit names the commit
+that it continues, and has a digest of both. A worker that has read anything else treats all tasks as new.
 
 Source: KIP-415, KIP-618, KIP-875 and the records that workers write.
 """
@@ -54,18 +54,18 @@ _NOTHING: Final[Mapping[int, Config]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ConnectorState:
-    """What is known under a connector's name. What outlives the connector is in it, too.
+    """Everything known under a connector's name, also what outlives the connector.
 
-    `target_state` is None where no record says otherwise. `tasks_generation` counts the commits that brought task
-    configurations, from 0, as far as this process has read them; `generations` has that of each task. `committed` is the
-    offset of the last commit, and `commit` the same, if what it committed was read as it says. `task_count` is the last
-    one that was fenced for, `task_count_offset` that of its record, and `fenced_generation` the one that was the latest
-    by then.
+    `target_state` is None if there is no record of it. `tasks_generation` counts the commits that brought task
+    configurations, from 0, as far as this process has read them; `generations` has that of each task. `committed` is
+    the offset of the last commit, and `commit` the same, if the committed records match its digest. `task_count` is the
+    count of the last fencing, `task_count_offset` the offset of its record, and `fenced_generation` the latest
+    generation at that time.
     """
 
     config: Config | None = field(default=None, repr=False)
     applied_config: Config | None = field(default=None, repr=False)
-    """The configuration that was there when the tasks were committed: tasks of an older one are to be made anew."""
+    """The connector's configuration when the tasks were committed: tasks of an older one must be generated again."""
     target_state: TargetState | None = None
     tasks: tuple[Config, ...] = field(default=(), repr=False)
     tasks_generation: int | None = None
@@ -79,11 +79,11 @@ class ConnectorState:
     fenced_generation: int | None = None
     waiting_tasks: Mapping[int, Config] = field(default_factory=lambda: _NOTHING, repr=False)
     orphan: ConnectorState | None = None
-    """What a commit without a connector made of it, for a connector that continues that commit."""
+    """The state after a commit without a connector, for a connector that continues that commit."""
 
     @property
     def half_stopped(self) -> bool:
-        """Whether it is stopped and has tasks, or is started and has none: perhaps half of a stop is missing."""
+        """Whether it is stopped with tasks, or started without any: half of a stop may be missing."""
         match self.target_state:
             case _ if self.config is None:
                 return False
@@ -100,10 +100,10 @@ _UNKNOWN: Final = ConnectorState()
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfigState:
-    """What the config topic says up to `offset`, the offset of the last record that was read, plus 1; -1 before any.
+    """The content of the config topic up to `offset`, the offset of the last read record plus 1; -1 before any.
 
-    Transaction markers do not count in it, other than in a consumer's position: workers compare it, and must agree, also
-    with those of Kafka Connect, and also about a topic without records.
+    Unlike a consumer's position, it does not count transaction markers: workers compare it, and must agree, also with
+    those of Kafka Connect, and also for a topic without records.
     """
 
     offset: int = -1
@@ -111,7 +111,7 @@ class ClusterConfigState:
     entries: Mapping[str, ConnectorState] = field(default_factory=lambda: MappingProxyType({}))
 
     def entry(self, connector: str) -> ConnectorState:
-        """All that is known under a name, which may be that of a connector that was deleted."""
+        """Everything known under a name, which may be that of a deleted connector."""
         return self.entries.get(connector, _UNKNOWN)
 
     def contains(self, connector: str) -> bool:
@@ -127,17 +127,17 @@ class ClusterConfigState:
         return self.entry(connector).config
 
     def applied_config(self, connector: str) -> Config | None:
-        """The configuration that a connector had when its tasks' configurations were made; the latest before that."""
+        """The connector's configuration when its task configurations were generated; the latest one before that."""
         entry = self.entry(connector)
         return entry.config if entry.config is None or entry.applied_config is None else entry.applied_config
 
     def target_state(self, connector: str) -> TargetState | None:
-        """What a connector is meant to do, None if there is no such connector and no word about it."""
+        """The target state of a connector, None if there is no such connector and no record of it."""
         entry = self.entry(connector)
         return entry.target_state or (TargetState.STARTED if entry.config is not None else None)
 
     def tasks(self, connector: str) -> list[ConnectorTaskId]:
-        """A connector's tasks. None while it is inconsistent."""
+        """A connector's tasks; none while it is inconsistent."""
         return [ConnectorTaskId(connector, number) for number in range(len(self.entry(connector).tasks))]
 
     def task_config(self, task: ConnectorTaskId) -> Config | None:
@@ -150,19 +150,19 @@ class ClusterConfigState:
         return list(self.entry(connector).tasks)
 
     def has_tasks(self, connector: str, configs: Sequence[Mapping[str, str]]) -> bool:
-        """Whether a connector's tasks are of these configurations, and of the connector's latest."""
+        """Whether a connector's tasks have these configurations, generated from the connector's latest."""
         entry = self.entry(connector)
         if entry.inconsistent or entry.applied_config != entry.config:
-            # Converters and transforms are the connector's: tasks of another configuration must be started anew.
+            # Converters and transforms belong to the connector: tasks of another configuration must be restarted.
             return False
         return [dict(config) for config in entry.tasks] == [dict(config) for config in configs]
 
     def pending_fencing(self, connector: str) -> bool:
-        """Whether the tasks may not start before the former ones are fenced."""
+        """Whether the former tasks must be fenced before the tasks may start."""
         return self.entry(connector).pending_fencing
 
     def task_count_record(self, connector: str) -> int | None:
-        """With how many tasks the connector was last fenced for; None if it never was."""
+        """The number of tasks in the connector's last task count record; None if there is none."""
         return self.entry(connector).task_count
 
     def task_config_generation(self, connector: str) -> int | None:
@@ -175,7 +175,7 @@ class ClusterConfigState:
         return generations[task.task] if 0 <= task.task < len(generations) else None
 
     def unchanged_tasks(self, connector: str) -> frozenset[int]:
-        """The numbers of the tasks that are as they were when the connector was last fenced for."""
+        """The numbers of the tasks that are unchanged since the connector's last fencing."""
         entry = self.entry(connector)
         fenced = entry.fenced_generation
         if fenced is None:
@@ -185,7 +185,7 @@ class ClusterConfigState:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorConfigUpdate:
-    """A connector was created, or got a configuration, perhaps the same one."""
+    """A connector was created, or got a configuration, possibly the same one."""
 
     connector: str
 
@@ -199,7 +199,7 @@ class ConnectorConfigRemoval:
 
 @dataclass(frozen=True, slots=True)
 class TaskConfigUpdate:
-    """A connector's task configurations were committed; `tasks` are all that it has, perhaps none."""
+    """A connector's task configurations were committed; `tasks` are all of its tasks, possibly none."""
 
     connector: str
     tasks: tuple[ConnectorTaskId, ...]
@@ -207,14 +207,14 @@ class TaskConfigUpdate:
 
 @dataclass(frozen=True, slots=True)
 class TargetStateChange:
-    """A connector is meant to do something else than before."""
+    """The target state of a connector changed."""
 
     connector: str
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKeyUpdate:
-    """Requests between workers are signed with another key."""
+    """The session key for requests between workers changed."""
 
     key: SessionKey = field(repr=False)
 
@@ -228,15 +228,15 @@ ConfigEvent = (
     | RestartRequest
     | LoggerLevel
 )
-"""What a record changed or asks for."""
+"""The change or request of a record."""
 
 
 def apply(
     state: ClusterConfigState, offset: int, record: ConfigRecord | None
 ) -> tuple[ClusterConfigState, ConfigEvent | None]:
-    """Return the state after a record (None: one that says nothing), and what it changed or asks for.
+    """Return the state after a record (None: an unknown one), and its change or request.
 
-    A restart request and a logger's level change no state: they are for workers that are up when they are written.
+    A restart request and a logger's level change no state: they are for workers that run when they are written.
     """
     state = replace(state, offset=offset + 1)
     match record:
@@ -317,8 +317,8 @@ def _fenced(entry: ConnectorState, tasks: int | None, offset: int) -> ConnectorS
 
 
 def _removed(entry: ConnectorState) -> ConnectorState:
-    # The target state has a tombstone of its own. The task count tells whether another connector of that name must be
-    # fenced first, and generations must not repeat.
+    # The target state has a separate tombstone. The task count determines whether a new connector with that name needs
+    # fencing first, and generations must not repeat.
     return ConnectorState(
         target_state=entry.target_state,
         task_count=entry.task_count,
@@ -346,7 +346,7 @@ def _committed(entry: ConnectorState, record: CommitRecord, offset: int) -> Conn
         commit=offset if known else None,
         inconsistent=not complete,
         pending_fencing=True,
-        # Those of an incomplete commit are out of date: the next one must bring all.
+        # Task records of an incomplete commit are outdated: the next commit must bring all.
         waiting_tasks=_NOTHING,
         orphan=None,
     )
@@ -365,7 +365,7 @@ def _generations(
 
 
 def _same_for_tasks(entry: ConnectorState) -> bool:
-    """Whether the connector's configuration is the one that its tasks run with, as far as they are concerned."""
+    """Whether the connector's configuration is the one that its tasks run with, except for `tasks.max`."""
     return _for_tasks(entry.applied_config or {}) == _for_tasks(entry.config or {})
 
 
@@ -374,6 +374,6 @@ def _for_tasks(config: Config) -> dict[str, str | None]:
 
 
 def tasks_digest(config: Config, tasks: Sequence[Config]) -> str:
-    """Return a digest of what a commit puts in force: a connector's configuration and those of its tasks."""
+    """Return a digest of what a commit puts in force: the configurations of a connector and of its tasks."""
     text = json.dumps([_for_tasks(config), *map(dict, tasks)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,7 +1,7 @@
 """Task count records: how many tasks of a connector must be fenced before its next ones may start (KIP-618).
 
-A record in the config topic says with how many tasks a connector last ran: key `tasks-fencing-<connector>`, value
-`{"task-count":N}`. The KIP's text has `tasks-count-<connector>` and `{"tasks":N}` instead, which is read as well.
+A record in the config topic has the number of tasks with which a connector last ran: key `tasks-fencing-<connector>`,
+value `{"task-count":N}`. The KIP's text has `tasks-count-<connector>` and `{"tasks":N}` instead, which is read as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
-# Key prefix and the field that holds the count: as shipped, and as the KIP spells it.
+# Key prefix and the field of the count: in Apache's code, and in the KIP's text.
 _SPELLINGS: Final = (("tasks-fencing-", "task-count"), ("tasks-count-", "tasks"))
 
 _SHOWN: Final = 200
@@ -40,9 +40,9 @@ def fencing_plan(
 ) -> list[int] | None:
     """Return which tasks of the old generation must be fenced before `new_count` tasks may start.
 
-    Those that are `unchanged` go on. None where fencing is not needed: no task ever ran (`old_count` None), or one task
-    follows one, which fences its predecessor by taking over the same transactional id. Tasks that deliver at least once
-    have no transactional ids, and do not count.
+    Tasks that are `unchanged` keep running. None if fencing is not needed: no task ever ran (`old_count` None), or one
+    task follows one task and fences it by taking over the same transactional id. At-least-once tasks have no
+    transactional ids, and do not count.
     """
     if old_count is None or old_count == new_count == 1:
         return None
@@ -50,7 +50,7 @@ def fencing_plan(
 
 
 def encode_task_count(connector: str, count: int | None) -> Row:
-    """Return key and value of a connector's task count record; None takes the count back."""
+    """Return key and value of a connector's task count record; None removes the count."""
     prefix, field = _SPELLINGS[0]
     return f"{prefix}{connector}".encode(), None if count is None else compact({field: count})
 
@@ -67,7 +67,7 @@ def decode_task_count(key: bytes | None, value: bytes | None) -> tuple[str, int 
         count = _count_in(value, field)
         if count is None:
             shown = SECRETS.excerpt(repr(value), _SHOWN)
-            _LOG.warning("The task count record %s has the malformed value %s: it is left alone", text, shown)
+            _LOG.warning("The task count record %s has the malformed value %s: it is ignored", text, shown)
             return None
         return connector, count
     return None

@@ -1,4 +1,4 @@
-"""The task count records of a config topic, for a worker that is alone: no herder reads the topic for it."""
+"""The task count records of a config topic, for a standalone worker, which has no store of the whole topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.storage.configs.task_count import decode_task_count, encode_task_
 _CONFIG_TOPIC_PARTITION: Final = 0
 
 UNKNOWN_OFFSET: Final = -1
-"""Of a record that the broker had already when it was sent again: it does not say where."""
+"""The offset of a record that the broker already had when it was sent again: the broker does not return it."""
 
 
 class TaskCounts:
@@ -34,7 +34,7 @@ class TaskCounts:
         self.close()
 
     def read(self, connector: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int | None:
-        """Return the latest count that is committed for a connector, None if there is none.
+        """Return the latest committed count of a connector, None if there is none.
 
         Raises what `TopicReader.read_to_end` does.
         """
@@ -46,7 +46,7 @@ class TaskCounts:
         return self._counts.get(connector)
 
     def latest_offset(self, connector: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> int | None:
-        """Return the offset of the latest task count record that is committed for a connector, None without one.
+        """Return the offset of the latest committed task count record of a connector, None without one.
 
         Raises what `TopicReader.read_to_end` does.
         """
@@ -54,14 +54,14 @@ class TaskCounts:
         return self._offsets.get(connector)
 
     def write(self, producer: TransactionalProducer, connector: str, count: int) -> int:
-        """Write a connector's count in a transaction of its own; return the record's offset, or UNKNOWN_OFFSET.
+        """Write a connector's count in one transaction; return the record's offset, or UNKNOWN_OFFSET.
 
-        `producer` is initialized under `leader_transactional_id`, which keeps all others from writing. Raises
-        ProducerFencedError if another one took that over, and what committing raises.
+        `producer` is initialized under `leader_transactional_id`, which excludes all others. Raises ProducerFencedError
+        if another producer took over the id, and what committing raises.
         """
         ends = write_in_transaction(producer, self.topic, [encode_task_count(connector, count)])
         return ends[_CONFIG_TOPIC_PARTITION] - 1 if ends else UNKNOWN_OFFSET
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._reader.close()

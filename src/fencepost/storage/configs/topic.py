@@ -1,8 +1,8 @@
-"""The config topic: what all workers of a group agree on, read by each and written for the most part by their leader.
+"""The config topic: the shared state of all workers of a group, read by each and written mostly by their leader.
 
-The topic has one partition, so that its records have one order. Reading goes on in a thread of its own; writes run on
-threads of their own as well, and are done once they are read back. What records change is told to the owner's event
-loop in the order of the records, and before the write that caused it is done.
+The topic has one partition, so that its records have one order. A separate thread reads it; writes run on other threads,
+and are done once they are read back. The owner's event loop is notified of changes in the order of the records, and
+before the write that caused a change is done.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Post = Callable[[Callable[[], None]], object]
 """Runs a function on the owner's thread, soon: an event loop's `call_soon_threadsafe`."""
 
 ConfigListener = Callable[[ConfigEvent, ClusterConfigState], None]
-"""Told of what a record changed or asks for, with the state after it."""
+"""Is notified of a record's change or request, with the state after it."""
 
 _READ_TIMEOUT_MS: Final = 90_000
 _READ_BACK_TIMEOUT_MS: Final = 30_000
@@ -65,10 +65,10 @@ _CLOSING_SECONDS: Final = 5.0
 class ConfigBackingStore:
     """The config topic of a group of workers. Its methods return at once; their futures end on other threads.
 
-    `transactional` is whether exactly-once support is preparing or enabled. Privileged writes need
-    `claim_write_privilege` then, and one that fails takes the privilege away. Those of one store run one after the
-    other, in the order in which they are asked for; others do not wait for them. All raise IllegalStateError once the
-    store is closed.
+    `transactional` is whether exactly-once support is preparing or enabled. Then privileged writes need
+    `claim_write_privilege`, and a failed one drops the privilege. The privileged writes of one store run one after the
+    other, in the order of the calls; other writes do not wait for them. All raise IllegalStateError once the store is
+    closed.
     """
 
     def __init__(
@@ -106,31 +106,31 @@ class ConfigBackingStore:
 
     @property
     def state(self) -> ClusterConfigState:
-        """What is read so far; complete up to the start once `start` is done."""
+        """The state read so far; complete up to the start once `start` is done."""
         return self._state
 
     @property
     def lasting_failure(self) -> FencepostError | None:
-        """Why what is read does not hold any more, where that does not pass by itself: the topic was deleted, say."""
+        """The fatal error that invalidates the state, for example that the topic was deleted."""
         return self._replaced or self._log.lasting_failure
 
     def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.
 
-        The future holds ConfigError for a topic that has several partitions or is not compacted, and what creating
-        and reading a topic raises. What is read before it is done is not told to the listener.
+        The future holds ConfigError for a topic that has several partitions or is not compacted, and what creating and
+        reading a topic raises. The listener is not notified of records that are read before it is done.
         """
         return self._run(self._reading, self._start, admin)
 
     def read_to_end(self, timeout_ms: float = _READ_TIMEOUT_MS) -> Future[ClusterConfigState]:
-        """Read what anybody committed before this call, and what is in transactions that are open now.
+        """Read everything that was committed before this call, and the records of currently open transactions.
 
         The future holds TopicReadTimeoutError, BrokerUnavailableError, or AuthorizationError.
         """
         return self._run(self._reading, self._read_to_end, timeout_ms)
 
     def claim_write_privilege(self) -> Future[None]:
-        """Become the only one that may do privileged writes; the former leader is fenced.
+        """Become the only worker that may do privileged writes; the former leader is fenced.
 
         The future holds BrokerUnavailableError, AuthenticationError or AuthorizationError; then nothing is claimed.
         """
@@ -139,66 +139,65 @@ class ConfigBackingStore:
     # -- privileged writes: futures hold ConfigWriteError, or those of LeaderWriter.write ------------
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
-        """Write a connector's configuration, and at once with it the target state.
+        """Write a connector's configuration together with its target state.
 
-        A new connector is STARTED if none is given, whatever is left of a former one of its name.
+        Without a given state a new connector is STARTED, regardless of records of a former one with its name.
         """
         return self._run(self._leading, self._put_connector, connector, config, target_state)
 
     def put_task_configs(
         self, connector: str, configs: Sequence[Config], *, continues: Callable[[Config], bool] = lambda _: False
     ) -> Future[None]:
-        """Write the configurations of all tasks of a connector, perhaps none, then that they are complete.
+        """Write the configurations of all tasks of a connector, possibly none, and commit them.
 
-        `continues` is asked, on a thread of the store, whether tasks go on whose configuration is the same, by the
-        connector's configuration.
+        `continues` decides from the connector's configuration, on a thread of the store, whether tasks with an unchanged
+        configuration keep running.
         """
         return self._run(self._leading, self._put_task_configs, connector, tuple(configs), continues)
 
     def stop_connector(self, connector: str) -> Future[None]:
-        """Write that a connector has no tasks and is STOPPED, at once: nobody finds one without the other."""
+        """Write atomically that a connector has no tasks and is STOPPED."""
         stopped = TargetStateRecord(connector, TargetState.STOPPED)
         return self._lead(f"The stop of connector {connector}", CommitRecord(connector, 0), stopped)
 
     def remove_connector(self, connector: str) -> Future[None]:
-        """Delete a connector and its target state, at once."""
+        """Delete a connector and its target state atomically."""
         records = (ConnectorRecord(connector, None), TargetStateRecord(connector, None))
         return self._lead(f"The deletion of connector {connector}", *records)
 
     def put_task_count(self, connector: str, tasks: int) -> Future[int | None]:
-        """Write that a connector's former tasks are fenced, and so many may start.
+        """Write that a connector's former tasks are fenced, and how many may start.
 
-        The future holds the record's offset, None where the broker does not say it: it had the record already when it
-        was sent again.
+        The future holds the record's offset, None if the broker already had the record when it was sent again.
         """
         return self._run(self._leading, self._put_task_count, TaskCountRecord(connector, tasks))
 
     def put_session_key(self, key: SessionKey) -> Future[None]:
-        """Write another key for requests between workers."""
+        """Write a new session key for requests between workers."""
         return self._lead("The session key", key)
 
     def put_restart_request(self, request: RestartRequest) -> Future[None]:
-        """Ask all workers to restart what they run of a connector."""
+        """Request that all workers restart their part of a connector."""
         return self._lead(f"The restart request for connector {request.connector}", request)
 
     # -- writes of any worker: futures hold ConfigWriteError -----------------------------------------------------
 
     def put_target_state(self, connector: str, state: TargetState) -> Future[None]:
-        """Write what a connector is meant to do."""
+        """Write a connector's target state."""
         return self._run(self._writing, self._write, *_target_state(connector, state))
 
     def put_logger_level(self, logger: str, level: str) -> Future[None]:
-        """Give a logger of all workers a level."""
+        """Set the level of a logger on all workers."""
         return self._run(self._writing, self._write, f"The level of logger {logger}", LoggerLevel(logger, level))
 
     def close(self) -> None:
-        """Stop, and let go of all connections. Blocks for some seconds at most; futures that are left fail."""
+        """Stop, and close all connections. Blocks for at most some seconds; pending futures fail."""
         if self._closed:
             return
         self._closed = True
         self._log.close()
         self._plain.close()
-        # A topic that is being created is not waited for.
+        # Do not wait for the creation of the topic.
         self._reading.shutdown(wait=False, cancel_futures=True)
         self._writing.shutdown(wait=True, cancel_futures=True)
         closing = self._leading.submit(self._leader.close)
@@ -242,7 +241,7 @@ class ConfigBackingStore:
     def _take(self, record: ConsumedRecord) -> None:
         if record.partition != CONFIG_PARTITION:
             _LOG.error(
-                "Record %d of %s-%d is left alone: the config topic must have exactly 1 partition, and got more. No "
+                "Record %d of %s-%d is ignored: the config topic must have exactly 1 partition, and got more. No "
                 "worker starts with it. Name another topic in config.storage.topic of all workers, and configure the "
                 "connectors again", record.offset, record.topic, record.partition,
             )  # fmt: skip
@@ -285,7 +284,7 @@ class ConfigBackingStore:
         commit = self._commit(what, connector, configs, continues)
         tasks = [TaskRecord(ConnectorTaskId(connector, number), config) for number, config in enumerate(configs)]
         if tasks:
-            # They are read back with the commit behind them.
+            # They are read back with the commit after them.
             self._leader.write(what, [encode(record) for record in tasks])
         self._write_as_leader(what, commit)
 
@@ -302,7 +301,7 @@ class ConfigBackingStore:
         return replace(commit, digest=tasks_digest(config, configs), continues=entry.commit)
 
     def _catch_up(self, what: str) -> None:
-        # A write before this one may stand although it could not be read back.
+        # An earlier write may have succeeded although it could not be read back.
         with _Failing(what, self._topic.name):
             self._log.read_to_end(_READ_BACK_TIMEOUT_MS)
 
@@ -322,7 +321,7 @@ class ConfigBackingStore:
 
 
 class _Failing:
-    """Makes of a failed read one of the write that it belongs to."""
+    """Converts a failed read to a failure of the write that it belongs to."""
 
     def __init__(self, what: str, topic: str) -> None:
         self._what = what

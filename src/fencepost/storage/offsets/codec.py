@@ -1,4 +1,4 @@
-"""Source offsets as records, in the form in which Kafka Connect stores them.
+"""Encodes and decodes source offsets as records, in Kafka Connect's format.
 
 The key is `["<connector>",{<source partition>}]`, where the source partition may be null, and the value
 `{<source offset>}`, or null for one that was removed, both as JSON without spaces. Byte equality of keys matters: it decides which partition of the offsets topic a record goes
@@ -31,7 +31,7 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class OffsetKey:
-    """What the key of an offset record names. `identity` is `identity_of` the source partition."""
+    """The decoded key of an offset record. `identity` is `identity_of` the source partition."""
 
     connector: str
     partition: dict[str, Any] | None
@@ -39,7 +39,7 @@ class OffsetKey:
 
 
 def identity_of(partition: SourcePartition | None) -> str:
-    """Return a text that is the same for equal source partitions, whatever the order of their names.
+    """Return a text that is the same for equal source partitions, with any order of their names.
 
     1, 1.0, true and "1" differ, as they do in JSON.
     """
@@ -56,12 +56,12 @@ def encode_key(connector: str, partition: SourcePartition | None) -> bytes:
 
 
 def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
-    """Return the value for a source offset, None to remove it. Raises DataError in the way of `encode_key`."""
+    """Return the value for a source offset, None to remove it. Raises DataError like `encode_key`."""
     return None if offset is None else _utf8(connector, "offset", _object(connector, "offset", offset))
 
 
 def decode_key(key: bytes | None) -> OffsetKey | None:
-    """Return what a key names, whoever wrote it and with whatever spaces; None if it is not an offset record's."""
+    """Return the decoded key, of any writer and with any spaces; None if it is not an offset record's."""
     try:
         decoded = parse_json(key or b"")
     except ValueError:
@@ -73,7 +73,7 @@ def decode_key(key: bytes | None) -> OffsetKey | None:
 
 
 def decode_value(value: bytes | None) -> dict[str, Any] | None:
-    """Return a source offset, None for a removed one. Raises DataError for a value that is not a JSON object."""
+    """Return a source offset, None for a tombstone. Raises DataError for a value that is not a JSON object."""
     if value is None:
         return None
     try:
@@ -130,9 +130,9 @@ def _primitive(connector: str, what: str, name: str, value: Any) -> str:
 
 
 def _java_double(value: float) -> str:
-    """As Java's Double.toString: the shortest digits that give the number again."""
+    """Like Java's Double.toString: the shortest digits that parse to the same number."""
     if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
-        # Python's repr goes over to exponents only far outside of this range.
+        # Python's repr uses exponents only far outside of this range.
         return repr(float(value))
     sign, digits, exponent = _shortest(value)
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"

@@ -1,12 +1,12 @@
-"""The offsets of one connector: in its topic, and where that is its own, copied to the worker's topic.
+"""The offsets of one connector: in its topic, and if that is a separate one, copied to the worker's topic.
 
     reads    own topic ─┐
              worker's  ─┼─> the newest commit of each source partition
              former    ─┘
     commits  own topic, with the task's transaction ──> copies in the worker's topic, which name the own topic
 
-The copies say where the connector's commits stand. So whoever reads the worker's topic finds the former own topics of
-the connector, and reads them as well: no offset is missed that was not copied.
+The copies name the topic of the connector's commits. So a reader of the worker's topic finds the connector's former own
+topics, and reads them as well: it misses no offset that was not copied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLUSHING_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SharedOffsets:
-    """The worker's offsets topic, as a connector with a topic of its own uses it."""
+    """The worker's offsets topic, as used by a connector with an own topic."""
 
     store: OffsetStore
     copies: OffsetCopies
@@ -42,8 +42,8 @@ class SharedOffsets:
 class ConnectorOffsetStore:
     """The offsets of one connector in `own`, and in `shared`, the worker's topic, unless `own` is that topic.
 
-    `origin` names the own topic in copies. `open_former` opens a topic that copies name; it returns None where the
-    connector cannot reach its cluster. Threads may share it. It holds nothing that needs to be closed.
+    `origin` names the own topic in copies. `open_former` opens a topic that copies name; it returns None if the
+    connector cannot reach its cluster. Thread-safe. It holds nothing that needs to be closed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ConnectorOffsetStore:
         return self._own.topic
 
     def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
-        """Take in everything that was committed before this call. Waits and raises as `OffsetStore.refresh`."""
+        """Read everything that was committed before this call. Waits and raises as `OffsetStore.refresh`."""
         self._own.refresh(timeout_ms)
         if self._shared is not None:
             self._shared.store.refresh(timeout_ms)
@@ -82,23 +82,23 @@ class ConnectorOffsetStore:
             self._refresh_former(origin, timeout_ms)
 
     def offsets(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
-        """Return what is committed: the connector's source partitions, each with its offset."""
+        """Return the committed offsets: the connector's source partitions, each with its offset."""
         self.refresh(timeout_ms)
         return self._view.offsets()
 
     def partitions(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[dict[str, Any] | None]:
-        """Return the source partitions of `offsets`, and those that a removal in another topic hides."""
+        """Return the source partitions of `offsets`, and those hidden by a removal in another topic."""
         self.refresh(timeout_ms)
         return self._view.partitions()
 
     def reader(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConnectorOffsetReader:
-        """Return what the connector reads its offsets with."""
+        """Return the connector's offset reader."""
         return ConnectorOffsetReader(self, timeout_ms)
 
     def task_reader(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConnectorOffsetReader:
-        """Return what a task reads the offsets of its own source partitions with, as their only writer.
+        """Return a task's offset reader for its own source partitions, of which it is the only writer.
 
-        What a worker that died had not copied of them is copied when they are read.
+        Reading an offset that a dead worker did not copy also copies it.
         """
         return ConnectorOffsetReader(self, timeout_ms, mends_copies=True)
 
@@ -110,32 +110,32 @@ class ConnectorOffsetStore:
         return OffsetRecords(self.connector, self._own.table, on_commit=self.copy, known_time=self._time, author=author)
 
     def copy(self, offsets: Iterable[CommittedOffset]) -> None:
-        """Have offsets that were committed to the own topic copied to the worker's. Never waits or fails."""
+        """Queue offsets that were committed to the own topic for copying to the worker's. Never waits or fails."""
         if self._shared is not None:
             self._shared.copies.put(self._copies(offsets))
 
     def flush(self, timeout_s: float = _FLUSHING_SECONDS) -> None:
-        """Have all that was committed through this store copied; what cannot be in time is withdrawn. Never fails."""
+        """Copy everything that was committed through this store; drop what cannot be copied in time. Never fails."""
         if self._shared is not None:
             self._shared.copies.flush(self, timeout_s)
 
     def remove_copies(self, partitions: Iterable[SourcePartition | None], timeout_s: float = _COPYING_SECONDS) -> None:
         """Remove offsets from the worker's topic, before they are removed from the own one.
 
-        Otherwise they would come back to life there once compaction drops the own topic's note of their removal. They
-        stay in force until they are removed from the own topic, if it has them. Raises OffsetsNotCopiedError.
+        Otherwise they would become valid again once compaction drops the own topic's tombstones. They stay valid until
+        they are removed from the own topic, if it has them. Raises OffsetsNotCopiedError.
         """
         if self._shared is not None:
-            # No later than the commit that is still in force.
+            # Not later than the commit that is still valid.
             removals = [CommittedOffset(partition, None, self._view.time(partition)) for partition in partitions]
             self._shared.copies.write(self.connector, self._copies(removals), timeout_s)
 
     def read(self, partitions: list[SourcePartition]) -> list[dict[str, Any] | None]:
-        """Return what was last read of the offsets of source partitions, in the order given."""
+        """Return the offsets of source partitions as last read, in the given order."""
         return [self._view.offset(partition) for partition in partitions]
 
     def mend_copies(self, partitions: Iterable[SourcePartition]) -> None:
-        """Have copied what the worker's topic lacks of source partitions, as it was last read."""
+        """Copy the offsets of source partitions that are missing in the worker's topic as last read."""
         if self._shared is not None:
             self.copy(self._view.uncopied(partitions, self._shared.store.table, self._origin))
 

@@ -1,16 +1,16 @@
-"""Copies what connectors commit to offsets topics of their own to the worker's offsets topic as well (KIP-618).
+"""Copies offsets that connectors commit to separate offsets topics to the worker's offsets topic (KIP-618).
 
     task commits ──> put ──> waiting ──thread──> sending ──> written ──> checked
                                 ^                   │                      │
                                 ├──── back-off ─────┘ failed, and nothing newer waits
                                 └──────────────────────────────────────────┘ a newer record lies before it
 
-The worker's principal writes them, outside of transactions. Tasks run on meanwhile: what cannot be written is tried
-again, of each source partition only the newest offset, until the task stops. Then it is withdrawn.
+The worker's principal writes them, outside of transactions. Tasks keep running meanwhile: failed copies are retried, for
+each source partition only the newest offset, until the task stops. Then they are dropped.
 
-A late copy must not take the place of a newer commit: compaction would keep the copy. So the worker's topic is read to
-its end before each write, and a copy is dropped if something newer stands there. Between the two another worker may
-still write. So the topic is read again after each write, and the newer record is written once more.
+A late copy must not replace a newer commit, because compaction would keep the copy. So the worker's topic is read to
+its end before each write, and a copy is dropped if the topic has a newer commit. Another worker may still write between
+the two. So the topic is read again after each write, and the newer record is written once more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 200
 _LONGEST_PAUSE_MS: Final = 30_000
 _CLOSING_SECONDS: Final = 5.0
-# Tasks commit many times a second, and of those commits one copy is enough.
+# Tasks commit many times a second, and one copy for all of these commits is enough.
 _LINGER_SECONDS: Final = 0.1
 _READING_MS: Final = 30_000
 _MOST_NAMED: Final = 5
@@ -45,9 +45,9 @@ _MOST_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """An offset to copy, from the topic that it was committed to. Two of the same content are two.
+    """An offset to copy, from the topic that it was committed to. Compared by identity.
 
-    `writer` is whose stop waits for it, by identity.
+    `writer` identifies the task whose stop waits for it.
     """
 
     connector: str
@@ -57,12 +57,12 @@ class Copy:
 
     @property
     def subject(self) -> tuple[str, str]:
-        """Whose offset it is: the connector and the source partition."""
+        """The connector and the source partition of the offset."""
         return self.connector, identity_of(self.committed.partition)
 
 
 class PendingCopies:
-    """The copies that are not written yet, the newest of each source partition; no I/O. One thread at a time."""
+    """The pending copies, the newest of each source partition; no I/O. Not thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], Copy] = {}
@@ -70,41 +70,41 @@ class PendingCopies:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to send."""
+        """Whether copies wait to be sent."""
         return bool(self._waiting)
 
     @property
     def sending(self) -> bool:
-        """Whether something is on its way."""
+        """Whether copies are being sent."""
         return bool(self._sending)
 
     def put(self, copies: Iterable[Copy]) -> None:
-        """Take in copies; they replace older ones of the same source partitions."""
+        """Add copies; they replace older ones of the same source partitions."""
         for copy in copies:
             waiting = self._waiting.get(copy.subject)
             if waiting is None or waiting.committed.time <= copy.committed.time:
                 self._waiting[copy.subject] = copy
 
     def take(self) -> list[Copy]:
-        """Take out all that wait, to send them."""
+        """Remove and return all waiting copies, to send them."""
         self._sending, self._waiting = self._waiting, {}
         return list(self._sending.values())
 
     def sent(self, failed: Iterable[Copy] = ()) -> None:
-        """Take note that what was taken is written, but for some that wait again unless there are newer ones."""
+        """Record that the taken copies are written, except `failed` ones, which wait again unless newer ones exist."""
         again = {copy.subject: copy for copy in failed if self._sending.get(copy.subject) is copy}
         self._waiting = again | self._waiting
         self._sending = {}
 
     def withdraw(self, copies: Iterable[Copy]) -> None:
-        """Forget copies; those on their way are not sent again if they fail."""
+        """Drop copies; those being sent are not sent again if they fail."""
         for copy in copies:
             for pending in (self._waiting, self._sending):
                 if pending.get(copy.subject) is copy:
                     del pending[copy.subject]
 
     def left(self, copies: Iterable[Copy] | None = None) -> list[Copy]:
-        """Return those of some copies (None: of all) that are neither written nor replaced by newer ones."""
+        """Return the given copies (None: all) that are neither written nor replaced by newer ones."""
         left = list((self._sending | self._waiting).values())
         if copies is None:
             return left
@@ -113,7 +113,7 @@ class PendingCopies:
 
 
 class OffsetCopies:
-    """Writes copies of offsets to `store`, on a thread that begins with the first one. Threads may share it.
+    """Writes copies of offsets to `store`, on a thread that starts with the first one. Thread-safe.
 
     The `producer` is closed with it.
     """
@@ -128,12 +128,12 @@ class OffsetCopies:
         self._hurried = False
         self._failure: Exception | None = None
         self._failures = 0
-        # What the last round wrote, until the topic was read again.
+        # The copies of the last round, until the topic is read again.
         self._unchecked: dict[tuple[str, str], Copy] = {}
         self._thread: threading.Thread | None = None
 
     def put(self, copies: Sequence[Copy]) -> None:
-        """Have offsets copied. Never waits, and never raises for offsets that were committed."""
+        """Queue offsets for copying. Never waits, and never raises for committed offsets."""
         with self._changed:
             self._pending.put(copies)
             if self._thread is None and copies:
@@ -144,8 +144,8 @@ class OffsetCopies:
     def write(self, connector: str, copies: Sequence[Copy], timeout_s: float) -> None:
         """Copy offsets of a connector, and wait until that is done.
 
-        Raises OffsetsNotCopiedError if it is not in time. It is not tried again then, but a write that is under way
-        may still succeed.
+        Raises OffsetsNotCopiedError if it is not done in time. It is not retried then, but a write in progress may
+        still succeed.
         """
         self.put(copies)
         if self._wait(copies, timeout_s):
@@ -156,9 +156,9 @@ class OffsetCopies:
         raise OffsetsNotCopiedError(self._topic, connector, timeout_s, failure) from failure
 
     def flush(self, writer: object, timeout_s: float) -> None:
-        """Have all that a writer has committed copied; what cannot be is withdrawn, and told in the log.
+        """Copy everything that a writer has committed; failed copies are dropped and logged.
 
-        Waits until the copies are written, for so long at most, and until the next try of them has failed.
+        Waits until the copies are written, at most `timeout_s`, and until their next attempt has failed.
         """
         with self._changed:
             copies = [copy for copy in self._pending.left() if copy.writer is writer]
@@ -176,12 +176,12 @@ class OffsetCopies:
             )  # fmt: skip
 
     def pending(self) -> int:
-        """Return of how many source partitions the newest offset is not written yet."""
+        """Return the number of source partitions whose newest offset is not written yet."""
         with self._changed:
             return len(self._pending.left())
 
     def close(self) -> None:
-        """Write what is pending, for some seconds at most, then let go of the connections."""
+        """Write pending copies, for at most some seconds, then close the connections."""
         self._wait(None, _CLOSING_SECONDS)
         with self._changed:
             self._closing = True
@@ -195,14 +195,14 @@ class OffsetCopies:
         if left:
             _LOG.warning(
                 "%d offsets of %s were not copied to the worker's offsets topic %s. Their own offsets topics have "
-                "them, and their tasks make up for it when they start next. Give up none of these topics before that",
+                "them, and their tasks copy them when they start next. Do not remove any of these topics before that",
                 len(left), _connectors(left), self._topic,
             )  # fmt: skip
 
     def _wait(
         self, copies: Collection[Copy] | None, timeout_s: float, until: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Wait until copies (all if None) are written. False if they are not when `until` says so, or in the end."""
+        """Wait until copies (all if None) are written. False if `until` becomes true first, or after the time-out."""
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
@@ -227,14 +227,14 @@ class OffsetCopies:
                 self._changed.wait_for(lambda: self._closing or self._hurried, pause_s)
 
     def _next(self) -> list[Copy] | None:
-        """Take all that waits, once there is something to do; None when it is to end."""
+        """Wait for copies and take all of them; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending.waiting or self._unchecked or self._closing)
             self._hurried = False
             return None if self._closing else self._pending.take()
 
     def _send_checked(self, copies: list[Copy]) -> tuple[list[Copy], Exception | None]:
-        """As `_send`, but for what something newer stands of in the topic; that is put right if it is buried."""
+        """Like `_send`, but skips copies with a newer commit in the topic, and rewrites commits behind a late copy."""
         try:
             self._store.refresh(_READING_MS)
             mended = [mended for copy in self._unchecked.values() if (mended := self._mended(copy)) is not None]
@@ -251,7 +251,7 @@ class OffsetCopies:
         return stored is not None and stored.mark.time > copy.committed.time
 
     def _mended(self, copy: Copy) -> Copy | None:
-        """Return what was written before `copy` and is newer, None if there is nothing of the kind."""
+        """Return a newer record that precedes `copy` in the topic, None if there is none."""
         stored = self._store.table.stored(copy.connector, copy.committed.partition)
         if stored is None or not stored.is_buried:
             return None
@@ -259,7 +259,7 @@ class OffsetCopies:
         return Copy(copy.connector, offset, stored.mark.origin or Origin(self._topic))
 
     def _send(self, copies: list[Copy]) -> tuple[list[Copy], Exception | None]:
-        """Return the copies that were not written, and why."""
+        """Return the copies that were not written, and the reason."""
         if not copies:
             return [], None
         try:
@@ -267,7 +267,7 @@ class OffsetCopies:
         except RecordTooLargeError as error:
             if len(copies) == 1:
                 return copies, error
-            # The others must not wait for the one that does not fit.
+            # The others must not wait for an oversize one.
             tried = [self._send([copy]) for copy in copies]
             return [copy for failed, _ in tried for copy in failed], next((why for _, why in tried if why), None)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the thread: trying again may help
@@ -281,11 +281,11 @@ class OffsetCopies:
         return [record._replace(headers=headers) for record in records]
 
     def _tell(self, copies: list[Copy], failure: Exception | None) -> None:
-        """Say when it begins to fail, and when it works again."""
+        """Log when it starts to fail, and when it works again."""
         if failure is not None and self._failure is None and copies and not self._closing:
             _LOG.warning(
-                "The offsets of %s cannot be copied to the worker's offsets topic %s, which is tried again until it "
-                "succeeds; their own offsets topics have them, and their tasks run on: %s",
+                "The offsets of %s cannot be copied to the worker's offsets topic %s, retrying until it "
+                "succeeds; their own offsets topics have them, and their tasks keep running: %s",
                 _connectors(copies), self._topic, describe_error(failure),
             )  # fmt: skip
         elif failure is None and self._failure is not None:

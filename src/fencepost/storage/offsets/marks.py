@@ -1,8 +1,8 @@
-"""What fencepost writes into the headers of offset records, which Connect's own workers ignore.
+"""fencepost's headers of offset records, which Connect's own workers ignore.
 
 `fencepost.commit.time` orders the commits of a source partition over all topics and workers: milliseconds of the
-writer's clock, but always more than the highest value that the writer has read for the source partition. So a clock
-that is behind does no harm (a hybrid logical clock). A record without it counts with its timestamp.
+writer's clock, but always more than the highest value that the writer has read for the source partition. So a slow
+clock is harmless (a hybrid logical clock). For a record without the header, its timestamp is used.
 
 `fencepost.committed.by` names the run of the task that committed, if the task delivers exactly once: two runs that
 commit the same source partition at the same time are a mistake of the connector (see shared_partitions).
@@ -26,7 +26,7 @@ COPIED_FROM: Final = "fencepost.copied.from"
 
 _SEPARATOR: Final = "/"
 _TIME: Final = re.compile(rb"[0-9]{1,18}")
-"""Milliseconds as anybody may have written them: more digits are no time, and Python refuses to read thousands."""
+"""The maximum number of digits of milliseconds: more are not a time, and Python refuses to parse thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Origin:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what `str` of an origin made; a topic's name has no slash."""
+        """Parse the `str` of an origin; a topic's name has no slash."""
         cluster_id, separator, topic = text.rpartition(_SEPARATOR)
         return cls(topic, cluster_id if separator else None)
 
@@ -84,7 +84,7 @@ class OffsetMark:
 
 
 def mark_of(headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> OffsetMark:
-    """Return the mark of a record with these headers; what is missing or malformed is made up for by `timestamp`."""
+    """Return the mark of a record with these headers; a missing or malformed time is replaced by `timestamp`."""
     values = {name: value for name, value in headers if value}
     time, origin, author = values.get(COMMIT_TIME), values.get(COPIED_FROM), values.get(COMMITTED_BY)
     return OffsetMark(

@@ -1,7 +1,7 @@
 """A connector's offsets in several offsets topics, of which the newest commit counts; no I/O (KIP-618).
 
-A connector with an offsets topic of its own has its offsets there and copies of them in the worker's. It may have had
-others before. For each source partition the newest commit counts, wherever it stands. A removal is a commit, too.
+A connector with an own offsets topic has its offsets there and copies of them in the worker's topic. It may have used
+others before. For each source partition the newest commit counts, in any of these topics. A removal is a commit, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CommittedOffset:
 
 
 class OffsetView:
-    """One connector's offsets in `own`, and in other tables. Threads may share it."""
+    """One connector's offsets in `own`, and in other tables. Thread-safe."""
 
     def __init__(self, connector: str, own: OffsetTable, *others: OffsetTable) -> None:
         self._connector = connector
@@ -38,7 +38,7 @@ class OffsetView:
         return _offset(self._stored(partition))
 
     def time(self, partition: SourcePartition | None) -> int:
-        """Return when a source partition's newest offset was committed, 0 if it has none."""
+        """Return the commit time of a source partition's newest offset, 0 if it has none."""
         stored = self._stored(partition)
         return 0 if stored is None else stored.mark.time
 
@@ -53,19 +53,19 @@ class OffsetView:
         return [(_copied(partition), offset) for partition, offset in decoded if offset is not None]
 
     def partitions(self) -> list[dict[str, Any] | None]:
-        """Return the source partitions of which any topic has an offset, though a removal elsewhere may hide it."""
+        """Return the source partitions with an offset in any topic, even if a removal in another topic hides it."""
         every = [table.stored_of(self._connector) for table in self._tables]
         found = {identity: one.partition for table in every for identity, one in table.items() if one.value}
         return [_copied(partition) for partition in found.values()]
 
     def origins(self) -> set[Origin]:
-        """Return the topics whose copies count as the connector's newest offsets in some table."""
+        """Return the topics named by copies that are the connector's newest offsets in some table."""
         return set().union(*(table.origins(self._connector) for table in self._tables))
 
     def uncopied(
         self, partitions: Iterable[SourcePartition | None], shared: OffsetTable, origin: Origin
     ) -> list[CommittedOffset]:
-        """Return what `shared` lacks of these source partitions: the newest offset, or that `origin` holds it.
+        """Return what `shared` is missing for these source partitions: the newest offset, or that `origin` holds it.
 
         Raises DataError if the newest offset is malformed.
         """
@@ -83,7 +83,7 @@ class OffsetView:
 
 
 def _tells(copy: StoredOffset, found: StoredOffset, origin: Origin) -> bool:
-    """Whether what stands in the worker's topic says what is the newest offset, and where the next will be."""
+    """Whether the record in the worker's topic has the newest offset, and names the topic of the next one."""
     return copy.mark == OffsetMark(found.mark.time, origin) and copy.value == found.value and not copy.is_buried
 
 

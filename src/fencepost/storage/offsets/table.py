@@ -2,9 +2,8 @@
 
     source partition ──> one StoredOffset for each place ──> the newest of them
 
-A place is a key in a partition of the topic. A source partition may have several. Connectors may name its parts in
-another order, which makes other bytes of the same map. A topic that got more partitions has the hash of a key in
-another one.
+A place is a key in a partition of the topic. A source partition may have several: connectors may order the names of the
+same map differently, which gives other bytes; and after partitions are added, the hash of a key belongs to another one.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """What stands in the topic for a source partition. `value` is None where the offset was removed.
+    """A source partition's record in the topic. `value` is None if the offset was removed.
 
-    `place` is the partition of the topic; -1 for a topic that is no more. `is_buried` says that an older copy lies
-    behind it in the log, which compaction would keep in its stead.
+    `place` is the partition of the topic; -1 for a deleted topic. `is_buried`: an older copy follows it in the log, which
+    compaction would keep instead.
     """
 
     key: bytes
@@ -41,9 +40,9 @@ class StoredOffset:
     is_buried: bool = False
 
     def is_newer_than(self, other: StoredOffset) -> bool:
-        """Whether this was committed after the other: by the time, then by the epoch of one and the same producer.
+        """Whether this was committed after the other: by the time, then by the epoch of the same producer.
 
-        Of a commit and its copy the commit counts: a removal is copied before it is committed.
+        A commit is newer than its copy, because a removal is copied before it is committed.
         """
         if self.mark.time != other.mark.time:
             return self.mark.time > other.mark.time
@@ -53,22 +52,22 @@ class StoredOffset:
 
 
 class OffsetTable:
-    """Follows an offsets topic, record by record. Threads may share it.
+    """Follows an offsets topic, record by record. Thread-safe.
 
-    In one place the last record counts, as in Kafka itself. But a copy never replaces a newer commit. Of several places
-    the newest record counts, and offsets are written there from then on, so that compaction replaces the record that
-    counts. This is why removed offsets are remembered too.
+    In one place the last record counts, as in Kafka itself, except that a copy never replaces a newer commit. Between
+    several places the newest record counts, and offsets are written there from then on, so that compaction replaces the
+    record that counts. This is why removed offsets are remembered too.
     """
 
     def __init__(self) -> None:
         self._connectors: dict[str, dict[str, tuple[StoredOffset, ...]]] = {}
-        # A topic that is not compacted yet has many records of each key.
+        # Before compaction a topic has many records of each key.
         self._named: dict[bytes, OffsetKey] = {}
         self._shared = SharedPartitions()
         self._lock = threading.Lock()
 
     def apply(self, record: ConsumedRecord) -> bool:
-        """Take note of a record of the topic. False if its key is not one of an offset record."""
+        """Add a record of the topic. Returns False if its key is not that of an offset record."""
         key = record.key
         if key is None:
             return False
@@ -91,7 +90,7 @@ class OffsetTable:
             return self._shared.found(connector)
 
     def leave_places(self) -> None:
-        """Take note that the topic is another one of that name: what was read stays, but stands nowhere."""
+        """Record that the topic was replaced by another one of that name: the offsets stay, but have no place."""
         with self._lock:
             for known in self._connectors.values():
                 for identity, places in known.items():
@@ -100,8 +99,8 @@ class OffsetTable:
     def records(self, connector: str, partition: SourcePartition | None, value: bytes | None) -> list[OutgoingRecord]:
         """Return the records, without headers, that set a source partition's offset, or remove it with the value None.
 
-        An offset is removed in all places: compaction drops the note of a removal after a while, and any that was left
-        would be in force again. Raises DataError if the source partition cannot be stored.
+        An offset is removed in all places: compaction drops tombstones after a while, and any remaining record would be
+        valid again. Raises DataError if the source partition cannot be stored.
         """
         key = encode_key(connector, partition)
         places = self._places(connector, partition)
@@ -115,17 +114,17 @@ class OffsetTable:
         ]
 
     def stored_of(self, connector: str) -> dict[str, StoredOffset]:
-        """Return what stands in the topic for a connector, by `identity_of` the source partition."""
+        """Return a connector's records in the topic, by `identity_of` the source partition."""
         with self._lock:
             return {identity: _newest(places) for identity, places in self._connectors.get(connector, {}).items()}
 
     def stored(self, connector: str, partition: SourcePartition | None) -> StoredOffset | None:
-        """Return what stands in the topic for a source partition, None if it was never heard of."""
+        """Return a source partition's record in the topic, None if it is unknown."""
         places = self._places(connector, partition)
         return _newest(places) if places else None
 
     def origins(self, connector: str) -> set[Origin]:
-        """Return which topics hold the commits of a connector whose copies stand here."""
+        """Return the topics named by a connector's copies in this topic."""
         return {stored.mark.origin for stored in self.stored_of(connector).values() if stored.mark.origin is not None}
 
     def _places(self, connector: str, partition: SourcePartition | None) -> tuple[StoredOffset, ...]:
@@ -134,7 +133,7 @@ class OffsetTable:
 
 
 def newest(found: Sequence[StoredOffset]) -> StoredOffset | None:
-    """Return the newest of what several tables say of a source partition; of equal ones the first."""
+    """Return the newest of a source partition's records in several tables; of equal ones the first."""
     return _newest(found) if found else None
 
 

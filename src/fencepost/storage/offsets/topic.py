@@ -1,7 +1,7 @@
 """An offsets topic as a store: compacted, with the offsets of all connectors that commit to it.
 
-Tasks gather their offsets in OffsetRecords and write them in the transaction that holds the data. Nothing else is
-written back into a store: it reads the topic, which alone knows what was committed.
+Tasks collect their offsets in OffsetRecords and write them in the transaction of the data. The store only reads the
+topic, which is the only record of what was committed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fencepost.storage.offsets.table import OffsetTable
 _LOG: Final = logging.getLogger(__name__)
 
 _NAMING_MS: Final = 5_000
-"""How much longer it may take to learn why a topic was not read in time."""
+"""The additional time to find out why a topic was not read in time."""
 
 
 class OffsetStore:
-    """The offsets of all connectors in one offsets topic. Threads may share it.
+    """The offsets of all connectors in one offsets topic. Thread-safe.
 
-    `consumer` reads the topic, `admin` creates it. Its connections are closed with the last reference to it, if nobody
-    did so before.
+    `consumer` reads the topic, `admin` creates it. Its connections are closed with the last reference to it, unless they
+    were closed before.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class OffsetStore:
         self.topic = topic.name
         self.table = OffsetTable()
         self.is_ensured = False
-        """Whether the topic was there, compacted, when it was last looked at."""
+        """Whether the topic existed, compacted, at the last check."""
         self._settings = topic
         self._clients = clients
         self._admin = admin
@@ -74,10 +74,10 @@ class OffsetStore:
         return created
 
     def refresh(self, timeout_ms: float = DEFAULT_TIMEOUT_MS, *, create: bool = True) -> None:
-        """Take in everything that was committed before this call, waiting for transactions that are open.
+        """Read everything that was committed before this call, waiting for open transactions.
 
-        A few milliseconds where nothing is new. A topic that was deleted is created again (unless `create` is False),
-        and what was read of it stays in force. Raises what `TopicReader.read_to_end` does, and what creating a topic
+        Takes a few milliseconds if nothing is new. A deleted topic is created again (unless `create` is False), and the
+        offsets that were read from it stay valid. Raises what `TopicReader.read_to_end` does, and what creating a topic
         raises.
         """
         deadline = Deadline.after(timeout_ms)
@@ -91,7 +91,7 @@ class OffsetStore:
                 raise
             _LOG.warning(
                 "Offsets topic %s was deleted, and is created again. Offsets in it that this worker has not read "
-                "are lost. Keep others from deleting it",
+                "are lost. Prevent others from deleting it",
                 self.topic,
             )
             self.ensure_topic()
@@ -100,11 +100,11 @@ class OffsetStore:
             self._reading.release()
 
     def close(self) -> None:
-        """Let go of the connections. A read on another thread ends with an IllegalStateError."""
+        """Close the connections. A read on another thread ends with an IllegalStateError."""
         self._close()
 
     def _check_read(self, timeout_ms: float) -> None:
-        """Raise why another thread has not read what this one waited for; its reading may just have ended, though."""
+        """Raise the reason why another thread has not finished its read; its read may just have ended, though."""
         positions = self._reader.positions
         with self._clients.topic_reader(self._consumer, self.topic) as reader:
             for partition, end in reader.end_offsets(_NAMING_MS).items():
@@ -116,8 +116,8 @@ class OffsetStore:
             self._notice_another_topic()
             if not self.table.apply(record):
                 _LOG.warning(
-                    "Record %d of %s-%d is not a source offset (key %r): it is left alone. Let only Connect "
-                    "workers write to that topic",
+                    "Record %d of %s-%d is not a source offset (key %r): it is ignored. Allow only Connect "
+                    "workers to write to that topic",
                     record.offset, self.topic, record.partition, record.key,
                 )  # fmt: skip
         self._notice_another_topic()
@@ -126,8 +126,8 @@ class OffsetStore:
         topic_id = self._reader.topic_id
         if self._topic_id not in (None, topic_id):
             _LOG.warning(
-                "Offsets topic %s was deleted and made again. What this worker has read of the former one stays in "
-                "force where the new one has nothing newer. Keep others from deleting it", self.topic,
+                "Offsets topic %s was deleted and created again. Offsets that this worker has read from the former one stay "
+                "valid unless the new one has newer ones. Prevent others from deleting it", self.topic,
             )  # fmt: skip
             self.table.leave_places()
         self._topic_id = topic_id

@@ -1,4 +1,4 @@
-"""The source offsets that a task has to commit, and the records that they become."""
+"""A task's uncommitted source offsets, and their records."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fencepost.storage.offsets.table import OffsetTable
 class OffsetRecords:
     """The last offset of each source partition since the last commit, at a constant cost for each record.
 
-    `table` is that of the store which the records go to: a source partition that it knows is written where it stands.
-    One task's thread uses it.
+    `table` is that of the store of the records: a source partition that it knows is written to its existing place. Only
+    one task's thread uses it.
     """
 
     def __init__(
@@ -51,34 +51,34 @@ class OffsetRecords:
         return len(self._latest)
 
     def put(self, partition: SourcePartition | None, offset: SourceOffset | None) -> None:
-        """Take note of how far a source partition was read; None removes its offset.
+        """Set a source partition's position; None removes its offset.
 
-        Raises DataError for a partition that cannot be stored; offsets are looked at when they are encoded.
+        Raises DataError for a partition that cannot be stored; offsets are checked when they are encoded.
         """
         if partition is None:
             self._latest[None] = (None, None if offset is None else dict(offset))
             return
         try:
-            # Python holds 1, 1.0 and True for equal, JSON does not.
+            # In Python 1, 1.0 and True are equal, in JSON they are not.
             key = frozenset([(name, value.__class__, value) for name, value in partition.items()])
         except (AttributeError, TypeError) as error:
             # Raises the DataError that names what is wrong.
             encode_key(self._connector, partition)
             raise DataError(f"Connector {self._connector}: {partition!r} is not a source partition") from error
-        # Copied: a task may go on to change the mapping that it gave.
+        # Copied: a task may change the mapping later.
         self._latest[key] = (dict(partition), None if offset is None else dict(offset))
 
     def update(self, offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:
-        """Take note of several, in order."""
+        """Set several positions, in order."""
         for partition, offset in offsets:
             self.put(partition, offset)
 
     def latest(self) -> list[tuple[SourcePartition | None, SourceOffset | None]]:
-        """Return the last offset of each source partition, None for one that is to be removed."""
+        """Return the last offset of each source partition, None to remove one."""
         return list(self._latest.values())
 
     def by_partition(self, partitions: int) -> list[tuple[int, Records]]:
-        """Return the records for each partition of an offsets topic that has so many, with a new commit time.
+        """Return the records for each partition of an offsets topic, with a new commit time.
 
         Raises DataError, naming the connector, for a partition or offset that cannot be stored.
         """
@@ -96,17 +96,17 @@ class OffsetRecords:
         return list(records_by_partition(records, partitions).items())
 
     def written(self) -> None:
-        """Take note that the offsets are written, and will be committed with what they are written in."""
+        """Record that the offsets are written, and will be committed with their transaction."""
         self._written = [CommittedOffset(partition, offset, self._time) for partition, offset in self.latest()]
         self._latest.clear()
 
     def committed(self) -> None:
-        """Take note that what is written is committed."""
+        """Record that the written offsets are committed."""
         written, self._written = self._written, []
         self._on_commit(written)
 
     def clear(self) -> None:
-        """Forget the offsets: they will not be committed."""
+        """Drop the offsets: they will not be committed."""
         self._written = []
         self._latest.clear()
 

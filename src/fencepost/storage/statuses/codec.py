@@ -1,7 +1,6 @@
-"""The records of the status topic: how connectors and tasks are, and which topics they write to.
+"""Encodes and decodes the records of the status topic: states of connectors and tasks, and their active topics.
 
-Keys are text, values JSON objects without spaces, or null for what is no more: the form in which Kafka Connect stores
-them.
+Keys are text, values JSON objects without spaces, or null for tombstones: Kafka Connect's format.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class ActiveTopic:
 
 
 Subject = str | ConnectorTaskId | ActiveTopic
-"""What a record is about: a connector (by its name), a task, or a topic of a connector."""
+"""The subject of a record: a connector (by its name), a task, or a topic of a connector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a connector or task is, as worker `worker_id` (host:port) found in the group's generation `generation`.
+    """The state of a connector or task, reported by `worker_id` (host:port) in the group's generation `generation`.
 
     `state` is one of Connect's: UNASSIGNED, RUNNING, PAUSED, FAILED, RESTARTING, and STOPPED for connectors. `trace`
     is for FAILED; `version` is that of the plugin.
@@ -52,7 +51,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """That a task wrote to a topic, first at `discover_timestamp` (milliseconds)."""
+    """A task wrote to a topic, first at `discover_timestamp` (milliseconds)."""
 
     topic: str
     connector: str
@@ -95,7 +94,7 @@ def encode(subject: Subject, status: Status | TopicStatus | None) -> Row:
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[Subject, Status | TopicStatus | None] | None:
-    """Return what a record is about and what it says; None for one that is malformed."""
+    """Return a record's subject and status; None for a malformed one."""
     try:
         subject = _subject((key or b"").decode())
         if value is None:

@@ -1,4 +1,4 @@
-"""What a status topic says, in memory. No I/O."""
+"""The content of a status topic, in memory. No I/O."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _LATE_STATES: Final = frozenset({"UNASSIGNED", "FAILED"})
 
 
 def is_late(stored: Status, report: Status) -> bool:
-    """Whether a report comes behind that of the next owner: it is another worker's, and of an older generation."""
+    """Whether a report follows that of the next owner: it is another worker's, and of an older generation."""
     return report.worker_id != stored.worker_id and report.generation < stored.generation
 
 
 def may_overwrite(stored: Status | None, report: Status) -> bool:
-    """Whether a report about a connector or task may take the place of what is stored about it.
+    """Whether a report about a connector or task may replace the stored one.
 
-    Those that a worker makes about what it gives up come late at times, when the next owner has reported already.
+    A worker's report about revoked work may come late, when the next owner has already reported.
     """
     return report.state not in _LATE_STATES or stored is None or not is_late(stored, report)
 
 
 class StatusTable:
-    """The latest status of everything. Threads may share it."""
+    """The latest status of every subject. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class StatusTable:
         self._of_the_past: set[Subject] = set()
 
     def apply(self, subject: Subject, status: Status | TopicStatus | None) -> None:
-        """Take in a record; None removes what is known about the subject."""
+        """Add a record; None removes the subject's status."""
         with self._lock:
             self._of_the_past.discard(subject)
             match subject, status:
@@ -58,9 +58,9 @@ class StatusTable:
                     _remove(self._topics, connector, topic)
 
     def join(self) -> None:
-        """Take note that this worker joins its group behind all that is known so far.
+        """Record that this worker joins its group after all statuses known so far.
 
-        That is of earlier generations, whatever their numbers: a coordinator that has forgotten an empty group counts
+        They belong to earlier generations, whatever their numbers: a coordinator that has removed an empty group counts
         from 1 again.
         """
         with self._lock:
@@ -88,17 +88,17 @@ class StatusTable:
         return connectors, tasks
 
     def connector(self, connector: str) -> Status | None:
-        """How a connector is, None if nobody said."""
+        """A connector's status, None if unknown."""
         with self._lock:
             return self._connectors.get(connector)
 
     def task(self, task: ConnectorTaskId) -> Status | None:
-        """How a task is, None if nobody said."""
+        """A task's status, None if unknown."""
         with self._lock:
             return self._tasks.get(task.connector, {}).get(task.task)
 
     def status(self, subject: Subject) -> Status | None:
-        """How a connector or task is, None if nobody said, or if the subject is neither."""
+        """The status of a connector or task, None if unknown, or if the subject is neither."""
         match subject:
             case str():
                 return self.connector(subject)
@@ -107,7 +107,7 @@ class StatusTable:
         return None
 
     def tasks(self, connector: str) -> dict[ConnectorTaskId, Status]:
-        """How the tasks of a connector are, by number; without those of which nobody said anything."""
+        """The statuses of a connector's tasks, by number; without unknown ones."""
         with self._lock:
             tasks = self._tasks.get(connector, {})
             return {ConnectorTaskId(connector, number): tasks[number] for number in sorted(tasks)}
@@ -119,12 +119,12 @@ class StatusTable:
             return [topics[name] for name in sorted(topics)]
 
     def topic(self, active: ActiveTopic) -> TopicStatus | None:
-        """Since when a topic is written to by a connector, None if it is not."""
+        """Since when a connector writes to a topic, None if it does not."""
         with self._lock:
             return self._topics.get(active.connector, {}).get(active.topic)
 
     def allows(self, subject: Subject, report: Status | TopicStatus | None) -> bool:
-        """Whether a report may be written: it is not a late one."""
+        """Whether a report may be written: it is not late."""
         with self._lock:
             if subject in self._of_the_past:
                 return True

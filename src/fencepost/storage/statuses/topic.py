@@ -1,21 +1,21 @@
-"""The status topic: how all connectors and tasks of a group of workers are, as far as this worker has heard.
+"""The status topic: the states of all connectors and tasks of a group of workers, as read by this worker.
 
-Any worker writes what it knows of what it runs, and all read everything into memory. Nobody waits: a write is queued,
-sent by a thread of the store, sent again while it fails, and visible once it is read back. So what one reads may be a
-moment old, also about itself.
+Every worker writes the states of its own work, and reads all states into memory. No call waits: a write is queued, sent
+by a thread of the store, retried while it fails, and visible once it is read back. So a status may be slightly outdated,
+even about this worker's own work.
 
-A late report must not overwrite a newer one. When a worker stops a task because another one is to run it, or finds it
-failed, the other may have reported first. So UNASSIGNED and FAILED are written only if nothing is stored yet, or what
-is stored is this worker's own, or is of no newer generation of the group.
+A late report must not overwrite a newer one. When a worker stops a task because another worker will run it, or finds it
+failed, the other may have reported first. So UNASSIGNED and FAILED are written only if nothing is stored yet, or the
+stored status is this worker's own, or is not of a newer generation of the group.
 
-That is asked before a report is sent, and what is on its way may still land behind the next owner's, where it would
-stay until that has something new to tell: any state, since RUNNING that waits for a broker comes late as well. So a
-worker that reads of what it has in the words of another one, of an older generation than its own, says its own again;
-and so if it reads that its word was removed, by a worker that had not heard yet that there is such a connector again.
-Apache's workers report a task that did not stop in time under the generation that they have come to since, in which it
-may be this worker's. That is answered as well, but a few times only: groups that share the topic would go on for ever.
-To leave such a record out in reading would not do: compaction keeps it and drops the one before, and a worker that
-starts later finds nothing else.
+That is checked before a report is sent, and a report in flight may still be written after the next owner's, where it
+would stay until the owner's next report. This applies to any state, because RUNNING that waits for a broker may also be
+late. So a worker that reads another worker's report, of an older generation, about its own work writes its own report
+again. It does the same if its report was removed by a worker that did not know yet that the connector exists again.
+Apache's workers report a task that did not stop in time under their current generation, in which the task may be this
+worker's. That is also answered, but only a few times: groups that share the topic would repeat it forever. Ignoring
+such a record when reading would not be enough: compaction keeps it and drops the one before, and a worker that starts
+later would find nothing else.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ _MOST_DISPUTES: Final = 3
 
 _GIVEN_UP: Final = "UNASSIGNED"
 
-# A right that is missing may be given: what is reported until then is not to be lost.
+# A missing right may be granted later: reports until then must not be lost.
 _SENT_AGAIN: Final = (RetriableError, AuthorizationError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Write:
-    """A record to write. Two of the same content are two."""
+    """A record to write. Compared by identity."""
 
     subject: Subject
     status: Status | TopicStatus | None
 
 
 class StatusBackingStore:
-    """The status topic of a group of workers. Threads may share it; nothing but `flush` and `close` blocks."""
+    """The status topic of a group of workers. Thread-safe; only `flush` and `close` block."""
 
     def __init__(
         self, topic: InternalTopic, *, clients: KafkaClients, consumer: ClientConfig, producer: ProducerConfig
     ) -> None:
         self.table = StatusTable()
-        """What is read so far."""
+        """The statuses read so far."""
         self._clients = clients
         self._topic = topic
         self._newest = NewestRecords()
@@ -80,7 +80,7 @@ class StatusBackingStore:
         self._queue: deque[_Write] = deque()
         self._sending: Sequence[_Write] = ()
         self._latest: dict[Subject, _Write] = {}
-        # What this worker last said of what it has.
+        # This worker's last reports about its own work.
         self._own: dict[Subject, Status] = {}
         self._disputes: Counter[Subject] = Counter()
         self._closing = False
@@ -89,11 +89,11 @@ class StatusBackingStore:
 
     @property
     def lasting_failure(self) -> FencepostError | None:
-        """Why the topic is not read any more, where that does not pass by itself: it was deleted, for example."""
+        """The fatal error because of which the topic is not read any more, for example that it was deleted."""
         return self._log.lasting_failure
 
     def stands_by(self, subject: str | ConnectorTaskId) -> bool:
-        """Whether this worker has reported on a connector or task, and still has it."""
+        """Whether this worker has reported on a connector or task, and still owns it."""
         with self._changed:
             return subject in self._own
 
@@ -105,7 +105,7 @@ class StatusBackingStore:
         return self._reading.submit(self._start, admin)
 
     def put(self, subject: str | ConnectorTaskId, status: Status) -> None:
-        """Report how a connector (by its name) or a task of this worker is. A late report is dropped."""
+        """Report the state of a connector (by its name) or a task of this worker. A late report is dropped."""
         with self._changed:
             self._enqueue(_Write(subject, status))
             self._own[subject] = status
@@ -114,23 +114,23 @@ class StatusBackingStore:
                 self.disown(subject)
 
     def disown(self, subject: str | ConnectorTaskId) -> None:
-        """Say no more of a connector or task, which may be another worker's."""
+        """Report no more about a connector or task, which may be another worker's."""
         with self._changed:
             self._own.pop(subject, None)
 
     def delete_connector(self, connector: str) -> None:
-        """Forget a connector, and all that is known about its tasks and topics."""
+        """Remove a connector's status, and those of its tasks and topics."""
         subjects: list[Subject] = [connector, *self.table.tasks(connector)]
         subjects += [ActiveTopic(connector, status.topic) for status in self.table.topics(connector)]
         for subject in subjects:
             self._enqueue(_Write(subject, None))
 
     def delete_task(self, task: ConnectorTaskId) -> None:
-        """Forget a task."""
+        """Remove a task's status."""
         self._enqueue(_Write(task, None))
 
     def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
-        """Report that a task wrote to a topic. May be called for each record: what is known is not written again."""
+        """Report that a task wrote to a topic. May be called for each record: a known topic is not written again."""
         subject = ActiveTopic(task.connector, topic)
         with self._changed:
             pending = self._latest.get(subject)
@@ -139,16 +139,16 @@ class StatusBackingStore:
             self._enqueue(_Write(subject, TopicStatus(topic, task.connector, task.task, int(time.time() * 1000))))
 
     def delete_active_topic(self, active: ActiveTopic) -> None:
-        """Forget that a connector wrote to a topic."""
+        """Remove a topic from a connector's active topics."""
         self._enqueue(_Write(active, None))
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all reports are written. False if some are not, in the end."""
+        """Wait until all reports are written. False if some are not after the time-out."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._sending, timeout_s)
 
     def close(self) -> None:
-        """Write what is reported, for some seconds at most, then let go of the connections."""
+        """Write pending reports, for at most some seconds, then close the connections."""
         self.flush(_CLOSING_SECONDS)
         with self._changed:
             self._closing = True
@@ -177,7 +177,7 @@ class StatusBackingStore:
         decoded = decode(record.key, record.value)
         if decoded is None:
             _LOG.warning(
-                "Record %d of %s-%d is not a status (key %r): it is left alone. Let only Connect workers write to that "
+                "Record %d of %s-%d is not a status (key %r): it is ignored. Allow only Connect workers to write to that "
                 "topic",
                 record.offset, record.topic, record.partition, record.key,
             )  # fmt: skip
@@ -188,7 +188,7 @@ class StatusBackingStore:
         before = self.table.status(subject)
         self.table.apply(subject, status)
         with self._changed:
-            # What is said since is written behind this one anyway.
+            # Later reports are written after this one anyway.
             if before is None or self._own.get(subject) != before or self._closing:
                 return
             if (
@@ -199,7 +199,7 @@ class StatusBackingStore:
                 self._enqueue(_Write(subject, before))
 
     def _say_all_again(self) -> None:
-        """Report what this worker has to a topic that was deleted and made again."""
+        """Report this worker's own work again, to a topic that was deleted and created again."""
         self._newest.clear()
         with self._changed:
             for subject, status in list(self._own.items()):
@@ -230,7 +230,7 @@ class StatusBackingStore:
                 self._send(writes)
             except _SENT_AGAIN as error:
                 if not failing:
-                    _LOG.warning("Statuses cannot be written to %s, which is tried again: %s", self._topic.name, error)
+                    _LOG.warning("Statuses cannot be written to %s; retrying: %s", self._topic.name, error)
                 failing = True
                 self._put_back(writes, backoff.next_s())
             else:
@@ -273,7 +273,7 @@ class StatusBackingStore:
             self._changed.notify_all()
 
     def _put_back(self, writes: Sequence[_Write], pause_s: float) -> None:
-        """After a pause, queue again what failed, but for what something newer was reported about meanwhile."""
+        """After a pause, queue failed writes again, except those with a newer report meanwhile."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, pause_s)
             self._queue.extendleft(write for write in reversed(writes) if self._latest.get(write.subject) is write)
