@@ -56,6 +56,13 @@ class Process:
             for due, sequence, event in held:
                 self.kernel.again(due, sequence, self, event)
 
+    def holds(self, due: float, sequence: int, event: Callable[[], None]) -> bool:
+        """Whether an event does not happen in it at once: keep it until `resume`, or drop it if the process is dead."""
+        if self.alive and self.stopped_until > self.kernel.now:
+            self.held.append((due, sequence, event))
+            return True
+        return not self.alive
+
     def kill(self) -> None:
         """End it in the midst of whatever it does."""
         if not self.alive:
@@ -211,41 +218,41 @@ class Kernel:
     def run(self, until: float, ended: Callable[[], bool] = lambda: False) -> None:
         """Go on until a time, or until something has come true, which is looked at twice a second."""
         look_at = self.now
-        while self._heap and not self.faults:
-            when, due, sequence, process, event = heapq.heappop(self._heap)
-            if when > until:
-                heapq.heappush(self._heap, (when, due, sequence, process, event))
-                break
-            if when >= look_at:
-                if ended():
-                    heapq.heappush(self._heap, (when, due, sequence, process, event))
-                    return
-                look_at = when + 0.5
-            if type(event) is _Timeout and not event.is_due:
-                continue
-            self.now = max(self.now, when)
-            if process is None:
-                self.process = None
+        heap, faults, pop = self._heap, self.faults, heapq.heappop
+        try:
+            while heap and not faults:
+                if heap[0][0] > until:
+                    break
+                if heap[0][0] >= look_at:
+                    if ended():
+                        break
+                    look_at = heap[0][0] + 0.5
+                when, due, sequence, process, event = pop(heap)
+                if type(event) is _Timeout and not event.is_due:
+                    continue
+                self.now = max(self.now, when)
+                if process is not None and process.holds(due, sequence, event):
+                    continue
+                if process is not self.process:
+                    self._switch_to(process)
                 self.events += 1
                 event()
-            elif process.alive:
-                if process.stopped_until > self.now:
-                    process.held.append((due, sequence, event))
-                    continue
-                self.events += 1
-                self.enter(process, event)
-        self.now = max(self.now, min(until, self.now))
+        finally:
+            self._switch_to(None)
+
+    def _switch_to(self, process: Process | None) -> None:
+        """Have what runs next run in a process, or in none."""
+        self.process = process
+        asyncio._set_running_loop(None if process is None else process.loop)
 
     def enter(self, process: Process, event: Callable[[], None]) -> None:
         """Do something in a process."""
-        before, self.process = self.process, process
-        loop = asyncio._get_running_loop()
-        asyncio._set_running_loop(process.loop)
+        before = self.process
+        self._switch_to(process)
         try:
             event()
         finally:
-            self.process = before
-            asyncio._set_running_loop(loop)
+            self._switch_to(before)
 
     # -- what code on a thread of a process calls ---------------------------------------------------------------
 
@@ -277,13 +284,38 @@ class Kernel:
         return (False, None) if done is None else (True, done.result())
 
 
+class _Call:
+    """As asyncio.Handle, for a loop that debugs nothing."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context")
+
+    def __init__(self, callback: Any, args: tuple[Any, ...], context: contextvars.Context | None) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def run(self, loop: SimLoop) -> None:
+        if not self._cancelled:
+            try:
+                self._context.run(self._callback, *self._args)
+            except BaseException as error:  # noqa: BLE001 - as asyncio does
+                loop.call_exception_handler({"message": f"{self._callback} failed", "exception": error, "handle": self})
+
+
 class SimLoop(asyncio.AbstractEventLoop):
     """A process's event loop: as much of one as asyncio's own classes need."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._kernel = process.kernel
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[_Call] = deque()
         self._due = False
         self._tasks: dict[asyncio.Task[Any], contextvars.Context] = {}
         self.to_start: dict[Coroutine[Any, Any, Any], None] = {}
@@ -301,13 +333,13 @@ class SimLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         return not self._process.alive
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> _Call:
+        call = _Call(callback, args, context)
+        self._ready.append(call)
         if not self._due and self._process.alive:
             self._due = True
             self._kernel.later(0.0, self._run, self._process)
-        return handle
+        return call
 
     call_soon_threadsafe = call_soon
 
@@ -326,7 +358,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks[task] = context
@@ -370,7 +402,5 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _run(self) -> None:
         ready = self._ready
         while ready:
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+            ready.popleft().run(self)
         self._due = False

@@ -328,6 +328,8 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
             lambda *_: SimpleNamespace(error_count=0),
         ),
         (at("herder.distributed.group_work"), "TaskWork", _TaskWork),
+        # It would read the files of installed packages again at each start of a worker.
+        (at("runtime.worker"), "use_plugin_path", lambda _: []),
         (GroupParts, "on_loop", _on_loop),
         (NumbersTask, "kernel", kernel),
     ]

@@ -17,8 +17,6 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
-import pyarrow as pa
-
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.record import SourceRecord
 from fencepost.api.source import SourceConnector, SourceTask
@@ -30,6 +28,7 @@ from fencepost.engine.topic_gate import TopicGate
 from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.kafka.producer.sender import Ack
 from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.kafka.records.columns import Records
 from tests.sim.kernel import Kernel
 from tests.sim.threads import SimEvent
 
@@ -215,4 +214,4 @@ def _target(row: Any, partitions: int, executor: int, *, keyed: bool) -> int:
 
 @lru_cache
 def _partition_of(key: int, partitions: int) -> int:
-    return int(partition_for_keys(pa.array([str(key).encode()]), partitions)[0])
+    return int(partition_for_keys(Records.of_rows([(str(key).encode(), None)]).key, partitions)[0])
