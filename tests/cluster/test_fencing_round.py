@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fencepost.connectors.distribution import distribute
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig
@@ -146,6 +148,59 @@ def test_only_tasks_that_change_are_fenced_where_partitions_follow_configuration
     found = values(read_topic(pair.bootstrap_servers, topic))
     for number in range(6):
         assert_exactly_once(seqs(found, name, number), range(1, 41))
+
+
+def test_a_new_file_restarts_only_tasks_of_a_file_source_that_change(
+    pair: Pair, name: str, topic: str, tmp_path: Path
+) -> None:
+    def transactions() -> list[Any]:
+        shown: list[Any] = (pair.leader.get(f"/connectors/{name}/transactions") or {"tasks": []})["tasks"]
+        return shown
+
+    def wait_until_written(lines: int) -> None:
+        def done() -> bool:
+            ready = [task["state"] for task in transactions()] == ["READY"] * 4
+            return ready and len(read_topic(pair.bootstrap_servers, topic)) >= lines
+
+        wait_for(done, what=f"4 tasks have committed {lines} lines")
+
+    def files_and_producers() -> list[tuple[str, tuple[int, int]]]:
+        configs = pair.leader.get(f"/connectors/{name}/tasks")
+        producers = [(task["producer_id"], task["producer_epoch"]) for task in transactions()]
+        return list(zip([task["config"]["task.files"] for task in configs], producers, strict=True))
+
+    files = [tmp_path / str(number) for number in range(4)]
+    for file in files:
+        file.write_text("1\n2\n")
+    config = {
+        "name": name, "connector.class": "FileSource", "files": str(tmp_path / "*"), "format": "text", "topic": topic,
+        "tasks.max": "4",
+    }  # fmt: skip
+    assert pair.follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    wait_until_written(8)
+    before = files_and_producers()
+
+    paths = [str(file) for file in files]
+    added = next(
+        file
+        for file in (tmp_path / f"new-{number}" for number in range(1000))
+        if sum(map(list.__eq__, distribute(paths, 4), distribute([*paths, str(file)], 4))) == 3
+    )
+    added.write_text("1\n2\n")
+    assert pair.follower.request("POST", f"/connectors/{name}/restart").status == 204
+    wait_until_written(10)
+
+    after = files_and_producers()
+    assert [one[0] == other[0] for one, other in zip(before, after, strict=True)].count(True) == 3
+    for (files_before, producer_before), (files_after, producer_after) in zip(before, after, strict=True):
+        assert (files_before == files_after) == (producer_before == producer_after)
+    for file in (*files, added):
+        with file.open("a") as end:
+            end.write("3\n")
+    wait_until_written(15)
+    assert sorted(value or b"" for value in values(read_topic(pair.bootstrap_servers, topic))) == sorted(
+        [b"1", b"2", b"3"] * 5
+    )
 
 
 def test_a_round_is_cancelled_by_newer_task_configurations(

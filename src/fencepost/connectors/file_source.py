@@ -2,7 +2,8 @@
 
 Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, and is read in the order of its records;
 of several files the first one with new records is read first. The files are distributed over up to `tasks.max` tasks.
-Patterns are resolved when the connector starts: files that appear later are found at its next start.
+Patterns are resolved when the connector starts: files that appear later are found at its next start. Tasks whose files
+stay the same keep running then (in distributed mode, see `partitions_follow_task_configs`).
 
 The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
 If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
@@ -31,6 +32,7 @@ from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOff
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import at_least, not_blank, one_of
 from fencepost.connectors.csv_reader import QUOTE, CsvReader, check_csv_columns, match_header, read_header
+from fencepost.connectors.distribution import distribute
 from fencepost.connectors.growing_file import (
     DEFAULT_BATCH_BYTES,
     FILENAME_FIELD,
@@ -168,9 +170,14 @@ class FileSourceConnector(SourceConnector):
         return FileSourceTask
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """Distribute the files round-robin."""
-        count = min(max_tasks, len(self._files))
-        return [self._config | {TASK_FILES: json.dumps(self._files[task::count])} for task in range(count)]
+        """Distribute the files. A task's configuration has nothing that changes with the number of tasks."""
+        own = {name: value for name, value in self._config.items() if name in _CONFIG.keys()}
+        shares = distribute(self._files, min(max_tasks, len(self._files)))
+        return [own | {TASK_FILES: json.dumps(files)} for files in shares]
+
+    def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
+        """Say yes: a task's configuration names its files, and each file belongs to one task."""
+        return True
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:  # noqa: ARG002 - files can always be resumed
         """Say yes."""
