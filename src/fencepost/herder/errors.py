@@ -1,4 +1,4 @@
-"""What a worker may end with, and what its herder may answer to a request.
+"""Errors that end a worker, and errors that its herder answers to requests.
 
 FencepostError
 ├── ConnectorsFailedError
@@ -28,7 +28,7 @@ from fencepost.runtime.restart_policy import ReplacedError
 
 
 class ConnectorsFailedError(FencepostError):
-    """Connectors or tasks failed, and nothing is left that this worker could do."""
+    """Connectors or tasks failed, and this worker has nothing left to do."""
 
 
 class OvertakenError(ReplacedError):
@@ -47,19 +47,19 @@ class OvertakenError(ReplacedError):
 
 
 class MixedGroupError(FencepostError):
-    """A task waits: members of the group are set such that it could not deliver exactly once."""
+    """A task waits: the settings of the group's members prevent exactly-once delivery."""
 
     def __init__(self, task: ConnectorTaskId, advice: str) -> None:
-        super().__init__(f"Task {task} is not started. {advice}. It starts by itself then")
+        super().__init__(f"Task {task} is not started. {advice}. It starts automatically then")
 
 
 class SupersededError(ReplacedError):
-    """A task must not run as it was started: there are newer task configurations, or it was given to another worker."""
+    """A task must not run as it was started: there are newer task configurations, or it was assigned elsewhere."""
 
     def __init__(self, connector: str, task: int) -> None:
         super().__init__(
             f"Task {connector}-{task} does not start: the connector has newer task configurations, or the task was "
-            "given to another worker. Whoever runs it starts it anew"
+            "assigned to another worker, which starts it"
         )
         self.connector = connector
         self.task = task
@@ -69,15 +69,15 @@ class SupersededError(ReplacedError):
 
 
 class FencingRoundError(RetriableError):
-    """The leader did not fence the former tasks of a connector, for a reason that may pass."""
+    """The leader did not fence the former tasks of a connector, for a retriable reason."""
 
 
 class HerderError(FencepostError):
-    """A request was not carried out; never raised itself."""
+    """The base of errors of requests that were not processed; never raised itself."""
 
 
 class BadRequestError(HerderError):
-    """What was asked makes no sense, or not in the state that the connector is in."""
+    """The request is invalid, or not allowed in the connector's state."""
 
 
 class ForbiddenError(HerderError):
@@ -89,7 +89,7 @@ class NotFoundError(HerderError):
 
 
 class ConflictError(HerderError):
-    """What was asked contradicts what is there."""
+    """The request conflicts with the current state."""
 
 
 class AlreadyExistsError(ConflictError):
@@ -97,13 +97,13 @@ class AlreadyExistsError(ConflictError):
 
 
 class RebalanceNeededError(ConflictError):
-    """The group must share out its work first. Clients ask again after a pause."""
+    """The group must rebalance first. Clients retry after a pause."""
 
 
 class RequestTargetError(HerderError):
-    """Another worker can do this; never raised itself.
+    """Another worker can process the request; never raised itself.
 
-    `forward_url` is the address of that worker, None if nobody knows it at the moment.
+    `forward_url` is the address of that worker, None if it is unknown at the moment.
     """
 
     def __init__(self, message: str, *, forward_url: str | None) -> None:
@@ -112,20 +112,20 @@ class RequestTargetError(HerderError):
 
 
 class NotLeaderError(RequestTargetError):
-    """Only the leader of the group can do this."""
+    """Only the leader of the group can process the request."""
 
 
 class NotAssignedError(RequestTargetError):
-    """Only the worker that runs the connector or task can do this."""
+    """Only the worker that runs the connector or task can process the request."""
 
 
 class RequestFailedError(HerderError):
-    """It could not be done, for a reason that is not the request's: the brokers, a connector's code, lost leadership."""
+    """The request failed for an external reason: the brokers, a connector's code, lost leadership."""
 
 
 class MissingRightError(RequestFailedError):
-    """Another worker could not do it, because a principal of its lacks a right: asking again does not help."""
+    """Another worker could not process the request, because its principal lacks a right: a retry does not help."""
 
 
 class ServiceUnavailableError(HerderError):
-    """The worker cannot do it yet, or cannot any longer: it is starting, stopping or cut off from its group."""
+    """The worker is starting, stopping or disconnected from its group."""

@@ -1,4 +1,4 @@
-"""What a herder can be asked: the operations of Connect's REST API, and the shapes of their answers.
+"""The interface of a herder: the operations of Connect's REST API, and the types of their results.
 
 The REST layer calls these methods on the worker's event loop and turns answers and errors into HTTP. It sets a time
 limit on each call by cancelling it: a cancelled call may still take effect.
@@ -22,14 +22,14 @@ from fencepost.storage.configs.codec import TargetState
 
 
 class ConnectorType(StrEnum):
-    """What a connector is; `unknown` if its class cannot be loaded on the worker that answers."""
+    """The type of a connector; `unknown` if its class cannot be loaded on the answering worker."""
 
     SOURCE = "source"
     UNKNOWN = "unknown"
 
 
 class HealthStatus(StrEnum):
-    """Whether a worker can be given requests."""
+    """Whether a worker can process requests."""
 
     STARTING = "starting"
     HEALTHY = "healthy"
@@ -38,7 +38,7 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerHealth:
-    """A worker's health, with the reason in words."""
+    """A worker's health, with the reason as text."""
 
     status: HealthStatus
     message: str
@@ -46,7 +46,7 @@ class WorkerHealth:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorInfo:
-    """A connector as it is configured."""
+    """A connector's configuration and tasks."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
@@ -56,7 +56,7 @@ class ConnectorInfo:
 
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
-    """What writing a configuration did: `created` if there was no connector of the name."""
+    """The result of writing a configuration: `created` if there was no connector of that name."""
 
     created: bool
     info: ConnectorInfo
@@ -64,7 +64,7 @@ class PutConnectorConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatus:
-    """Where a connector stands. `trace` is the text of the failure of a FAILED one."""
+    """The state of a connector. `trace` is the failure of a FAILED one."""
 
     state: str
     worker_id: str
@@ -74,7 +74,7 @@ class ConnectorStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """Where a task stands. `trace` is the text of the failure of a FAILED one."""
+    """The state of a task. `trace` is the failure of a FAILED one."""
 
     id: int
     state: str
@@ -85,7 +85,7 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStateInfo:
-    """Where a connector and its tasks stand."""
+    """The states of a connector and its tasks."""
 
     name: str
     connector: ConnectorStatus
@@ -111,7 +111,7 @@ class ConnectorOffset:
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """A plugin that the worker has. `type` is Connect's word: source, converter, header_converter, transformation ..."""
+    """A plugin of the worker. `type` is Connect's name: source, converter, header_converter, transformation ..."""
 
     plugin_class: str
     type: str
@@ -137,7 +137,7 @@ class ConfigKeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValueInfo:
-    """What checking a property found. `value` is text, None if there is none or it is of another type."""
+    """The result of checking a property. `value` is text, None if there is none or it has another type."""
 
     name: str
     value: str | None = None
@@ -148,7 +148,7 @@ class ConfigValueInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfo:
-    """A property: its definition, None if nothing defines it, and what checking it found."""
+    """A property: its definition, None if nothing defines it, and the result of checking it."""
 
     definition: ConfigKeyInfo | None
     value: ConfigValueInfo
@@ -156,7 +156,7 @@ class ConfigInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfos:
-    """What validating a connector's configuration found. `error_count` counts properties that have errors."""
+    """The result of validating a connector's configuration. `error_count` counts properties that have errors."""
 
     name: str
     error_count: int
@@ -199,7 +199,10 @@ class Connectors(ABC):
 
     @abstractmethod
     async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
-        """Change some properties of a configuration; None removes one. Raises BadRequestError with all that is wrong."""
+        """Change some properties of a configuration; None removes one.
+
+        Raises BadRequestError with all that is wrong.
+        """
 
     @abstractmethod
     async def delete(self, name: str) -> None:
@@ -207,11 +210,11 @@ class Connectors(ABC):
 
     @abstractmethod
     async def pause(self, name: str) -> None:
-        """Have a connector and its tasks pause, now or soon."""
+        """Pause a connector and its tasks, now or soon."""
 
     @abstractmethod
     async def resume(self, name: str) -> None:
-        """Have a paused or stopped connector run, now or soon."""
+        """Resume a paused or stopped connector, now or soon."""
 
     @abstractmethod
     async def stop(self, name: str) -> None:
@@ -226,7 +229,7 @@ class Connectors(ABC):
 
     @abstractmethod
     async def restart_all(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
-        """Restart what is asked for of a connector and its tasks; return the states, RESTARTING where it will happen."""
+        """Restart the requested part of a connector and its tasks; return the states, RESTARTING for that part."""
 
     @abstractmethod
     async def task_configs(self, name: str) -> Sequence[TaskInfo]:
@@ -245,7 +248,7 @@ class Connectors(ABC):
 
     @abstractmethod
     async def reset_active_topics(self, name: str) -> None:
-        """Forget which topics a connector has written to. An unknown connector has none.
+        """Reset the topics that a connector has written to. An unknown connector has none.
 
         Raises ForbiddenError if topics are not tracked, or may not be forgotten.
         """
@@ -279,9 +282,9 @@ class Transactions(ABC):
 
     @abstractmethod
     async def everywhere(self, name: str, authorization: str | None) -> Sequence[TaskTransactionInfo]:
-        """Return what each task of a connector has open, and what it last committed, by their numbers.
+        """Return the open transaction and the last commit of each task of a connector, by number.
 
-        `authorization` is what the user showed (the HTTP header), for the workers that have to be asked.
+        `authorization` has the user's credentials (the HTTP header), for requests to other workers.
         """
 
 
@@ -313,13 +316,13 @@ class Loggers(ABC):
 
     @abstractmethod
     def level(self, name: str) -> LoggerLevel:
-        """Return a logger's level. Raises NotFoundError for one that nobody has used."""
+        """Return a logger's level. Raises NotFoundError for an unused logger."""
 
     @abstractmethod
     def set_level(self, namespace: str, level: str) -> Sequence[str]:
         """Set the level of a logger and those below it on this worker; return the names of those that it changed.
 
-        Raises BadRequestError for a level that there is not.
+        Raises BadRequestError for an unknown level.
         """
 
     @abstractmethod
@@ -344,11 +347,11 @@ class PeerRequests(ABC):
 
     @abstractmethod
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
-        """Store task configurations that the worker which runs the connector made. Raises as for fencing."""
+        """Store task configurations from the worker that runs the connector. Raises as for fencing."""
 
 
 class Herder(ABC):
-    """Carries out requests, by its parts.
+    """Processes requests with its parts.
 
     Any method may raise ServiceUnavailableError while the worker cannot answer, and RequestFailedError for failures
     that are not the request's. Methods that change something may raise RebalanceNeededError, and NotLeaderError where
@@ -362,15 +365,15 @@ class Herder(ABC):
     plugins: Plugins
     loggers: Loggers
     peers: PeerRequests | None
-    """None for a worker that is in no group."""
+    """None for a worker without a group."""
 
     @abstractmethod
     async def health(self) -> WorkerHealth:
-        """Say how the worker is. Never raises, and answers at once."""
+        """Return the worker's health. Never raises, and returns at once."""
 
     @abstractmethod
     def mixed_group(self) -> MixedGroup:
-        """Return how this worker is set to deliver, and which members of its group are set otherwise."""
+        """Return this worker's delivery setting, and the members of its group with a conflicting one."""
 
     @abstractmethod
     async def kafka_cluster_id(self) -> str:

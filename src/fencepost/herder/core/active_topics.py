@@ -1,4 +1,4 @@
-"""Which topics connectors have written to (KIP-558): kept in the status topic, unless the worker's settings say not to."""
+"""Tracks the topics that connectors write to (KIP-558), in the status topic, unless the settings disable it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from fencepost.storage.statuses.table import StatusTable
 
 
 class TopicStatuses(Protocol):
-    """The part of a status store that is needed here."""
+    """The required part of a status store."""
 
     @property
     def table(self) -> StatusTable:
-        """What is known."""
+        """The known statuses."""
 
     def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
         """Report that a task wrote to a topic."""
 
     def delete_active_topic(self, active: ActiveTopic) -> None:
-        """Forget that a connector wrote to a topic."""
+        """Remove a topic from a connector's active topics."""
 
 
 class ActiveTopics:
-    """Notes, shows and forgets topics, as `topic.tracking.enable` and `topic.tracking.allow.reset` allow it."""
+    """Records, shows and resets topics, as `topic.tracking.enable` and `topic.tracking.allow.reset` allow."""
 
     def __init__(self, worker: WorkerConfig, statuses: TopicStatuses) -> None:
         self._worker = worker
         self._statuses = statuses
 
     def note(self, task: ConnectorTaskId, topics: Iterable[str]) -> None:
-        """Take note that a task wrote to topics. On any thread."""
+        """Record that a task wrote to topics. Thread-safe."""
         if self._worker.topic_tracking_enable:
             for topic in topics:
                 self._statuses.put_active_topic(task, topic)
@@ -46,7 +46,7 @@ class ActiveTopics:
         return [status.topic for status in self._statuses.table.topics(connector)]
 
     def reset(self, connector: str) -> None:
-        """Forget the topics of a connector. Raises ForbiddenError if they are not tracked, or not to be forgotten."""
+        """Reset the topics of a connector. Raises ForbiddenError if they are not tracked, or may not be reset."""
         topics = self.topics(connector)
         if not self._worker.topic_tracking_allow_reset:
             raise ForbiddenError("Topic tracking reset is disabled: set topic.tracking.allow.reset=true on all workers")

@@ -1,17 +1,17 @@
-"""Who runs what: the leader's decision, as pure functions of what the members say they run.
+"""The leader's assignment decision, as pure functions of the work that the members report.
 
-Incremental cooperative assignment after KIP-415. Each round a member joins with what it runs and is told what to stop
-and what to start; nothing is started anywhere before its former owner joined a round without it:
+Incremental cooperative assignment after KIP-415. In each round a member joins with its current work and is assigned
+what to stop and what to start; nothing is started anywhere before its former owner has joined a round without it:
 
-    round n      a member is told to stop what it has too much of, what two members run, and what was deleted
-                 -> it stops that and joins again at once
-    round n + 1  what nobody runs is given to the members that have room
+    round n      excess work, work that two members run, and deleted work is revoked
+                 -> the member stops it and joins again at once
+    round n + 1  unowned work is assigned to the members with the least work
 
-What a member ran that is gone is held back for `max_delay_ms`, and given back if a worker with the same URL joins in the
-meantime; no work moves for the sake of balance until then. A member that is still there and does not run what it was
-given never learnt of it: that is given out again at once.
+The work of a lost member is not assigned for `max_delay_ms`, and returned if a worker with the same URL joins in the
+meantime; until then no work is moved for balance. If a remaining member does not run its assigned work, it never learnt
+of the assignment: that work is assigned again at once.
 
-Connectors and tasks are balanced each for itself, so that members differ by one at most in either.
+Connectors and tasks are balanced separately, so that members differ by at most one in each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final
 from fencepost.config.ids import ConnectorTaskId
 
 Unit = str | ConnectorTaskId
-"""What is assigned: a connector, by its name, or a task."""
+"""A unit of assignment: a connector, by its name, or a task."""
 
 Work = frozenset[Unit]
 
@@ -35,7 +35,7 @@ NOTHING: Final[Work] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A worker in the group, and what it runs."""
+    """A worker in the group, and its current work."""
 
     url: str
     runs: Work = NOTHING
@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """A worker that left the group, and what is held back for it until a time of the leader's clock."""
+    """A worker that left the group, and the work that waits for it until a time of the leader's clock."""
 
     url: str
     work: Work
@@ -52,7 +52,7 @@ class Departed:
 
 @dataclass(frozen=True, slots=True)
 class AssignorState:
-    """What a leader remembers from round to round: the members by their ids, as they are once all did as told."""
+    """The leader's state between rounds: the members by id, as they are once all have applied their assignments."""
 
     members: Mapping[str, Member] = field(default_factory=dict)
     departed: tuple[Departed, ...] = ()
@@ -60,7 +60,7 @@ class AssignorState:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one member is told to stop and to start."""
+    """The work that one member must stop and start."""
 
     revoked: Work = NOTHING
     assigned: Work = NOTHING
@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDecision:
-    """The changes by member id, after how many milliseconds to join again (0: not needed), and the leader's memory."""
+    """The changes by member id, the delay in milliseconds until the next join (0: none), and the leader's state."""
 
     changes: Mapping[str, Change]
     delay_ms: int
@@ -82,7 +82,7 @@ def all_work(task_counts: Mapping[str, int]) -> Work:
 
 
 def assign_eagerly(members: Iterable[str], configured: Work) -> Mapping[str, Work]:
-    """Deal all work out in turn, to members that run nothing. Returns the work by member id."""
+    """Assign all work round-robin, to members that run nothing. Returns the work by member id."""
     dealt: dict[str, set[Unit]] = {member: set() for member in sorted(members)}
     for member, unit in zip(cycle(dealt), chain(*map(sorted, _by_kind(configured))), strict=False):
         dealt[member].add(unit)
@@ -92,7 +92,7 @@ def assign_eagerly(members: Iterable[str], configured: Work) -> Mapping[str, Wor
 def assign_incrementally(
     members: Mapping[str, Member], configured: Work, state: AssignorState, *, now_ms: int, max_delay_ms: int
 ) -> AssignmentDecision:
-    """Decide one round. `members` is not empty; times are of any clock that never goes back."""
+    """Decide one round. `members` is not empty; times are of any monotonic clock."""
     owners = Counter(unit for member in members.values() for unit in member.runs)
     contested = frozenset(unit for unit, count in owners.items() if count > 1)
     kept = {name: (member.runs & configured) - contested for name, member in members.items()}
@@ -124,7 +124,7 @@ def assign_incrementally(
 def _departed(
     members: Mapping[str, Member], free: Work, state: AssignorState, now_ms: int, max_delay_ms: int
 ) -> tuple[Departed, ...]:
-    """Those for whom work is still held back."""
+    """The departed members whose work still waits for them."""
     back = _newcomers(members, state).keys()
     gone = (
         Departed(member.url, member.runs, now_ms + max_delay_ms)
@@ -139,12 +139,12 @@ def _departed(
 
 
 def _newcomers(members: Mapping[str, Member], state: AssignorState) -> Mapping[str, str]:
-    """Ids of members that were not in the last round, by URL: a worker that comes back has another id."""
+    """Ids of members that were not in the last round, by URL: a returning worker has another id."""
     return {members[name].url: name for name in sorted(members.keys() - state.members.keys())}
 
 
 def _homes(members: Mapping[str, Member], available: Work, state: AssignorState) -> Mapping[Unit, str]:
-    """Where available work was given before: to a member that never learnt of it, or to one that has come back."""
+    """The previous owner of available work: a member that never learnt of it, or one that has returned."""
     back = _newcomers(members, state)
     before = chain(
         ((one.work, back.get(one.url)) for one in state.departed),
@@ -156,7 +156,7 @@ def _homes(members: Mapping[str, Member], available: Work, state: AssignorState)
 def _quotas(
     kept: Mapping[str, Work], homes: Mapping[Unit, str], to_place: Work, total: int, loads: Mapping[str, int]
 ) -> dict[str, int]:
-    """How many units of one kind each member shall have, so that the least is revoked, and then the most goes home."""
+    """The number of units of one kind for each member, chosen to revoke the least, then to return the most."""
     floor, extra = divmod(total, len(kept))
     going_home = Counter(homes[unit] for unit in to_place if unit in homes)
 
@@ -170,7 +170,7 @@ def _quotas(
 def _fill(
     kept: Mapping[str, Work], to_place: Work, quotas: Mapping[str, int], homes: Mapping[Unit, str]
 ) -> dict[str, Work]:
-    """Add units of one kind to what members keep: home where there is room, else to who has the least."""
+    """Assign units of one kind: to the previous owner if its quota allows, else to the least loaded member."""
     shares: dict[str, set[Unit]] = {name: set(work) for name, work in kept.items()}
     homeless = []
     for unit in sorted(to_place):
@@ -179,7 +179,7 @@ def _fill(
             shares[home].add(unit)
         else:
             homeless.append(unit)
-    # Whoever has as much as it shall have is not in the heap; the quotas leave room for all that is to be placed.
+    # Members that have reached their quota are not in the heap; the quotas have room for all units.
     room = [(len(share), name) for name, share in shares.items() if len(share) < quotas[name]]
     heapq.heapify(room)
     for unit in homeless:

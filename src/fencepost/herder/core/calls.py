@@ -1,7 +1,7 @@
-"""Calls of what may block, or may never return: each on a thread of its own, which no other call waits for.
+"""Runs calls that may block or never return, each on its own thread.
 
-So many calls go on at once, in their turns. A turn ends with its call, or after some time: a call that hangs goes on
-without one, and the next call begins. No thread keeps the process from ending.
+The number of concurrent calls is limited by turns. A turn ends with its call, or after some time: a hanging call
+continues without a turn, and the next call begins. No thread prevents the process from ending.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Calls functions for an event loop, `at_once` of them; one that takes longer than `turn_s` seconds does not count."""
+    """Calls functions for an event loop, `at_once` at a time; calls longer than `turn_s` seconds do not count."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, at_once: int, turn_s: float) -> None:
         self._loop = loop
@@ -28,7 +28,7 @@ class Calls:
         self._threads = _NewThreads()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Return what the function returns, or raise what it raises. It goes on if whoever waits is cancelled."""
+        """Return the function's result, or raise its exception. The call continues if the waiter is cancelled."""
         await self._turns.acquire()
         call = self._loop.run_in_executor(self._threads, function)
         turn = _Turn(self._turns)
@@ -64,7 +64,7 @@ class _NewThreads(Executor):
             except CancelledError as error:
                 future.set_exception(error)
             except BaseException as error:  # noqa: BLE001 - the future's to raise
-                # An exit would end the event loop, and asyncio takes no StopIteration.
+                # SystemExit would end the event loop, and asyncio does not accept StopIteration.
                 future.set_exception(as_failure("A call on a thread of this worker", error))
             else:
                 future.set_result(result)

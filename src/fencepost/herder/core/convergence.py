@@ -1,9 +1,9 @@
-"""Brings a connector or a task to what is wanted of it, one step after the other.
+"""Brings a connector or a task to its wanted state, one step after the other.
 
     want(plan) ──> wanted != is ──step──> wanted != is ──step──> ... ──> wanted == is
 
-The latest wish counts: whatever was wanted in between is skipped. A plan of None is not to run. There is something
-that waits only while there is a difference.
+Only the latest plan counts: intermediate plans are skipped. A plan of None means not to run. An asyncio task exists
+only while the state differs from the plan.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class Converging(ABC, Generic[Plan]):
 
     @property
     def wanted(self) -> Plan | None:
-        """What was last asked for."""
+        """The latest plan."""
         return self._wanted
 
     @property
     def gone(self) -> bool:
-        """Whether it does not run, and is not to."""
+        """Whether it does not run, and should not."""
         return self._wanted is None and self._is is None and self._moving is None
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is as wanted."""
+        """Whether it has reached its plan."""
         return self._moving is None
 
     def want(self, plan: Plan | None) -> None:
-        """Have it follow a plan, soon."""
+        """Set the plan, which it follows soon."""
         self._wanted = plan
         if self._moving is None and plan != self._is:
             self._moving = asyncio.ensure_future(self._converge())
 
     async def settled(self) -> None:
-        """Wait until it is as wanted."""
+        """Wait until it has reached its plan."""
         while self._moving is not None:
             await asyncio.wait([self._moving])
 
@@ -70,4 +70,4 @@ class Converging(ABC, Generic[Plan]):
 
     @abstractmethod
     async def _step(self, before: Plan | None, wanted: Plan | None) -> Plan | None:
-        """Come nearer to what is wanted and return what it is then. Not to raise."""
+        """Take one step towards `wanted`; return the new state. Must not raise."""

@@ -1,4 +1,4 @@
-"""Waiting for work that several may wait for, or that has to come to its end whoever waits."""
+"""Waits for work that several callers may share, or that must finish even if its waiters are cancelled."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 async def outcome_of(work: asyncio.Future[T]) -> T:
-    """Return what the work returns, or raise what it raises; it goes on if whoever waits is cancelled.
+    """Return the result of the work, or raise its exception; the work continues if the waiter is cancelled.
 
-    Where nobody waits any more, its failure concerns nobody: asyncio would log it as one that was forgotten.
+    Without waiters its failure is retrieved, because asyncio would log it as a never retrieved exception.
     """
     work.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(work)

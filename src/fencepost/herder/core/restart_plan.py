@@ -1,4 +1,4 @@
-"""What a restart request means: which of a connector and its tasks start again (KIP-745). Pure."""
+"""Determines which of a connector and its tasks a restart request restarts (KIP-745). Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fencepost.storage.statuses.table import StatusTable
 
 
 def restart_plan(request: RestartRequest, state: ClusterConfigState, statuses: StatusTable) -> list[Unit]:
-    """Return the connector, if it is to be restarted, and those of its tasks that are.
+    """Return the connector and the tasks to restart.
 
-    A stopped connector is among them, and is stopped again after that; it has no tasks.
+    A stopped connector is included, and is stopped again after that; it has no tasks.
     """
     name = request.connector
     if not state.contains(name):

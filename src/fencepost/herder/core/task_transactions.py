@@ -1,4 +1,4 @@
-"""What a worker tells of a task's transactions, between the layers and between workers."""
+"""Information about a task's transactions, for the layers and for other workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class TaskCommit:
-    """A task's last commit since it started: when, in milliseconds since the epoch, and the offsets that it led up to.
+    """A task's last commit since it started: its time in milliseconds since the epoch, and the committed offsets.
 
     `offsets` are objects of `partition` and `offset`, None for an offset that was removed.
     """
@@ -21,11 +21,11 @@ class TaskCommit:
 
 @dataclass(frozen=True, slots=True)
 class TaskTransactionInfo:
-    """A task's transactional id, and what it has open: since when, in milliseconds since the epoch, and how much.
+    """A task's transactional id, and its open transaction: its start in milliseconds since the epoch, and its size.
 
     `state` is that of its producer: UNINITIALIZED, READY, IN_TRANSACTION, COMMITTING, ABORTING, FENCED, FAILED or
-    CLOSED. It is None, and so is everything behind it, where no worker runs the task; `error` says so, or why the
-    worker that does cannot be asked.
+    CLOSED. It is None, and so is every later field, if no worker runs the task; `error` says so, or why the worker that
+    runs it cannot be asked.
     """
 
     id: int
@@ -41,7 +41,7 @@ class TaskTransactionInfo:
     error: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the REST API shows it."""
+        """Return its JSON in the REST API."""
         body = asdict(self)
         if self.error is None:
             del body["error"]
@@ -49,7 +49,7 @@ class TaskTransactionInfo:
 
     @classmethod
     def from_json(cls, body: Any) -> Self:
-        """Return what another worker showed. Raises TypeError for anything else."""
+        """Parse the JSON of another worker. Raises TypeError for anything else."""
         if not isinstance(body, Mapping):
             raise TypeError(f"{body!r} is not a task's transaction")
         commit = body.get("last_commit")

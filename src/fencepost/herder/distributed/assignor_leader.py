@@ -1,4 +1,4 @@
-"""What a leader answers to a round of the group: the pure assignor between the wire's types and the leader's memory."""
+"""The leader's part in a rebalance: connects the pure assignor with the protocol's types and the leader's state."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredWork:
-    """What the config topic says is to run: how far it was read, and the number of tasks of each connector."""
+    """The work configured in the config topic: the offset up to which it was read, and each connector's task count."""
 
     config_offset: int
     task_counts: Mapping[str, int]
 
 
 class LeaderAssignor:
-    """Answers each `Election` of this worker; for the group member's `assign`. Not for use by two threads at once."""
+    """Computes the assignments for each `Election` of this worker; for the group member's `assign`. Not thread-safe."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LeaderAssignor:
         max_delay_ms: int,
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
-        """`configured` is asked in each round, on the group member's thread.
+        """`configured` is called in each round, on the group member's thread.
 
         `max_delay_ms` is `scheduled.rebalance.max.delay.ms`.
         """
@@ -56,7 +56,7 @@ class LeaderAssignor:
         self._max_delay_ms = max_delay_ms
         self._clock_ms = clock_ms
         self._state: AssignorState | None = None
-        # What this worker ran under the leader before it, which the first round of its own that succeeds needs.
+        # This worker's work under the former leader, for its first successful round.
         self._inherited: Assignment | None = None
         self._owner_urls: Mapping[Unit, str] = {}
 
@@ -74,14 +74,14 @@ class LeaderAssignor:
         return self._incrementally(election, configured)
 
     def owner_url(self, unit: Unit) -> str | None:
-        """Return the URL of the worker that this leader last gave a connector or task to. Any thread may ask."""
+        """Return the URL of the worker that this leader last assigned a connector or task to. Thread-safe."""
         return self._owner_urls.get(unit)
 
     def _eagerly(self, election: Election, configured: ConfiguredWork) -> Mapping[str, Assignment]:
-        self._state = AssignorState()  # nobody runs anything in a join
+        self._state = AssignorState()  # no member runs anything during a join
         if election.held is not None:
-            # The group comes from cooperative rebalancing, in which nobody stopped for the join: with nothing assigned
-            # all join again, and by the eager rules they stop before.
+            # The group was cooperative before, so no member stopped for the join: with an empty assignment all members join
+            # again, and stop before that by the eager rules.
             return _to_all(election, AssignmentError.CONFIG_MISMATCH, configured.config_offset)
         shares = assign_eagerly(election.members, all_work(configured.task_counts))
         self._remember_owners(election, shares)
@@ -117,7 +117,7 @@ def _runs(member: WorkerMetadata) -> Work:
 
 
 def _inherited(former: Assignment | None, members: Mapping[str, Member], work: Work) -> AssignorState:
-    """The memory of a new leader: what nobody runs is taken for the work of the former leader, if that one is gone."""
+    """The initial state of a new leader: unowned work is treated as the former leader's, if that one has left."""
     if former is None or not former.leader or former.leader in members:
         return AssignorState()
     running = NOTHING.union(*(member.runs for member in members.values()))

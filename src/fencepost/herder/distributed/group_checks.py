@@ -1,4 +1,4 @@
-"""The checks at a task's start that make it the only one in the group (KIP-618)."""
+"""The checks at a task's start that ensure that it is the only instance in the group (KIP-618)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from fencepost.herder.work.parts import HerderParts
 
 
 class Fencing(Protocol):
-    """Has former generations of tasks fenced, by the leader."""
+    """Requests the leader's fencing of former task generations."""
 
     async def fence(self, connector: str) -> None:
         """Return once no former task can write any more."""
 
 
 class GroupChecks:
-    """The checks around the moment in which a task takes over its transactional id, on the task's thread."""
+    """The checks before and after a task takes over its transactional id, on the task's thread."""
 
     def __init__(self, parts: HerderParts, fencing: Fencing, is_current: Callable[[], bool]) -> None:
-        """`is_current` is asked on the event loop whether the task is still to run as it was started."""
+        """`is_current` returns, on the event loop, whether the task should still run as it was started."""
         self._parts = parts
         self._fencing = fencing
         self._is_current = is_current
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
-        """Have the leader fence former tasks. Raises its refusal, or SupersededError."""
+        """Let the leader fence former tasks. Raises its refusal, or SupersededError."""
         self._parts.on_loop(self._check(task))
         self._parts.on_loop(self._fencing.fence(task.connector))
 

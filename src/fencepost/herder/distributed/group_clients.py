@@ -1,4 +1,4 @@
-"""What a worker of a group reaches Kafka with: its stores and its membership, by the worker's settings."""
+"""Creates the Kafka clients of a worker of a group, its stores and its membership, from the worker's settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fencepost.storage.statuses.topic import StatusBackingStore
 def config_store(
     clients: KafkaClients, config: WorkerConfig, listener: ConfigListener, loop: asyncio.AbstractEventLoop
 ) -> ConfigBackingStore:
-    """Return the store of the config topic, which tells `listener` on `loop`. Raises ConfigError."""
+    """Return the store of the config topic, which notifies `listener` on `loop`. Raises ConfigError."""
     return ConfigBackingStore(
         config.config_storage,
         config.group_id,
@@ -44,7 +44,7 @@ def status_store(clients: KafkaClients, config: WorkerConfig) -> StatusBackingSt
 def group_member(
     parts: GroupParts, assign: Callable[[Election], Mapping[str, Assignment]], listener: GroupListener
 ) -> GroupMember:
-    """Return the membership of a worker, which is yet to join. Raises ConfigError."""
+    """Return the membership of a worker, not joined yet. Raises ConfigError."""
     return parts.worker.clients.group_member(
         _client_config(parts.config),
         _settings(parts),
@@ -57,7 +57,7 @@ def group_member(
 
 
 def cluster_id(clients: KafkaClients, config: WorkerConfig) -> str:
-    """Ask for the id of the worker's cluster. Raises BrokerUnavailableError and what else connecting raises."""
+    """Request the id of the worker's cluster. Raises BrokerUnavailableError and what else connecting raises."""
     with clients.admin(admin_config(config, None)) as admin:
         return admin.cluster_id()
 

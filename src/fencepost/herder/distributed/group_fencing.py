@@ -1,6 +1,7 @@
-"""Has the leader of the group fence former tasks, for tasks of this worker that are to start (KIP-618).
+"""Lets the leader of the group fence former tasks, for tasks that this worker will start (KIP-618).
 
-Whoever asked another worker reads the config topic as well, and starts nothing without the new count in it.
+After a request to another worker, this worker also reads the config topic, and starts nothing unless it has the new
+count.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LASTING: Final = (AuthorizationError, ConfigError, BadRequestError, ForbiddenEr
 
 
 class GroupFencing:
-    """Fences by this worker's own rounds if it leads, else by those of the leader."""
+    """Runs fencing rounds if this worker leads, else requests them from the leader."""
 
     def __init__(self, parts: GroupParts, leadership: Leadership, rounds: FencingRounds) -> None:
         self._parts = parts
@@ -36,10 +37,10 @@ class GroupFencing:
         self._waiting = SharedCalls(parts)
 
     async def fence(self, connector: str) -> None:
-        """Return once former tasks of a connector are fenced, for a task of this worker that is to start.
+        """Return once former tasks of a connector are fenced, before a task of this worker starts.
 
-        Tasks that ask at once share one request to the leader. Raises FencingRoundError if that may pass, and the
-        reason otherwise.
+        Concurrent calls share one request to the leader. Raises FencingRoundError for retriable failures, and the reason
+        otherwise.
         """
         try:
             await self._waiting.call(connector, self._fence_by_leader)
@@ -61,6 +62,6 @@ class GroupFencing:
             await self._parts.read_config_topic()
         if self._parts.fencing_is_due(connector):
             raise RebalanceNeededError(
-                f"The leader took connector {connector} for fenced, but the config topic has no task count record "
-                "behind the connector's latest task configurations"
+                f"The leader reported connector {connector} as fenced, but the config topic has no task count record "
+                "after the connector's latest task configurations"
             )

@@ -28,7 +28,7 @@ _MIXED_PREFIX: Final = "fencepost_group_"
 _REBALANCE: Final = define(
     _REBALANCE_PREFIX,
     {
-        "epoch": "The generation of the group that this worker is in, or was in last; 0 before the first",
+        "epoch": "The current or last generation of this worker's group; 0 before the first",
         "completed_rebalances_total": "Rebalances that this worker completed",
         "rebalancing": "1 while this worker is joining its group, else 0",
         "rebalance_avg_time_ms": "Average time of the last minute's rebalances, in milliseconds",
@@ -51,8 +51,8 @@ _PROTOCOL: Final = MetricDefinition(
 _COORDINATOR: Final = define(
     _COORDINATOR_PREFIX,
     {
-        "assigned_connectors": "Connectors that the group gave to this worker",
-        "assigned_tasks": "Tasks that the group gave to this worker",
+        "assigned_connectors": "Connectors assigned to this worker",
+        "assigned_tasks": "Tasks assigned to this worker",
         "heartbeat_rate": "Heartbeats per second that were answered in the last minute",
         "heartbeat_total": "Heartbeats that were answered",
         "heartbeat_response_time_max": "Longest time to an answer of the last minute's heartbeats, in milliseconds",
@@ -78,8 +78,8 @@ _COORDINATOR: Final = define(
 _FENCING: Final = define(
     _FENCING_PREFIX,
     {
-        "rounds_total": "Rounds of fencing that this worker carried out as the leader of its group",
-        "failures_total": "Those of them that failed",
+        "rounds_total": "Fencing rounds that this worker ran as the leader of its group",
+        "failures_total": "Failed fencing rounds of this worker",
     },
 )
 _MIXED: Final = define(
@@ -87,12 +87,12 @@ _MIXED: Final = define(
     {
         "workers_breaking_exactly_once": "Workers of the group whose exactly.once.source.support is disabled while "
         "others have enabled: while there are any, exactly-once delivery does not hold",
-        "workers_of_unknown_support": "Workers of a group with exactly-once delivery that do not tell what they are "
-        "set to, such as Kafka Connect's",
+        "workers_of_unknown_support": "Workers of a group with exactly-once delivery that do not announce their "
+        "setting, such as Kafka Connect's",
     },
 )
 _FENCING_TIME: Final = MetricDefinition(
-    "fencepost_fencing_duration_seconds", MetricType.HISTOGRAM, "Time of the rounds of fencing"
+    "fencepost_fencing_duration_seconds", MetricType.HISTOGRAM, "Duration of fencing rounds"
 )
 
 DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
@@ -108,7 +108,7 @@ DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
 
 
 class _Timed:
-    """How often something was done and how long it took, in seconds."""
+    """The number of operations and their durations, in seconds."""
 
     def __init__(self) -> None:
         self._times, self._ones = Windowed(), Windowed()
@@ -136,7 +136,7 @@ class _Timed:
 
 
 class GroupMetrics(Collector):
-    """The metrics of a group member, as its observer. Safe for several threads. `clock` gives seconds."""
+    """The metrics of a group member, as its observer. Thread-safe. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -149,52 +149,52 @@ class GroupMetrics(Collector):
         self._breaking = self._unknown = 0
         self._fencing_time, self._fencing_failures, self._fencing_rounds = Histogram(), 0, 0
 
-    # -- what the member tells -----------------------------------------------------------------------------------
+    # -- calls of the member -----------------------------------------------------------------------------------
 
     def request_answered(self, request: GroupRequest, seconds: float) -> None:
-        """Take note that the coordinator answered, after so long."""
+        """Record the coordinator's response time."""
         with self._lock:
             self._requests[request].record(seconds, self._clock())
 
     def rebalance_began(self) -> None:
-        """Take note that the member is going to join."""
+        """Record that the member is about to join."""
         with self._lock:
             self._began = self._clock() if self._began is None else self._began
 
     def rebalance_failed(self) -> None:
-        """Take note that an attempt to join or sync failed."""
+        """Record that an attempt to join or sync failed."""
         with self._lock:
             self._failures.record(0.0, self._clock())
 
     def rebalance_completed(self) -> None:
-        """Take note that the member has an assignment."""
+        """Record that the member has an assignment."""
         with self._lock:
             now = self._clock()
             began, self._began = self._began, None
             self._rebalances.record(now - (now if began is None else began), now)
 
-    # -- what the herder tells -----------------------------------------------------------------------------------
+    # -- calls of the herder -----------------------------------------------------------------------------------
 
     def assigned(self, membership: Membership | None) -> None:
-        """Take note of what the group gave to this worker; None when it is out of the group."""
+        """Record this worker's assignment; None if it is not in the group."""
         with self._lock:
             self._membership = membership
             if membership is not None:
                 self._epoch = membership.generation
 
     def judged(self, mixed: MixedGroup) -> None:
-        """Take note of how the members of the group are set."""
+        """Record the settings of the group's members."""
         with self._lock:
             self._breaking, self._unknown = len(mixed.breaking), len(mixed.unknown)
 
     def fenced(self, seconds: float, *, success: bool) -> None:
-        """Take note of a round of fencing that this worker carried out."""
+        """Record a fencing round of this worker."""
         with self._lock:
             self._fencing_time.record(seconds)
             self._fencing_rounds += 1
             self._fencing_failures += not success
 
-    # -- what Prometheus reads -----------------------------------------------------------------------------------
+    # -- calls of Prometheus -----------------------------------------------------------------------------------
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the registry need not collect in order to register."""

@@ -1,4 +1,4 @@
-"""What the parts of a herder share. Everything but the functions that are called on threads is for the event loop."""
+"""The shared parts of a distributed herder. Only functions that are called on threads may run outside of the loop."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from fencepost.storage.statuses.topic import StatusBackingStore
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Connectors and tasks that start or stop at once. Their threads wait most of the time, for brokers or the connector.
+# Connectors and tasks that start or stop concurrently. Their threads mostly wait for brokers or the connector.
 _CALLS_AT_ONCE: Final = 32
 _TURN_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
 class GroupParts:
-    """The worker, its stores and its loop; `url` is where other workers reach this one."""
+    """The worker, its stores and its loop; `url` is the worker's advertised address."""
 
     config: WorkerConfig
     group: GroupConfig
@@ -51,10 +51,10 @@ class GroupParts:
     loop: asyncio.AbstractEventLoop
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
     generation: int | None = None
-    """The generation of the group that this worker is a member of, None out of the group."""
+    """The generation of the group that this worker is a member of, None outside of the group."""
     readiness: Readiness = field(init=False)
     mixed: MixedGroup = field(init=False)
-    """What the last generation of the group told of its members' settings."""
+    """The members' settings in the last generation of the group."""
     _reading: asyncio.Future[None] | None = None
     _next_read: asyncio.Future[None] | None = None
     _calls: Calls = field(init=False)
@@ -66,7 +66,7 @@ class GroupParts:
 
     @property
     def state(self) -> ClusterConfigState:
-        """What is read of the config topic."""
+        """The state read from the config topic."""
         return self.configs.state
 
     def all_configs(self) -> list[Mapping[str, str | None]]:
@@ -76,51 +76,51 @@ class GroupParts:
 
     @property
     def worker_id(self) -> str:
-        """How statuses name this worker, as host:port."""
+        """This worker's name in statuses, as host:port."""
         return urlsplit(self.url).netloc
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what may block on a thread, and wait for it."""
+        """Call a blocking function on a thread, and wait for it."""
         return await self._calls.run(in_context(lambda: function(*args, **kwargs)))
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it, on any other thread. Raises what it raises."""
+        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     @property
     def topic_problem(self) -> str | None:
-        """Why the config or status topic is not read any more and will not be by itself, and what to do. None if it is.
+        """The fatal error of the config or status topic, and the remedy; None if both are read.
 
-        The config topic comes first: no request can be carried out without it.
+        The config topic comes first: no request can be processed without it.
         """
         topic, failure = self.config.config_storage.name, self.configs.lasting_failure
         if isinstance(failure, TopicNotFoundError | TopicReplacedError):
             again = " and created again" if isinstance(failure, TopicReplacedError) else ""
             return (
-                f"The config topic {topic} was deleted{again}, which holds what connectors there are. Stop the workers of the "
+                f"The config topic {topic} was deleted{again}, which holds the connectors' configurations. Stop the workers of the "
                 "group, restore the topic if there is a copy of it, and start them: they create it empty if it is "
-                "missing, and connectors have to be created anew then. They go on from their source offsets, which "
-                "are kept elsewhere"
+                "missing, and connectors have to be created again then. They continue from their source offsets, which "
+                "are in another topic"
             )
         if failure is not None:
             return f"The config topic {topic} cannot be read: {failure}"
         topic, failure = self.config.status_storage.name, self.statuses.lasting_failure
         if failure is not None:
             return (
-                f"The status topic {topic} cannot be read, and what is shown of connectors and tasks is not up to date: "
+                f"The status topic {topic} cannot be read, and the states of connectors and tasks are outdated: "
                 f"{failure}"
             )
         return None
 
     def check_config_topic(self) -> None:
-        """Raise RequestFailedError if the config topic is not read any more, for a reason that does not pass."""
+        """Raise RequestFailedError if the config topic is not read any more because of a fatal error."""
         if self.configs.lasting_failure is not None:
             raise RequestFailedError(str(self.topic_problem))
 
     async def read_config_topic(self) -> None:
-        """Read what was committed to the config topic before this call.
+        """Read everything that was committed to the config topic before this call.
 
-        Those that ask while a read is under way share the next one: hundreds of tasks ask when they start. Raises as
+        Calls during a read share the next one: hundreds of tasks call this when they start. Raises as
         `ConfigBackingStore.read_to_end`.
         """
         if self._next_read is None:
@@ -136,9 +136,9 @@ class GroupParts:
     def report(
         self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None
     ) -> None:
-        """Publish how a connector or a task is.
+        """Publish the state of a connector or a task.
 
-        A worker that was lost to its group has no say: others may have what it ran, and have reported on it.
+        A worker outside of its group publishes nothing: others may run its work, and have reported on it.
         """
         if self.generation is None:
             self.statuses.disown(subject)
@@ -148,11 +148,11 @@ class GroupParts:
 
     @property
     def requested(self) -> Worker:
-        """All configurations come by requests: the worker's own limits are theirs."""
+        """All configurations come from requests, so the worker's own limits apply."""
         return self.worker
 
     def worker_for(self, connector: str) -> Worker:
-        """Return the worker: all connectors are under its limits."""
+        """Return the worker: its limits apply to all connectors."""
         del connector
         return self.worker
 
@@ -161,19 +161,19 @@ class GroupParts:
         await self.readiness.started()
 
     async def joined(self) -> None:
-        """Wait until this worker is in its group and knows what the config topic says."""
+        """Wait until this worker is in its group and has read the config topic."""
         await self.readiness.joined(self.check_config_topic)
 
     def task_count(self, connector: str) -> int | None:
-        """Return with how many tasks a connector was last fenced for, as the config topic says."""
+        """Return the number of tasks in a connector's last task count record."""
         return self.state.task_count_record(connector)
 
     def fencing_is_due(self, connector: str) -> bool:
-        """Whether tasks of the connector may not start before former ones are fenced."""
+        """Whether former tasks of the connector must be fenced before its tasks may start."""
         if delivers_at_least_once(self.state, connector) and not self.task_count(connector):
             return False
         return self.state.pending_fencing(connector)
 
     def fenced(self, seconds: float, *, success: bool) -> None:
-        """Take note of a round of fencing, in the group's metrics."""
+        """Record a fencing round in the group's metrics."""
         self.metrics.fenced(seconds, success=success)

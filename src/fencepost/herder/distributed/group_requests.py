@@ -14,7 +14,7 @@ from fencepost.herder.work.fencing_round import FencingRounds
 
 
 class GroupRequests(PeerRequests):
-    """Checks signatures, and carries the requests out."""
+    """Checks signatures, and processes the requests."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class GroupRequests(PeerRequests):
         await self._rounds.lead(name)
 
     async def transactions(self, name: str, request: SignedRequest) -> Sequence[TaskTransactionInfo]:
-        """Return what the tasks of a connector have open that run here."""
+        """Return the transactions of a connector's tasks on this worker."""
         self._leadership.verify(request)
         return self._transactions.here(name)
 
     async def put_task_configs(self, name: str, configs: Sequence[Mapping[str, str]], request: SignedRequest) -> None:
-        """Store task configurations that another worker's connector made."""
+        """Store task configurations from another worker's connector."""
         self._leadership.verify(request)
         await self._task_configs.store(name, configs)

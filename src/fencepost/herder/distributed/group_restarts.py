@@ -1,4 +1,4 @@
-"""Restarts of a connector or a task by request, on the worker of the group that has it."""
+"""Restarts of a connector or a task by request, on the worker of the group that runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fencepost.herder.requests.snapshots import Snapshots
 
 
 class GroupRestarts:
-    """Restarts what this worker runs, and says who runs the rest."""
+    """Restarts this worker's work, and names the worker that runs other work."""
 
     def __init__(
         self,
@@ -35,16 +35,16 @@ class GroupRestarts:
     async def restart(self, unit: Unit) -> None:
         """Restart a connector or a task of this worker.
 
-        Raises NotAssignedError if another one has it, and for a task RebalanceNeededError while the group is to share
-        out its work.
+        Raises NotAssignedError if another worker runs it, and for a task RebalanceNeededError while a rebalance is
+        pending.
         """
         if isinstance(unit, ConnectorTaskId):
-            # One that is not to run any more must not be started by hand.
+            # A task that should not run any more must not be started by a request.
             await self._catch_up(unit)
             self._snapshots.check_task(unit)
             if self._work.rebalance_due:
                 raise RebalanceNeededError(
-                    f"Task {unit} cannot be restarted now, because the group is sharing out its work: ask again soon"
+                    f"Task {unit} cannot be restarted now, because a rebalance is pending: retry soon"
                 )
         else:
             self._snapshots.config(unit)
@@ -63,7 +63,7 @@ class GroupRestarts:
             why = f": {error}" if isinstance(error, FencepostError) else ""
             raise RequestFailedError(
                 f"Task {task} is not restarted, because this worker could not learn within "
-                f"{self._parts.group.sync_timeout_ms} ms (worker.sync.timeout.ms) whether it is still to run{why}. "
+                f"{self._parts.group.sync_timeout_ms} ms (worker.sync.timeout.ms) whether it should still run{why}. "
                 "This can be retried; if it keeps failing, check the brokers that hold the config topic "
                 f"{self._parts.config.config_storage.name}"
             ) from error

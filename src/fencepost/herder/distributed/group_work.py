@@ -1,8 +1,8 @@
-"""What the group gave this worker to run.
+"""The work that the group assigned to this worker.
 
-    group ──assignment──> what this process has ──> LocalWork, which follows the config topic
+    group ──assignment──> this process's work ──> LocalWork, which follows the config topic
 
-Where the connectors and tasks that there are differ from those that were assigned, the group is to rebalance.
+If the existing connectors and tasks differ from the assigned ones, the group must rebalance.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GroupWork:
         rejoin: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """`failed` is told that this worker cannot be a member of the group."""
+        """`failed` is called if this worker cannot be a member of the group."""
         self._parts = parts
         self._leadership = leadership
         self._fencing = fencing
@@ -67,12 +67,12 @@ class GroupWork:
         self._held = False
         self._leader = ""
         self.local = LocalWork(parts, self, new_task=self._new_task, configure_tasks=configure_tasks)
-        # What the group last shared out, as far as this worker knows.
+        # The connectors and tasks in the group's last assignment, as far as this worker knows.
         self._shared_out: dict[str, int] = {}
         self._rebalance_due = False
         self._catching_up: asyncio.Task[None] | None = None
         self._closed = False
-        # When tasks were fenced of late, in seconds of the loop's clock.
+        # The times of recent fencings of tasks, in seconds of the loop's clock.
         self._fenced: dict[ConnectorTaskId, list[float]] = {}
 
     def _new_task(self, task: ConnectorTaskId) -> TaskWork:
@@ -84,7 +84,7 @@ class GroupWork:
         return GroupChecks(self._parts, self._fencing, is_current)
 
     def has(self, unit: Unit) -> bool:
-        """Whether this worker was given a connector or task."""
+        """Whether a connector or task is assigned to this worker."""
         return unit in self._assigned
 
     def held(self, connector: str) -> str | None:
@@ -94,11 +94,11 @@ class GroupWork:
 
     @property
     def rebalance_due(self) -> bool:
-        """Whether there are other connectors and tasks than the group has shared out."""
+        """Whether the connectors and tasks differ from the group's last assignment."""
         return self._rebalance_due
 
     def configured(self) -> ConfiguredWork:
-        """Return what a leader is to share out. On the member's thread, which tells the loop of it."""
+        """Return the work for the leader to assign. Called on the member's thread; notifies the loop."""
         state = self._parts.state
         counts = task_counts(state)
         with suppress(RuntimeError):  # the loop is closed
@@ -109,25 +109,25 @@ class GroupWork:
         self._shared_out = counts
 
     async def stop(self) -> None:
-        """Stop everything, and return once it stands still."""
+        """Stop everything, and return once it has stopped."""
         if self._catching_up is not None:
             self._catching_up.cancel()
-        # What was taken away before may still be coming to a stand.
+        # Work that was revoked before may still be stopping.
         await self._give_up(self._assigned | self.local.units)
 
     async def close(self) -> None:
-        """Stop everything for good: what the group shares out meanwhile is not begun."""
+        """Stop everything for good: later assignments are not started."""
         self._closed = True
         await self.stop()
 
-    # -- what the group tells ------------------------------------------------------------------------------------
+    # -- notifications of the group ------------------------------------------------------------------------------------
 
     async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
-        """Stop these, and return once they stand still."""
+        """Stop these, and return once they have stopped."""
         await self._give_up(frozenset(connectors) | frozenset(tasks))
 
     def on_assigned(self, membership: Membership) -> None:
-        """Run what the assignment says, when the config topic is read as far as the leader had read it."""
+        """Run the assignment, once the config topic is read up to the leader's offset."""
         if self._closed:
             return
         self._parts.generation = membership.generation
@@ -154,7 +154,7 @@ class GroupWork:
             _log.info("All members of the group are set for exactly-once delivery again")
 
     async def on_lost(self, reason: str) -> None:
-        """Stop everything, and return once it stands still."""
+        """Stop everything, and return once it has stopped."""
         _log.debug("Everything stops: %s", reason)
         self._parts.generation = None
         self._parts.readiness.become(Standing.JOINING)
@@ -163,7 +163,7 @@ class GroupWork:
         await self.stop()
 
     def on_failed(self, error: Exception) -> None:
-        """Pass on that this worker is no member any more."""
+        """Report that this worker is not a member any more."""
         self._parts.readiness.become(Standing.CLOSED)
         self._leadership.lost()
         self._failed(error)
@@ -173,7 +173,7 @@ class GroupWork:
             try:
                 await self._parts.read_config_topic()
             except FencepostError as error:
-                _log.warning("The config topic cannot be read, which is tried again: %s", error)
+                _log.warning("The config topic cannot be read; retrying: %s", error)
                 self._parts.readiness.look_again()
                 await asyncio.sleep(_READ_AGAIN_SECONDS)
             else:
@@ -195,7 +195,7 @@ class GroupWork:
             "Generation %d: this worker runs %d connector(s) and %d task(s)",
             membership.generation, len(assignment.connectors), len(assignment.tasks),
         )  # fmt: skip
-        # What this worker keeps follows the config topic; only whether tasks are held comes from the group.
+        # Kept work follows the config topic; only the holding of tasks depends on the group.
         held, self._held = self._held, self._parts.mixed.holds_tasks
         for unit in former ^ self._assigned if held == self._held else former | self._assigned:
             self.local.plan(unit)
@@ -203,7 +203,7 @@ class GroupWork:
             if work.fenced and self.has(work.id):
                 self.local.restart(work.id, announce=True)
         if assignment.leader != self._leader:
-            # The former one may have died in the midst of something.
+            # The former leader may have died during an operation.
             self._leader = assignment.leader
             self._finish_stop(*self._parts.state.connectors())
         if membership.leader:
@@ -211,10 +211,10 @@ class GroupWork:
         self._share_out_again()
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
-        """Have the group say whether a task that was fenced is still this worker's; if it is, it starts again.
+        """Find out by a rebalance whether a fenced task still belongs to this worker; if it does, it restarts.
 
-        A worker that was cut off from the group may fence the owner of a task before it learns that it is none. False
-        for a task that is fenced again and again: somebody else uses its transactional id.
+        A worker that was disconnected from the group may fence a task's owner before it learns that it lost the task.
+        Returns False for a task that is fenced repeatedly: another client uses its transactional id.
         """
         now = self._parts.loop.time()
         lately = [moment for moment in self._fenced.get(task, ()) if now < moment + _FENCED_SECONDS]
@@ -228,15 +228,15 @@ class GroupWork:
         self._assigned -= units
         await self.local.give_up(units)
 
-    # -- what the config topic tells -----------------------------------------------------------------------------
+    # -- notifications of the config topic -----------------------------------------------------------------------------
 
     def on_config(self, event: ConfigEvent) -> None:
-        """Follow a change of the config topic, other than one of a session key or of a logger."""
+        """Apply a change of the config topic, except a session key or a logger level."""
         self.local.on_config(event)
         match event:
             case ConnectorConfigRemoval(name) if self._leadership.leads or self.has(name):
                 self._parts.statuses.delete_connector(name)
-            # A connector that was resumed before it was seen to be stopped goes on, and has lost its tasks.
+            # A connector that was resumed before its stop was read keeps running, and has lost its tasks.
             case TaskConfigUpdate(name, tasks) if tasks:
                 self._finish_stop(name)
             case TargetStateChange(name):
@@ -249,10 +249,10 @@ class GroupWork:
                 self._configure_tasks(name)
 
     def _forget_statuses(self) -> None:
-        """Remove the statuses of connectors and tasks that there are not any more.
+        """Remove the statuses of deleted connectors and tasks.
 
-        Not before the group has shared out its work without them: Apache's workers report what they give up as
-        UNASSIGNED, and show whatever a status says, of a task that is gone as well.
+        Only after the group has rebalanced without them: Apache's workers report revoked work as UNASSIGNED, and show
+        every status, also of a deleted task.
         """
         statuses = self._parts.statuses
         connectors, tasks = statuses.table.others(task_counts(self._parts.state))
@@ -262,7 +262,7 @@ class GroupWork:
             statuses.delete_task(task)
 
     def _share_out_again(self) -> None:
-        """Have the group share out what there is, if it is not what was shared out."""
+        """Request a rebalance if the work changed since the last assignment."""
         counts = task_counts(self._parts.state)
         if self._leadership.membership is not None and counts != self._shared_out:
             self._shared_out = counts
@@ -271,5 +271,5 @@ class GroupWork:
 
 
 def task_counts(state: ClusterConfigState) -> dict[str, int]:
-    """Return how many tasks each connector has."""
+    """Return the number of tasks of each connector."""
     return {name: len(entry.tasks) for name, entry in state.entries.items() if entry.config is not None}

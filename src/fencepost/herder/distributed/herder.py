@@ -1,7 +1,7 @@
 """The distributed herder: one worker of a group that shares connectors and tasks.
 
-One event loop owns all state, and what happens comes to it as a message: requests, rebalances, records of the config
-topic, timers, and what connectors and tasks tell. Nothing blocks it: Kafka, Spark and connectors' code run on threads.
+One event loop owns all state, and every event comes to it as a message: requests, rebalances, records of the config
+topic, timers, and reports of connectors and tasks. Nothing blocks it: Kafka, Spark and connectors' code run on threads.
 
     REST ──> ConnectorRequests, OffsetRequests ──> Leadership ──> config topic ──> GroupWork ──> LocalWork: connectors,
     group ──────────────────────────────────────────^──────────────────────────────^ ^            │             tasks
@@ -48,22 +48,22 @@ from fencepost.storage.configs.state import ClusterConfigState, ConfigEvent
 
 _log: Final = logging.getLogger(__name__)
 
-# A JVM that starts takes most of a core for some seconds: what the group gives to this worker first comes before it.
+# A starting JVM takes most of a core for some seconds: this worker's first assignment is started before it.
 _SPARK_AFTER_SECONDS: Final = 3.0
 
 
 class DistributedHerder(Herder):
-    """A worker of a group. It is made, started, asked and stopped on one event loop.
+    """A worker of a group. It is created, started, called and stopped on one event loop.
 
     herder = DistributedHerder(worker, group, url, client)
-    await rest_server.start(herder, worker.metrics.registry)    # says that it is starting
+    await rest_server.start(herder, worker.metrics.registry)    # answers that it is starting
     await herder.start()                                        # joins the group
     await herder.failed                                         # the error that ends the membership, if one does
     await herder.stop()
     """
 
     def __init__(self, worker: Worker, group: GroupConfig, url: str, client: RestClient) -> None:
-        """`url` is where the other workers reach this one. Raises ConfigError."""
+        """`url` is this worker's advertised address. Raises ConfigError."""
         loop = asyncio.get_running_loop()
         config = worker.config
         self.failed: asyncio.Future[Exception] = loop.create_future()
@@ -123,11 +123,11 @@ class DistributedHerder(Herder):
         self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
 
     def refuse_requests(self) -> None:
-        """Have requests that wait for the group, and those that follow, answered that the worker stops."""
+        """Answer waiting and later requests that the worker stops."""
         self._parts.readiness.become(Standing.CLOSED)
 
     async def stop(self) -> None:
-        """Stop everything, leave the group, and let go of what is open."""
+        """Stop everything, leave the group, and close all resources."""
         parts = self._parts
         self.refuse_requests()
         if self._warming_up is not None:
@@ -143,7 +143,7 @@ class DistributedHerder(Herder):
     # -- the worker ----------------------------------------------------------------------------------------------
 
     async def health(self) -> WorkerHealth:
-        """Say how the worker is."""
+        """Return the worker's health."""
         standing = self._parts.readiness.standing
         if self.failed.done():
             return WorkerHealth(HealthStatus.UNHEALTHY, f"This worker is out of its group: {self.failed.result()}")
@@ -160,22 +160,22 @@ class DistributedHerder(Herder):
         return WorkerHealth(HealthStatus.HEALTHY, f"The worker {Standing.MEMBER.value}")
 
     def mixed_group(self) -> MixedGroup:
-        """Return what is wrong with the settings of the group."""
+        """Return the findings for the settings of the group."""
         mixed = self._parts.mixed
         return MixedGroup(mixed.support, known=False) if self._leadership.membership is None else mixed
 
     async def kafka_cluster_id(self) -> str:
-        """Return the id of the Kafka cluster. Tools ask for it first, and must not wait for brokers."""
+        """Return the id of the Kafka cluster. Tools request it first, and must not wait for brokers."""
         if self._parts.readiness.standing is Standing.STARTING:
             raise ServiceUnavailableError(f"The worker {Standing.STARTING.value}: ask again soon")
         return self._cluster_id
 
-    # -- what comes from elsewhere -------------------------------------------------------------------------------
+    # -- notifications -------------------------------------------------------------------------------
 
     def _on_config(self, event: ConfigEvent, state: ClusterConfigState) -> None:
         del state
         if isinstance(event, LoggerLevelRecord):
-            # One that a newer worker understands, perhaps.
+            # Possibly one of a newer worker version.
             with suppress(BadRequestError):
                 self._loggers.set_level(event.logger, event.level)
         else:

@@ -1,4 +1,4 @@
-"""Whether this worker leads its group, and so may write connectors and tasks to the config topic (KIP-618).
+"""Tracks whether this worker leads its group, and so may write connectors and tasks to the config topic (KIP-618).
 
                       assigned as leader
     FOLLOWING ─────────────────────────────> CLAIMING <──┐ not claimed: tried again
@@ -9,8 +9,8 @@
         └──────────────────────────────── LEADING
               or a write was fenced
 
-A leader whose write fails may have been replaced without knowing it. It does not claim the right back, which would
-fence its successor, but joins the group again: that tells who leads.
+A leader whose write fails may have been replaced without knowing it. It does not claim the privilege again, which would
+fence its successor, but joins the group again: that determines the leader.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ TRANSITIONS: Final[Mapping[LeadershipState, frozenset[LeadershipState]]] = {
 
 
 class Leadership:
-    """Follows who leads, and does what only the leader may do. `rejoin` has the group say who leads."""
+    """Tracks the leader, and does the leader's writes. `rejoin` makes the group determine the leader again."""
 
     def __init__(self, parts: GroupParts, rejoin: Callable[[], None]) -> None:
         self._parts = parts
         self._rejoin = rejoin
         self._state = LeadershipState.FOLLOWING
         self._changed = asyncio.Condition()
-        # Not for threads: what a write depends on must not be changed by one that is under way.
+        # Not a thread lock: a write in progress must not change what another write depends on.
         self._turn = asyncio.Lock()
-        # Whether there may be writes in the config topic that this worker began and has not read.
+        # Whether the config topic may have writes of this worker that it has not read back.
         self._unread = False
         self._term: asyncio.Task[None] | None = None
         self._refusal: FencepostError | None = None
@@ -91,24 +91,24 @@ class Leadership:
 
     @property
     def leader_url(self) -> str | None:
-        """Where the leader is reached, None if nobody told."""
+        """The leader's address, None if unknown."""
         return None if self.membership is None else self.membership.assignment.leader_url
 
     @property
     def all_enabled(self) -> bool:
-        """Whether all members of the group told that they are enabled for exactly-once delivery."""
+        """Whether all members of the group announced that they are enabled for exactly-once delivery."""
         supports = () if self.membership is None else self.membership.assignment.supports
         return bool(supports) and all(support == ExactlyOnceSourceSupport.ENABLED for _, support in supports)
 
     @property
     def _fencepost_only(self) -> bool:
-        """Whether all members of the group are known to be fencepost's workers: others do not tell their setting."""
+        """Whether all members of the group are known to be fencepost's workers, which announce their setting."""
         supports = () if self.membership is None else self.membership.assignment.supports
         return bool(supports) and all(support for _, support in supports)
 
     @property
     def signer(self) -> Signer | None:
-        """What signs requests to other workers; None where they are not signed. Raises ServiceUnavailableError."""
+        """The signer of requests to other workers; None if they are not signed. Raises ServiceUnavailableError."""
         if not self._sessioned:
             return None
         key = self._parts.state.session_key
@@ -125,14 +125,14 @@ class Leadership:
         try:
             return await request(signer)
         except ForbiddenError:
-            # The leader goes by a key as soon as it is written, and this worker may be about to read of it.
+            # The leader uses a key as soon as it is written, and this worker may not have read it yet.
             await self._parts.read_config_topic()
             if self.signer == signer:
                 raise
             return await request(self.signer)
 
     def assigned(self, membership: Membership) -> None:
-        """Take note of a generation of the group."""
+        """Apply a new generation of the group."""
         self.membership = membership
         if not membership.leader:
             self._step_down()
@@ -141,7 +141,7 @@ class Leadership:
             self._term = asyncio.ensure_future(self._lead())
 
     def lost(self) -> None:
-        """Take note that this worker is in no group."""
+        """Record that this worker is not in a group."""
         self.membership = None
         self._step_down()
 
@@ -159,8 +159,8 @@ class Leadership:
     async def require(self) -> None:
         """Return if this worker leads, once it may write.
 
-        Raises NotLeaderError, ServiceUnavailableError if the group did not say yet who leads, and RequestFailedError
-        if the right to write cannot be had.
+        Raises NotLeaderError, ServiceUnavailableError if the leader is not known yet, and RequestFailedError if the
+        write privilege cannot be claimed.
         """
         if self.membership is None:
             raise ServiceUnavailableError("This worker is not in its group at the moment: ask again soon")
@@ -172,13 +172,13 @@ class Leadership:
             )
 
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
-        """Do a privileged write, when those before it are read back, those that failed included.
+        """Write as leader once all earlier writes, even failed ones, are read back.
 
         `check` is called right before it and may raise. Raises as `require`, BadRequestError for what is too large,
         RequestFailedError if it fails, and what reading the config topic raises.
         """
         await self.require()
-        # Whoever asked may give up waiting; the next write waits all the same.
+        # The caller may stop waiting; the next write still waits.
         return await outcome_of(asyncio.ensure_future(self._write_in_turn(write, check)))
 
     async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
@@ -199,12 +199,12 @@ class Leadership:
             raise RequestFailedError(str(error)) from error
 
     async def _catch_up(self) -> None:
-        """Read what a write before this one left in the config topic, although it failed.
+        """Read back what an earlier, failed write may have left in the config topic.
 
-        Task configurations that could not be read back in time would be taken for fenced else, by a task count record
-        for those before them that is written behind them.
+        Otherwise task configurations that could not be read back in time would be treated as fenced, because a task
+        count record for the previous ones would follow them.
         """
-        # A write that failed may have cost the right to write while this one waited for its turn.
+        # A failed write may have lost the privilege while this one waited for its turn.
         await self.require()
         if self._unread:
             await self._parts.read_config_topic()
@@ -236,7 +236,7 @@ class Leadership:
         if self._state is LeadershipState.CLAIMING:
             self._parts.check_config_topic()
             raise RequestFailedError(
-                f"This worker leads the group, but did not get the right to write to the config topic{within}: "
+                f"This worker leads the group, but could not claim the right to write to the config topic{within}: "
                 f"{self._refusal or 'no broker answered yet'}. This can be retried"
             )
 
@@ -252,16 +252,16 @@ class Leadership:
             await asyncio.sleep(seconds)
 
     async def _claim(self) -> bool:
-        """Try to get the right to write; if that fails, rest a little before the next try.
+        """Try to claim the privilege; if that fails, pause before the next attempt.
 
-        What keeps this worker from it is logged when it changes.
+        The reason of the failure is logged when it changes.
         """
         try:
             await asyncio.wrap_future(self._parts.configs.claim_write_privilege())
             await self._parts.read_config_topic()
         except FencepostError as error:
             if str(error) != str(self._refusal):
-                _log.warning("The right to write to the config topic is not claimed, which is tried again: %s", error)
+                _log.warning("The right to write to the config topic is not claimed; retrying: %s", error)
             self._refusal = error
             await self._tell()
             await asyncio.sleep(_CLAIM_AGAIN_SECONDS)
@@ -269,7 +269,7 @@ class Leadership:
         return True
 
     async def _keep_session_key(self) -> float:
-        """Write another session key if it is time, and return after how many seconds to look again."""
+        """Write a new session key if it is due, and return the seconds until the next check."""
         settings = self._parts.group
         now = time.time_ns() // 1_000_000
         key = self._parts.state.session_key
@@ -279,9 +279,9 @@ class Leadership:
         try:
             await asyncio.wrap_future(self._parts.configs.put_session_key(fresh))
         except (ConfigWriteError, IllegalStateError) as error:
-            _log.warning("The group's session key is not renewed, which is tried again: %s", error)
+            _log.warning("The group's session key is not renewed; retrying: %s", error)
             if isinstance(error, IllegalStateError) or error.privilege_lost:
-                # Ends this task as well, where it waits next.
+                # Also ends this task, at its next await.
                 self._step_down()
                 self._rejoin()
         return _KEY_AGAIN_SECONDS
@@ -291,10 +291,10 @@ class Leadership:
         if term is not None:
             term.cancel()
         if self._is_leader:
-            # Only the group can tell who leads it.
+            # Only the group can determine its leader.
             self._parts.readiness.become(Standing.JOINING)
         self._become(LeadershipState.FOLLOWING)
-        # Whoever waits for the claim is told.
+        # Notify the waiters for the claim.
         asyncio.ensure_future(self._tell())  # noqa: RUF006 - nothing waits for it
 
     async def _tell(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether a worker of a group can answer requests, and waiting until it can.
+"""Tracks whether a worker of a group can answer requests, and waits until it can.
 
     STARTING ──topics read──> JOINING ──assigned, config topic read that far──> MEMBER
                                  ^                                                │
@@ -6,7 +6,7 @@
                                        or a leader that lost the right to write
     any of them ──the worker stops──> CLOSED
 
-Requests wait as with Kafka Connect, whose herder carries them out once it is in its group.
+Requests wait as in Kafka Connect, whose herder processes them once it is in its group.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fencepost.api.errors import IllegalStateError
 from fencepost.herder.errors import ServiceUnavailableError
 from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS
 
-# What is left of a request's time is for carrying it out, or for saying why it was not.
+# The rest of a request's time is for processing it, or for answering why it was not processed.
 _PATIENCE_SECONDS: Final = REQUEST_TIMEOUT_SECONDS - 5.0
 
 
 class Standing(Enum):
-    """See the module's diagram. The values say what the worker does."""
+    """See the module's diagram. The values describe the state in messages."""
 
     STARTING = "has yet to reach the brokers and to read its topics"
     JOINING = "is joining its group"
@@ -39,11 +39,11 @@ TRANSITIONS: Final[Mapping[Standing, frozenset[Standing]]] = {
     Standing.MEMBER: frozenset({Standing.JOINING, Standing.MEMBER, Standing.CLOSED}),
     Standing.CLOSED: frozenset(Standing),
 }
-"""The states that may follow each state. What is told once the worker stops does not count."""
+"""The states that may follow each state. Changes after CLOSED are ignored."""
 
 
 class Readiness:
-    """Where a worker stands. For its event loop alone."""
+    """The state of a worker. Only for its event loop."""
 
     def __init__(self, group_id: str, *, patience_s: float = _PATIENCE_SECONDS) -> None:
         """`patience_s` is how many seconds a request may wait."""
@@ -54,11 +54,11 @@ class Readiness:
 
     @property
     def standing(self) -> Standing:
-        """Where the worker stands."""
+        """The worker's state."""
         return self._standing
 
     def become(self, standing: Standing) -> None:
-        """Take note of where the worker stands; those that wait for it go on."""
+        """Set the worker's state, and wake the waiters."""
         if standing not in TRANSITIONS[self._standing]:
             raise IllegalStateError(f"A worker is {self._standing.name} and cannot become {standing.name}")
         if self._standing is not Standing.CLOSED:
@@ -66,7 +66,7 @@ class Readiness:
         self.look_again()
 
     def look_again(self) -> None:
-        """Have those that wait check whether to wait any longer."""
+        """Let the waiters check whether to keep waiting."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
@@ -76,9 +76,9 @@ class Readiness:
         await self._until(lambda: self._standing is not Standing.STARTING)
 
     async def joined(self, check: Callable[[], None]) -> None:
-        """Wait until the worker is in its group and knows what the config topic says.
+        """Wait until the worker is in its group and has read the config topic.
 
-        `check` may raise what makes waiting pointless; it is called whenever something changes. Raises
+        `check` may raise an error that makes waiting pointless; it is called at every change. Raises
         ServiceUnavailableError if it takes too long, or the worker stops.
         """
 

@@ -1,4 +1,4 @@
-"""Which statuses of the status topic still hold, as a worker of a group knows it."""
+"""Decides which statuses of the status topic are still valid, from the view of a worker of a group."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.runtime.state import State
 from fencepost.storage.statuses.codec import Status
 
-# What does not depend on any worker's doing anything.
+# States that do not depend on a running worker.
 _AT_REST: Final = frozenset({State.FAILED, State.STOPPED, State.UNASSIGNED})
 
 
 class ShownStatuses:
-    """What to show of each status."""
+    """The valid state and trace of each status."""
 
     def __init__(self, parts: GroupParts, is_cut_off: Callable[[], bool]) -> None:
-        """`is_cut_off` tells whether the group's coordinator has been away for so long that others may be lost, too."""
+        """`is_cut_off`: the group's coordinator has been unreachable for so long that others may have lost it, too."""
         self._parts = parts
         self._is_cut_off = is_cut_off
 
     def __call__(self, subject: str | ConnectorTaskId, status: Status) -> tuple[str, str | None]:
-        """Return the state and the trace that a status tells of, where they still hold.
+        """Return a status's state and trace, corrected if they are not valid any more.
 
-        What this worker reported does not once it has stopped that work. It cannot say so in the status topic: out of
-        its group, others may have reported on it. While it is cut off, others may have stopped their work likewise.
+        This worker's reports are invalid once it has stopped that work. It cannot write that to the status topic: outside
+        of its group, others may have reported on the work. While it is disconnected, others may also have stopped.
         """
         parts, known = self._parts, (status.state, status.trace)
         if status.state in _AT_REST:
@@ -36,7 +36,7 @@ class ShownStatuses:
             return known if stands else (State.UNASSIGNED, None)
         if parts.generation is None and self._is_cut_off():
             return State.UNASSIGNED, (
-                f"The worker {status.worker_id} last reported {status.state}. The worker {parts.worker_id}, which was "
-                "asked, is cut off from the group and does not know what runs there: check the brokers, or ask the other"
+                f"The worker {status.worker_id} last reported {status.state}. The worker {parts.worker_id}, which received "
+                "this request, is disconnected from the group and does not know what runs there: check the brokers, or ask the other"
             )
         return known

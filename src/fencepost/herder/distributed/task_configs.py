@@ -1,8 +1,8 @@
-"""Brings the task configurations that connectors make into the config topic, by way of the leader.
+"""Writes the task configurations of connectors to the config topic, through the leader.
 
-A stopped connector has none. Leaders of other software write a stop as two records, and one may die in between or
-write task configurations behind it: what is stopped and has tasks loses them again, what is started and has none is
-asked for them.
+A stopped connector has none. Apache's leaders write a stop as two records, and one may die in between or write task
+configurations after it: a stopped connector with tasks loses them again, and task configurations are requested from a
+started connector without any.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_PAUSE_MS: Final = 60_000
 
 
 class TaskConfigs:
-    """Asks connectors of this worker for their task configurations, and hands these to the leader."""
+    """Requests task configurations from this worker's connectors, and sends them to the leader."""
 
     def __init__(self, parts: GroupParts, leadership: Leadership, find: Callable[[str], ConnectorWork | None]) -> None:
         """`find` returns a connector that this worker runs."""
@@ -41,14 +41,15 @@ class TaskConfigs:
         self._leadership = leadership
         self._find = find
         self._asked: set[str] = set()
-        # Pauses after failures; one ends when the connector is to be asked anew: the brokers may be back, for example.
+        # Pauses after failures; a new request ends the pause: for example, the brokers may be back.
         self._pauses: dict[str, asyncio.Event] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def request(self, connector: str) -> None:
-        """See soon that a connector has the tasks that it is to have; once for all requests that come before that.
+        """Reconcile a connector's tasks soon; requests until then are merged.
 
-        One that is stopped loses its tasks, if this worker leads; another is asked for them, if it runs here.
+        A stopped connector loses its tasks, if this worker leads; another one is asked for its task configurations, if it
+        runs here.
         """
         self._asked.add(connector)
         if connector in self._pauses:
@@ -58,13 +59,13 @@ class TaskConfigs:
             task.add_done_callback(lambda _: self._busy.pop(connector, None))
 
     async def store(self, connector: str, configs: Sequence[Mapping[str, str]]) -> None:
-        """Write task configurations as the leader, unless they are stored already, or not wanted any more.
+        """Write task configurations as the leader, unless they are already stored, or obsolete.
 
         Raises NotLeaderError, ServiceUnavailableError or RequestFailedError.
         """
         await self._leadership.require()
         if self._parts.state.target_state(connector) is TargetState.STOPPED:
-            # Any worker writes that it is resumed, and the one that asks may have read it first.
+            # Any worker writes the resumption, and the requesting worker may have read it first.
             await self._parts.read_config_topic()
         # A stop may have been written since the connector was asked.
         await self._write(connector, configs, lambda: self._is_wanted(connector, configs))
@@ -83,7 +84,7 @@ class TaskConfigs:
             await self._leadership.write(lambda: self._put(connector, configs), check=check)
 
     def _put(self, connector: str, configs: Sequence[Mapping[str, str]]) -> Future[None]:
-        # Asked on a thread of the store, of the configuration that the connector has then.
+        # Called on a thread of the store, with the connector's configuration at that time.
         if self._leadership.all_enabled:
             return self._parts.configs.put_task_configs(connector, configs, continues=self._continue)
         return self._parts.configs.put_task_configs(connector, configs)
@@ -93,7 +94,7 @@ class TaskConfigs:
             worker = self._parts.worker
             return partitions_follow_task_configs(worker.config, worker.connector_config(config))
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; all tasks start anew
-            _log.warning("All tasks start anew, since nothing is known of their source partitions: %s", error)
+            _log.warning("All tasks are restarted, because their source partitions are unknown: %s", error)
             return False
 
     def close(self) -> None:
@@ -115,7 +116,7 @@ class TaskConfigs:
                 self._refuse(connector, error)
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
                 if plugin_location(error) is not None and not isinstance(error, RetriableError):
-                    # The connector's own: nothing else shows why it has no tasks, or not those that it should have.
+                    # A plugin's error: nothing else shows why the connector has no tasks, or outdated ones.
                     self._refuse(connector, error)
                 pause = backoff.next_s()
                 _log.warning(
@@ -168,4 +169,4 @@ class TaskConfigs:
 
 
 class _NotWantedError(FencepostError):
-    """Task configurations are not to be stored: they are, or the connector is stopped or gone."""
+    """Task configurations must not be stored: they already are, or the connector is stopped or deleted."""

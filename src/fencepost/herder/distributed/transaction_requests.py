@@ -1,6 +1,6 @@
-"""The transactions of a connector's tasks, gathered from the workers that run them (KIP-618: who holds what open?).
+"""The transactions of a connector's tasks, collected from the workers that run them.
 
-Only the worker that runs a task knows what the task has open: the one that is asked asks the others for theirs.
+Only the worker that runs a task knows its open transaction: the worker that gets the request asks the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fencepost.herder.work.local_work import LocalWork
 _log: Final = logging.getLogger(__name__)
 
 _ASKING_SECONDS: Final = 10.0
-"""How long another worker may take to answer. One that hangs is not to hide what the others have."""
+"""The time-out for another worker's answer. A hanging worker must not hide the answers of others."""
 
 
 class GroupTransactions(Transactions):
@@ -42,7 +42,7 @@ class GroupTransactions(Transactions):
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
         """Return those of all tasks of a connector, by number. Raises NotFoundError if there is no such connector.
 
-        `authorization` is what the user showed, which other workers ask for as well.
+        `authorization` has the user's credentials, which other workers require as well.
         """
         await self._parts.started()
         self._snapshots.config(name)
@@ -51,7 +51,7 @@ class GroupTransactions(Transactions):
         owners = {task: reported[task].worker_id if task in reported else "" for task in tasks}
         workers = sorted({*owners.values()} - {self._parts.worker_id, ""})
         client, signer = self._parts.client, self._leadership.signer
-        # Workers are known by host and port; those of a group listen alike.
+        # Workers are identified by host and port; all workers of a group use the same scheme.
         scheme = urlsplit(self._parts.url).scheme
         answers = await asyncio.gather(
             *(
@@ -66,7 +66,7 @@ class GroupTransactions(Transactions):
 async def ask(
     client: RestClient, url: str, connector: str, signer: Signer | None, authorization: str | None, *, seconds: float
 ) -> list[TaskTransactionInfo] | str:
-    """Return what a worker has of a connector's tasks, or why that is not known."""
+    """Return a worker's transactions of a connector's tasks, or the reason why they are unknown."""
     try:
         async with asyncio.timeout(seconds):
             bodies = await client.task_transactions(url, connector, signer, authorization)
