@@ -134,7 +134,7 @@ class LocalPlan:
 
 
 def _projections(session: SparkSession, selection: DataFrame) -> tuple[list[Any], bool] | None:
-    """The projections of a plan, as functions of Scala from row to row, the first first.
+    """The projections of a plan, in their order, as functions of Scala from row to row.
 
     With a filter the last column tells whether a row passes: the filter of an iterator would have to be a function of
     Scala, too, which Spark's conditions are not. None for any other plan.
