@@ -171,7 +171,8 @@ class FileSourceConnector(SourceConnector):
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """Distribute the files. A task's configuration has nothing that changes with the number of tasks."""
-        own = {name: value for name, value in self._config.items() if name in _CONFIG.keys()}
+        defined = _CONFIG.keys()
+        own = {name: value for name, value in self._config.items() if name in defined}
         shares = distribute(self._files, min(max_tasks, len(self._files)))
         return [own | {TASK_FILES: json.dumps(files)} for files in shares]
 

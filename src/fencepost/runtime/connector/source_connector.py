@@ -45,7 +45,7 @@ class WorkerConnector:
         *,
         watch: Callable[[OnShared], Watch] | None = None,
     ) -> None:
-        """`watch` watches the source partitions of the connector's tasks, while the connector is RUNNING."""
+        """`watch` starts a watch for shared source partitions; it is called each time the connector becomes RUNNING."""
         self.config = config
         self.allowed_paths = allowed_paths
         self._connector = connector

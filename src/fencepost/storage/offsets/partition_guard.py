@@ -1,7 +1,7 @@
 """Watches the commits of connectors for source partitions that two tasks write, and reports them.
 
-A thread reads each offsets topic of a watched connector to its end, once a second. The topic is also read as somebody
-begins to watch: who watches is told of later commits only. What was there before may have been mended since.
+A thread reads the offsets topic of each watched connector to its end, once a second. A new watch reads the topic first,
+and reports only later commits: the connector may have been corrected since the earlier ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OnShared = Callable[[SharedPartitionError], None]
 
 
 class Watch:
-    """One who wants to be told, until `close`."""
+    """Calls `on_shared` for one connector, until `close`."""
 
     def __init__(self, guard: PartitionGuard, offsets: ConnectorOffsetStore, on_shared: OnShared) -> None:
         self.store = offsets.own
@@ -38,7 +38,7 @@ class Watch:
         self._known: int | None = None
 
     def look(self) -> None:
-        """Compare what was read of the topic with what was known when this was last called."""
+        """Report what was read since the last call; the first call only takes note of what was read before."""
         known = self._known
         self._known, shared = self.store.table.shared_partitions(self._connector)
         if known is None or known == self._known or shared is None:
@@ -47,12 +47,12 @@ class Watch:
         threading.Thread(target=self._on_shared, args=[error], name="shared-partition", daemon=True).start()
 
     def close(self) -> None:
-        """Be told no more."""
+        """Stop calling `on_shared`."""
         self._guard.remove(self)
 
 
 class PartitionGuard:
-    """Reads offsets topics for those who watch, on a thread that begins with the first one. Threads may share it."""
+    """Reads the offsets topics of its watches, on a thread that starts with the first watch. Threads may share it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -61,9 +61,9 @@ class PartitionGuard:
         self._closing = False
 
     def watch(self, offsets: ConnectorOffsetStore, on_shared: OnShared) -> Watch:
-        """Have `on_shared` called if two tasks of a connector commit the same source partition from now on.
+        """Call `on_shared` if two tasks of a connector commit the same source partition from now on.
 
-        Reads the topic; if that takes more than some seconds, or fails, it begins when the topic was read later.
+        Reads the topic to its end. If that fails, or takes longer than 5 s, the watch begins when a later read succeeds.
         """
         watch = Watch(self, offsets, on_shared)
         if self._refreshed(watch.store):
@@ -78,7 +78,7 @@ class PartitionGuard:
 
     @contextmanager
     def watching(self, offsets: ConnectorOffsetStore, on_shared: OnShared) -> Iterator[None]:
-        """As `watch`, for a block."""
+        """As `watch`, until the block ends."""
         watch = self.watch(offsets, on_shared)
         try:
             yield
@@ -86,12 +86,12 @@ class PartitionGuard:
             watch.close()
 
     def remove(self, watch: Watch) -> None:
-        """Tell one who watches no more. Does nothing for one that was removed."""
+        """Remove a watch, if it is there."""
         with self._changed:
             self._watches = [other for other in self._watches if other is not watch]
 
     def close(self) -> None:
-        """End, soon. Does not wait: a read may be under way."""
+        """End the thread, without waiting for a read in progress."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -107,7 +107,7 @@ class PartitionGuard:
                             watch.look()
 
     def _next(self) -> list[Watch] | None:
-        """Return who watches after a pause, once somebody does; None in the end."""
+        """Pause, wait until there is a watch, and return all of them; None once this is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, _PERIOD_SECONDS)
             self._changed.wait_for(lambda: self._closing or self._watches)
@@ -116,8 +116,10 @@ class PartitionGuard:
     def _refreshed(self, store: OffsetStore) -> bool:
         try:
             store.refresh(_READING_MS, create=False)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the thread must go on: the next read may succeed
+        except Exception as error:  # noqa: BLE001 - the thread must survive any error: the next read may succeed
             if not self._closing:
-                _LOG.debug("Offsets topic %s was not looked at: %s", store.topic, describe_error(error))
+                _LOG.debug(
+                    "Offsets topic %s was not read for shared source partitions: %s", store.topic, describe_error(error)
+                )
             return False
         return True

@@ -56,14 +56,14 @@ def with_commit(spans: tuple[Span, ...], author: CommitAuthor, time: int) -> tup
 
 
 class SharedPartitions:
-    """Follows the commits of all connectors, and counts those that show a shared source partition."""
+    """The commits of all connectors so far; counts those that show a shared source partition."""
 
     def __init__(self) -> None:
         self._spans: dict[tuple[str, str], tuple[Span, ...]] = {}
         self._found: dict[str, tuple[int, SharedPartition]] = {}
 
     def commit(self, connector: str, partition: str, author: CommitAuthor, time: int) -> None:
-        """Take note of a commit of a source partition, which is named by its JSON text."""
+        """Add a commit of a source partition, which is named by its JSON text."""
         spans = self._spans.get((connector, partition), ())
         self._spans[connector, partition], other = with_commit(spans, author, time)
         if other is not None:
