@@ -31,6 +31,11 @@ print("sum", sum(b.num_rows for b in numbers.mapInArrow(lambda batches: batches,
 print("JAVA_HOME", os.environ.get("JAVA_HOME"))
 print("running", *[p.pid for p in psutil.Process().children(recursive=True)], flush=True)
 if sys.argv[1] == "stop":
+    engine.session().stop()
+    again = engine.session().range(10, numPartitions=2)
+    print("after stop()", again.mapInArrow(lambda batches: batches, "id BIGINT").count(), flush=True)
+    engine.session().sparkContext._jsc.stop()
+    print("after a stop in the JVM", engine.session().range(11).toArrow().num_rows, len(jvms()), flush=True)
     engine.stop()
     print("stopped", psutil.Process().children(recursive=True), flush=True)
     print("again", engine.session().range(10).count(), flush=True)
@@ -58,6 +63,8 @@ def test_spark_starts_late_stops_wholly_and_starts_again(tmp_path: Path):
         assert process.wait(PATIENCE) == 0, process.output
         lines = process.output.splitlines()
     assert "before []" in lines
+    assert "after stop() 10" in lines
+    assert "after a stop in the JVM 11 1" in lines
     assert "stopped []" in lines
     assert "again 10" in lines
     assert "stopped after its JVM []" in lines

@@ -168,11 +168,21 @@ class LazySession:
         return self._session is not None
 
     def get(self) -> SparkSession:
-        """The session, another one if its JVM died. Raises SparkStartError, or JavaNotFoundError without a Java."""
+        """The session, another one if it was stopped or its JVM died.
+
+        Raises SparkStartError, or JavaNotFoundError without a Java.
+        """
         with self._lock:
             if self._session is not None and self._owned and not _jvm_runs():
                 logger.warning("The JVM of Spark has died: another one is started")
                 _forget(self._session)
+                self._session = None
+            elif self._session is not None and _is_stopped(self._session):
+                logger.warning(
+                    "The Spark session was stopped, by a connector that called stop() or by Spark itself: another one "
+                    "is started. All tasks of a worker share the session, so no connector may stop it"
+                )
+                _discard(self._session)
                 self._session = None
             if self._session is None:
                 self._session = self._start()
@@ -295,6 +305,23 @@ def _stop(session: SparkSession) -> None:
         _forget(session)
     else:
         _end_jvm()
+
+
+def _is_stopped(session: SparkSession) -> bool:
+    """Whether the session's SparkContext has ended while the JVM may run on."""
+    context = session.sparkContext._jsc  # noqa: SLF001 - pyspark has no public way to ask
+    try:
+        return context is None or bool(context.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
+
+
+def _discard(session: SparkSession) -> None:
+    """Make pyspark and the JVM forget a session that was stopped, so that another one can be made in the same JVM."""
+    try:
+        session.stop()
+    except (Py4JError, OSError):
+        _forget(session)
 
 
 def _jvm_runs() -> bool:
