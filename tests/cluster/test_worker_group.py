@@ -121,7 +121,7 @@ def test_a_task_is_not_restarted_while_a_rebalance_is_due(pair: tuple[Worker, Wo
 
         def refused() -> bool:
             answer = leader.request("POST", restart)
-            return answer.status == 409 and "a rebalance is pending: retry soon" in answer.body["message"]
+            return answer.status == 409 and "a rebalance is pending: ask again soon" in answer.body["message"]
 
         wait_for(refused, what="the group waits for the worker that is asleep")
     finally:

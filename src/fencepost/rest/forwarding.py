@@ -32,7 +32,7 @@ async def forward(request: web.Request, target: RequestTargetError, client: Rest
     hop = next_hop(request.query)
     if target.forward_url is None or hop is None:
         raise RebalanceNeededError(
-            f"The request cannot be completed now, because a rebalance is pending: retry soon. {target}"
+            f"The request cannot be completed now, because a rebalance is pending: ask again soon. {target}"
         )
     query = request.rel_url.update_query({_FORWARD: hop}).raw_query_string
     url = f"{target.forward_url.rstrip('/')}{request.rel_url.raw_path}?{query}"

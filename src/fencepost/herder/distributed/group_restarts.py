@@ -44,7 +44,7 @@ class GroupRestarts:
             self._snapshots.check_task(unit)
             if self._work.rebalance_due:
                 raise RebalanceNeededError(
-                    f"Task {unit} cannot be restarted now, because a rebalance is pending: retry soon"
+                    f"Task {unit} cannot be restarted now, because a rebalance is pending: ask again soon"
                 )
         else:
             self._snapshots.config(unit)
