@@ -1,4 +1,4 @@
-"""Shows and changes the committed source offsets of a connector from outside of its tasks (KIP-875)."""
+"""Shows and changes the committed source offsets of a connector outside of its tasks (KIP-875)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.runtime.worker import Worker, new_connector_instance
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 READING_MS: Final = 40_000
-"""How long the reading of each offsets topic may take: a request has 90 s, and its answer should name the cause."""
+"""The time limit for reading each offsets topic: a request has 90 s, and its answer should name the cause."""
 
 
 def committed_offsets(worker: Worker, config: ConnectorConfig) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
@@ -30,13 +30,13 @@ def alter_offsets(
     *,
     confirm: Callable[[], None],
 ) -> bool:
-    """Set offsets in one transaction, None removes one; of a partition that is given twice the last one counts.
+    """Set offsets in one transaction, None removes one; of duplicate partitions the last one counts.
 
-    Where the connector has its own offsets topic, the worker's gets a copy of each: removals before the commit, the rest
-    after. None of the connector's tasks may run: `confirm` raises if that is not so any more. It is called with all
+    If the connector has its own offsets topic, the worker's topic gets a copy of each: removals before the commit, the
+    rest after. None of the connector's tasks may run: `confirm` raises if that is not true any more. It is called with all
     records written, before they are committed: a task that is started after that reads the offsets topic past them, and
-    so waits for the end of the transaction. Returns whether the connector itself took note of the offsets. Raises what
-    the connector raises to refuse them, DataError for what cannot be stored, and what `confirm` and writing raise.
+    so waits for the end of the transaction. Returns whether the connector itself processed the offsets. Raises the
+    connector's error if it refuses them, DataError for values that cannot be stored, and what `confirm` and writing raise.
     """
     store = worker.offsets(config)
     store.refresh(READING_MS)
@@ -55,7 +55,7 @@ def alter_offsets(
 
 
 def reset_offsets(worker: Worker, config: ConnectorConfig, *, confirm: Callable[[], None]) -> bool:
-    """Remove all offsets of a connector, from the worker's topic as well. As `alter_offsets` for all else."""
+    """Remove all offsets of a connector, from the worker's topic as well. Otherwise like `alter_offsets`."""
     partitions = worker.offsets(config).partitions(timeout_ms=READING_MS)
     return alter_offsets(worker, config, [(partition, None) for partition in partitions], confirm=confirm)
 

@@ -1,9 +1,9 @@
-"""The offsets topics of a worker's connectors: the worker's own, and those that connectors have to themselves.
+"""The offsets topics of a worker's connectors: the worker's own, and separate ones of connectors.
 
-A connector has a topic to itself if it names another one (`offsets.storage.topic`), or if its producer writes to
-another Kafka cluster: then its topic is the one of that cluster that is named as the worker's. Clusters are told apart
-by their ids, and not by how their brokers are listed: the worker's own topic under another name of its brokers must not
-get copies of what stands in it, since a late copy would replace what a task committed after it.
+A connector has a separate topic if it names another one (`offsets.storage.topic`), or if its producer writes to another
+Kafka cluster: then it is the topic on that cluster with the name of the worker's. Clusters are distinguished by their
+ids, not by their lists of brokers: the worker's own topic under another name of its brokers must not get copies of its
+own content, because a late copy would replace a newer commit of a task.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from fencepost.storage.offsets.topic import OffsetStore
 
 
 class OffsetStores:
-    """Opens each offsets topic once, for all that read it with the same client properties. Safe for several threads.
+    """Opens each offsets topic once, for all readers with the same client properties. Thread-safe.
 
-    A store is open for as long as somebody holds what `open` returned: the worker's own until `close`, that of a
-    connector until the last of its tasks and requests is done with it. A connector may change its client properties
-    any number of times.
+    A store is open as long as the result of `open` is referenced: the worker's own until `close`, that of a connector
+    until its last task or request is done with it. A connector may change its client properties any number of times.
     """
 
     def __init__(self, worker: WorkerConfig, clients: KafkaClients) -> None:
@@ -67,7 +66,7 @@ class OffsetStores:
         """Return the store of a connector's offsets; its topic is created if it is missing.
 
         The topic is on the cluster that the connector's producer writes to. Raises ConfigError if the connector's
-        consumer or admin client is set to use another one, and what creating a topic raises.
+        consumer or admin client is configured for another one, and what creating a topic raises.
         """
         config = reading_config(self._worker, connector)
         self._check_clusters(connector, config)
@@ -80,15 +79,15 @@ class OffsetStores:
         return ConnectorOffsetStore(connector.name, own, self._shared(), origin=origin, open_former=open_former)
 
     def pending_copies(self) -> int:
-        """Return how many offsets are still to be copied to the worker's topic."""
+        """Return the number of offsets not yet copied to the worker's topic."""
         with self._lock:
             copies = self._copies
         return 0 if copies is None else copies.pending()
 
     def close(self) -> None:
-        """Let go of all stores; reads that are under way end with an IllegalStateError.
+        """Close all stores; running reads end with an IllegalStateError.
 
-        What is to be copied to the worker's topic is waited for, some seconds at most.
+        Waits for pending copies to the worker's topic, at most some seconds.
         """
         with self._lock:
             copies, self._copies = self._copies, None
@@ -101,7 +100,7 @@ class OffsetStores:
             self._global = None
 
     def _open_former(self, connector: ConnectorConfig, config: ClientConfig, origin: Origin) -> OffsetStore | None:
-        """Open a former offsets topic of a connector; None if it is gone, or its cluster is out of reach."""
+        """Open a former offsets topic of a connector; None if it was deleted, or its cluster is unreachable."""
         if origin.cluster_id is not None:
             if origin.cluster_id != self._cluster_id(config):
                 return None
@@ -117,7 +116,7 @@ class OffsetStores:
     ) -> OffsetStore:
         with self._lock:
             opening = self._opening.setdefault((topic, config), threading.Lock())
-        # Not under the lock of all: another cluster may take its time to answer.
+        # Not under the common lock: another cluster may be slow to answer.
         with opening:
             with self._lock:
                 store = self._open.get((topic, config))
@@ -140,7 +139,7 @@ class OffsetStores:
             return SharedOffsets(store, self._copies)
 
     def _check_clusters(self, connector: ConnectorConfig, consumer: ClientConfig) -> None:
-        """Raise ConfigError if a connector's consumer or admin client is set to use another cluster than it writes to."""
+        """Raise ConfigError if a connector's consumer or admin client uses another cluster than its producers."""
         clients = {ClientKind.CONSUMER: consumer, ClientKind.ADMIN: admin_config(self._worker, connector)}
         for kind, config in clients.items():
             name = f"{kind}.override.{BOOTSTRAP_SERVERS}"

@@ -1,4 +1,4 @@
-"""When what failed is started again by itself, and how long it waits before that."""
+"""Decides when failed tasks and connectors restart automatically, and after which pause."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _PASSING: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeErro
 
 
 class ReplacedError(FencepostError):
-    """A task is not to run any more: a newer one has taken its place, or will. It is not started again by itself."""
+    """A task must not run any more: a newer one has replaced it, or will. It is not restarted automatically."""
 
 
 _FINAL: Final = (ConfigError, ProducerFencedError, ReplacedError, SharedPartitionError)
 
 
 def may_pass(error: Exception) -> bool:
-    """Say whether a failure may go away when the task goes on from its committed offsets.
+    """Return whether a failure is retriable by a restart from the committed offsets.
 
-    Being fenced, an expired transaction, data or configuration that do not fit, a Spark that does not start, and
-    whatever a connector's own code raises stay as they are.
+    Fencing, an expired transaction, invalid data or configuration, a failed start of Spark, and other exceptions of a
+    connector's code are fatal.
     """
     return isinstance(error, _PASSING) and not isinstance(error, SparkStartError)
 
@@ -42,11 +42,11 @@ class RestartPolicy:
         self._restarts = 0
 
     def progressed(self) -> None:
-        """Take note of a commit, or whatever else shows that the last start was a good one."""
+        """Record a commit, or another sign that the last start was successful."""
         self._restarts = 0
 
     def failed(self, error: Exception) -> float | None:
-        """Return how many seconds to wait before the next start; None if there should be none."""
+        """Return the seconds to wait before the next start; None for no restart."""
         if not self._is_covered(error) or self._restarts >= self.config.most != UNLIMITED:
             return None
         first = self.config.backoff_s

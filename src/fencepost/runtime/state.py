@@ -9,15 +9,15 @@ A task:
         │               RESTARTING ─────────────────────┤ (paused meanwhile)
         │                  │                            │
         └──────────────────┴───────────┬────────────────┘
-                                       ├──> FAILED      an error that trying again does not mend
-                                       └──> STOPPED     asked to stop, or at the source's end
+                                       ├──> FAILED      a fatal error
+                                       └──> STOPPED     a stop request, or the source's end
 
 A task stays RUNNING while its poll() raises RetriableError; after several in a row it is reported with that error, and
 without one when poll() works again.
 
 UNASSIGNED lasts until the task owns its transactional id and its start() returned, or until it is found to be paused.
-FAILED and STOPPED are final: a restart makes another task. A connector has the same states; how
-one that failed starts again is for its herder.
+FAILED and STOPPED are final: a restart creates another task. A connector has the same states; its herder decides how a
+failed one restarts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fencepost.api.errors import IllegalStateError
 
 
 class State(StrEnum):
-    """Where a connector or a task stands, as its status shows it."""
+    """The state of a connector or a task, as shown in its status."""
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -55,10 +55,10 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 
 class OnState(Protocol):
-    """Told of a task's states."""
+    """Is notified of a task's states."""
 
     def __call__(self, state: State, error: Exception | None = None) -> None:
-        """Take note of a state; `error` says why a task is RESTARTING or FAILED, or what a RUNNING one struggles with."""
+        """Called with a new state; `error` is the reason of RESTARTING or FAILED, or a RUNNING task's current error."""
 
 
 def check_transition(what: str, before: State, after: State) -> None:

@@ -1,4 +1,4 @@
-"""What the Kafka clients of a connector are configured with: the worker's properties, and over them its own."""
+"""The configuration of a connector's Kafka clients: the worker's properties, overridden by the connector's own."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LONGEST_TRANSACTION_TIMEOUT_MS: Final = 900_000
 def client_properties(worker: WorkerConfig, connector: ConnectorConfig | None, kind: ClientKind) -> dict[str, str]:
     """Return the properties of a kind of client, for a connector or (None) for the worker itself.
 
-    A connector's clients all go to where its producers write, unless it says otherwise. Raises ConfigError if they
-    would need the worker's credentials for other brokers.
+    All clients of a connector use the cluster that its producers write to, unless it overrides that. Raises ConfigError
+    if they would need the worker's credentials for other brokers.
     """
     properties = worker.client_properties(kind)
     if connector is None:
@@ -46,20 +46,20 @@ def _check_token_endpoint(worker: WorkerConfig, endpoint: str | None, *, usual: 
     allowed = worker.allowed_token_urls
     if allowed is not None and endpoint is not None and endpoint not in (*allowed, usual):
         raise ConfigError(
-            f"The token endpoint {endpoint} is not asked: the worker's property {ALLOWED_URLS} does not list it. Use "
-            "one that it lists, or have the worker's owner add it",
+            f"The token endpoint {endpoint} is not used: the worker's property {ALLOWED_URLS} does not list it. Use "
+            "one that it lists, or ask the worker's owner to add it",
             name=ENDPOINT,
         )
 
 
 def admin_config(worker: WorkerConfig, connector: ConnectorConfig | None) -> ClientConfig:
-    """Return how to administer the cluster that a connector writes to, or the worker's. Raises ConfigError."""
+    """Return the admin client's configuration for a connector's cluster, or the worker's. Raises ConfigError."""
     properties = client_properties(worker, connector, ClientKind.ADMIN)
     return ClientConfig.from_properties(properties, where=_where(worker, connector))
 
 
 def brokers_written_to(worker: WorkerConfig, connector: ConnectorConfig) -> str:
-    """Return the `bootstrap.servers` of a connector's producers, where its source offsets are as well."""
+    """Return the `bootstrap.servers` of a connector's producers, which is also the cluster of its source offsets."""
     return connector.properties.get(_PRODUCERS_BROKERS, _workers_brokers(worker))
 
 
@@ -68,13 +68,13 @@ def _workers_brokers(worker: WorkerConfig) -> str:
 
 
 def reading_config(worker: WorkerConfig, connector: ConnectorConfig) -> ClientConfig:
-    """Return how a connector's source offsets are read. Raises ConfigError."""
+    """Return the configuration for reading a connector's source offsets. Raises ConfigError."""
     properties = client_properties(worker, connector, ClientKind.CONSUMER)
     return ClientConfig.from_properties(properties, where=f"connector {connector.name}")
 
 
 def override_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[ConfigValue]:
-    """Return the first problem of each kind of client that a connector overrides properties of, on the property."""
+    """Return the first problem of each kind of client with overridden properties, on the property."""
     clients: dict[ClientKind, Callable[[WorkerConfig, ConnectorConfig], object]] = {
         ClientKind.PRODUCER: partial(producer_config, task=ConnectorTaskId(connector.name, 0)),
         ClientKind.CONSUMER: reading_config,
@@ -96,10 +96,10 @@ def override_errors(worker: WorkerConfig, connector: ConnectorConfig) -> list[Co
 
 
 def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:
-    """Return how a task's producer works. Raises ConfigError.
+    """Return the configuration of a task's producer. Raises ConfigError.
 
-    Where nobody set `transaction.timeout.ms`, it leaves room for transactions of the interval that is configured:
-    with Kafka's default of a minute, those of the default interval of a minute would expire.
+    If `transaction.timeout.ms` is not set, it is chosen to exceed the configured interval: with Kafka's default of a
+    minute, transactions of the default interval of a minute would expire.
     """
     properties = {"client.id": f"connector-producer-{task}"} | client_properties(worker, connector, ClientKind.PRODUCER)
     if connector.transaction_boundary is TransactionBoundary.INTERVAL and _TRANSACTION_TIMEOUT not in properties:
@@ -110,9 +110,9 @@ def producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: Conn
 
 
 def offset_producer_config(worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId) -> ProducerConfig:
-    """Return how a task's source offsets are written outside of transactions. Raises ConfigError.
+    """Return the configuration for writing a task's source offsets outside of transactions. Raises ConfigError.
 
-    Those that go to the worker's own topic are the worker's to write, as its principal. A flush is given up after
+    Offsets in the worker's own topic are written with the worker's principal. A flush is abandoned after
     `offset.flush.timeout.ms`.
     """
     by_worker = connector.offsets_storage_topic in (None, worker.offset_storage.name) and (

@@ -1,4 +1,4 @@
-"""Which properties of a connector's configuration hold passwords, by the definitions of the plugins that it names."""
+"""Determines the properties of a connector's configuration that hold passwords, from its plugins' definitions."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ _CHAINS = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PRE
 def password_properties(worker: WorkerConfig, config: Mapping[str, str]) -> frozenset[str]:
     """Return the properties that hold passwords.
 
-    A property is known by its type, and by its name where no plugin that can be found defines it. May take as long as
-    importing a plugin takes.
+    The type of a property decides, or its name if no known plugin defines it. May take as long as importing a plugin.
     """
     defined = {name for found in _plugins(config) for name in _names(worker, config, *found)}
     return frozenset(defined | {name for name in config if is_secret_name(name)})
 
 
 def passwords(worker: WorkerConfig, config: Mapping[str, str]) -> list[str]:
-    """Return the values of a configuration that are not to be shown."""
+    """Return the values of a configuration that must not be shown."""
     names = password_properties(worker, config)
     return [value for name in names if name in config for value in secret_values(name, config[name])]
 
 
 def _plugins(config: Mapping[str, str]) -> Iterator[tuple[PluginKind, str, str]]:
-    """Yield the kind of each plugin, the property that names it, and what its own properties begin with."""
+    """Yield the kind of each plugin, the property that names it, and the prefix of its own properties."""
     for name, (kind, prefix) in _ROLES.items():
         if name in config:
             yield kind, name, prefix

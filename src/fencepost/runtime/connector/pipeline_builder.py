@@ -1,4 +1,4 @@
-"""Finds and configures the transforms and converters that a connector's configuration names."""
+"""Finds and configures the transforms and converters in a connector's configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOPIC: Final = "topic"
 
 
 def build_pipeline(worker: WorkerConfig, connector: ConnectorConfig) -> Pipeline:
-    """Return what becomes of a connector's records. Raises ConfigError that names the property."""
+    """Return the pipeline for a connector's records. Raises ConfigError that names the property."""
     return Pipeline(
         transforms=tuple(_step(worker, spec) for spec in connector.transforms),
         key_converter=_converter(worker, connector, "key.converter", is_key=True),
@@ -83,9 +83,9 @@ def _configure(plugin: object) -> str:
 
 @contextmanager
 def _plugin(kind: PluginKind, property_name: str, prefix: str) -> Iterator[None]:
-    """Make what a plugin raises a ConfigError with the full name of the property to blame; what may pass stays as it is.
+    """Convert a plugin's error to a ConfigError with the full name of the property; retriable errors are unchanged.
 
-    A plugin's own ConfigError blames a property below `prefix`.
+    A plugin's own ConfigError names a property below `prefix`.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The life of a source connector: the object that says what its tasks should do. See task_state for the states."""
+"""The life cycle of a source connector, which defines the work of its tasks. See `state` for the states."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ConnectorListener(Protocol):
-    """Hears of a connector, on whatever thread it happens."""
+    """Is notified about a connector, on any thread."""
 
     def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
-        """Take note of a state; `error` says why a connector is FAILED. Must not raise."""
+        """Called with a new state; `error` is the reason of FAILED. Must not raise."""
 
     def on_task_reconfiguration(self, connector: str) -> None:
-        """Ask the connector for its task configurations again, soon and on another thread. Must not raise."""
+        """Request the connector's task configurations again, soon and on another thread. Must not raise."""
 
 
 class WorkerConnector:
-    """Runs one source connector. One thread at a time starts, pauses and stops it; the rest is safe for any thread."""
+    """Runs one source connector. One thread at a time starts, pauses and stops it; the rest is thread-safe."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class WorkerConnector:
         self._new_watch = watch
         self._watch: Watch | None = None
         self._lock = threading.RLock()
-        # Whether there is something to stop. What the connector reports while it stops does not count.
+        # Whether there is something to stop. Reports of the connector during its stop are ignored.
         self._started = False
         self._state = State.UNASSIGNED
         self._error: Exception | None = None
 
     @property
     def state(self) -> State:
-        """Where the connector stands."""
+        """The connector's state."""
         return self._state
 
     @property
@@ -75,7 +75,7 @@ class WorkerConnector:
         return self._connector.version()
 
     def start(self) -> None:
-        """Start, or go on after a pause. What the connector raises makes it FAILED."""
+        """Start, or resume after a pause. An exception of the connector makes it FAILED."""
         with self._lock, log_context(self.config.name):
             try:
                 self._connector.start(dict(self.config.properties), self)
@@ -86,7 +86,7 @@ class WorkerConnector:
                 self._set_state(State.RUNNING)
 
     def pause(self) -> None:
-        """Stop watching the source, until `start` is called again."""
+        """Stop monitoring the source, until `start` is called again."""
         with log_context(self.config.name):
             with self._lock:
                 if self._state is not State.RUNNING:
@@ -96,7 +96,7 @@ class WorkerConnector:
             self._set_state(State.PAUSED)
 
     def stop(self) -> None:
-        """End. Does nothing for a connector that has ended."""
+        """Stop. Does nothing if the connector has stopped."""
         with log_context(self.config.name):
             with self._lock:
                 started, self._started = self._started, False
@@ -107,11 +107,10 @@ class WorkerConnector:
                 self._set_state(State.STOPPED)
 
     def task_configs(self) -> list[dict[str, str]]:
-        """Return a configuration for each task, with its `task.class`, and placeholders as the connector's has them.
+        """Return a configuration for each task, with its `task.class`, and the connector's placeholders.
 
-        A connector may give `task.class` itself, for workers in Java that know the task by another name. Raises
-        ConfigError if there are more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and what the
-        connector raises.
+        A connector may set `task.class` itself, for Java workers, which use another name. Raises ConfigError if there are
+        more than `tasks.max`, unless `tasks.max.enforce` is false (KIP-1004), and what the connector raises.
         """
         most = self.config.tasks_max
         with log_context(self.config.name):
@@ -122,18 +121,18 @@ class WorkerConnector:
                 "its tasks.max"
             )
         task_class = describe(self._connector.task_class())
-        # Task configurations are stored: what config providers know stays with them.
+        # Task configurations are stored, without the values of config providers.
         return [{"task.class": task_class, **self.config.transformed.restored(config)} for config in configs]
 
     def _too_many(self, what: str) -> None:
         if self.config.tasks_max_enforce:
             raise ConfigError(
-                f"{what}: raise tasks.max, mend the connector's task_configs, or set tasks.max.enforce=false",
+                f"{what}: raise tasks.max, fix the connector's task_configs, or set tasks.max.enforce=false",
                 name="tasks.max",
             )
-        _log.warning("%s. They run all the same, since its tasks.max.enforce is false", what)
+        _log.warning("%s. They run nevertheless, because its tasks.max.enforce is false", what)
 
-    # What the connector itself calls, as its context.
+    # The connector's context.
 
     @property
     def offset_reader(self) -> OffsetReader:
@@ -145,11 +144,11 @@ class WorkerConnector:
         return MappingProxyType(dict(self.config.properties))
 
     def request_task_reconfiguration(self) -> None:
-        """Have `task_configs` called again."""
+        """Request another call of `task_configs`."""
         self._listener.on_task_reconfiguration(self.config.name)
 
     def raise_error(self, error: Exception) -> None:
-        """Fail, for a reason that the connector found on a thread of its own."""
+        """Fail, for an error from the connector's own thread."""
         what = f"raise_error() of the context of connector {self.config.name}"
         if isinstance(error, BaseException):
             failure = as_failure(what, error)
@@ -167,7 +166,7 @@ class WorkerConnector:
         self._set_state(State.FAILED, error)
 
     def _stop_connector(self) -> None:
-        # Not under the lock: the connector may wait for a thread of its own that is reporting a failure.
+        # Not under the lock: the connector may wait for its own thread that is reporting a failure.
         try:
             self._connector.stop()
         except Exception:  # noqa: BLE001 - a connector may raise anything; it is stopped as far as the worker goes

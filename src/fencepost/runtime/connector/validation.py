@@ -1,8 +1,8 @@
-"""Validates a connector's configuration: every property that it has or could have, with what is wrong.
+"""Validates a connector's configuration: every property that it has or could have, with its errors.
 
-Besides the properties that every connector has and the connector's own, a configuration can set those of its
-converters, transforms and predicates, under prefixes; each has its definitions here. Nothing is started or asked of a
-broker; plugins are imported, and the connector's code runs.
+In addition to the common properties and the connector's own, a configuration can set those of its converters, transforms
+and predicates, under prefixes; each has its definitions here. Nothing is started and no broker is asked; plugins are
+imported, and the connector's code runs.
 """
 
 from __future__ import annotations
@@ -56,34 +56,34 @@ _OVERRIDES: Final = {f"{kind}.override.": kind for kind in ClientKind}
 
 @dataclass(slots=True)
 class _Section:
-    """Some definitions, and what was found of their properties beyond what the definitions say themselves."""
+    """Some definitions, and findings for their properties beyond the definitions' own checks."""
 
     keys: Mapping[str, ConfigKey]
     found: list[ConfigValue] = field(default_factory=list)
     undefined: str | None = None
-    """Below which prefix there may be properties that nobody defined: the plugin's own, if it defines none."""
+    """The prefix below which undefined properties are allowed: the plugin's own, if it defines none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What validating a configuration found, by property; values have placeholders where the configuration has them."""
+    """The result of validating a configuration, by property; values keep the configuration's placeholders."""
 
     keys: Mapping[str, ConfigKey]
     values: Mapping[str, ConfigValue] = field(repr=False)
     unknown: Mapping[str, str | None] = field(default_factory=dict)
-    """Properties that nobody defined, each with the one that may be meant, if any is like it."""
+    """Undefined properties, each with the most similar defined one, if any."""
 
     def warn_of_unknown(self) -> None:
-        """Log a warning for each property that nobody defined."""
+        """Log a warning for each undefined property."""
         connector = str(self.values["name"].value)
         with log_context(connector):
             for name, nearest in self.unknown.items():
                 hint = "" if nearest is None else f": did you mean {nearest}?"
-                _log.warning("Connector %s has a property that nobody knows, %s%s", connector, name, hint)
+                _log.warning("Connector %s has an unknown property, %s%s", connector, name, hint)
 
 
 def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[SourceConnector]:
-    """Return the connector that a configuration names. Raises ConfigError if there is none for this worker."""
+    """Return the connector class in a configuration. Raises ConfigError if this worker does not have it."""
     name = config.get(_CONNECTOR_CLASS, "")
     if not name.strip():
         raise ConfigError(
@@ -96,11 +96,11 @@ def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[Sou
 def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: bool = False) -> Validation:
     """Check a connector's configuration as a worker of this configuration would run it.
 
-    What was `accepted` before is not put to the connector's own check again (see `preflight`). Raises ConfigError if
-    there is no connector that could check it, or if code of a plugin fails; a RetriableError of what was accepted is
-    raised as it is.
+    A configuration that was `accepted` before is not validated by the connector itself again (see `preflight`). Raises
+    ConfigError if there is no connector class to validate it, or if code of a plugin fails; a RetriableError for an
+    accepted configuration is raised unchanged.
     """
-    # Tools know a connector by this property, and nobody else resolves it.
+    # Tools identify a connector by this property, and it is resolved nowhere else.
     named = {
         _CONNECTOR_CLASS: transformed.given.get(_CONNECTOR_CLASS, transformed.properties.get(_CONNECTOR_CLASS, ""))
     }
@@ -115,7 +115,7 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
             f"The connector {named[_CONNECTOR_CLASS]} failed while it checked the configuration: "
             f"{_without(transformed.hidden(describe_error(error)), secrets)}"
         )
-        # A traceback ends with the error's own words, which may have what config providers know, or a password.
+        # A traceback ends with the error's message, which may contain a config provider's value or a password.
         shown = None if transformed.values or secrets else error
         _log.warning("%s", said, exc_info=shown)
         raise ConfigError(said, name=_CONNECTOR_CLASS) from shown
@@ -152,7 +152,7 @@ def _unknown(
     config: Mapping[str, str], sections: Sequence[_Section], keys: Mapping[str, ConfigKey]
 ) -> dict[str, str | None]:
     prefixes = [section.undefined for section in sections if section.undefined]
-    # A connector that defines none of its properties may have any.
+    # A connector without definitions may have any properties.
     defines_none = not sections[1].keys
     known = keys if defines_none else {**keys, _TOPIC: None}
     return unknown_properties(config, known, open_prefixes=prefixes, only_alike=defines_none)
@@ -165,7 +165,7 @@ def _without(text: str, secrets: Iterable[str]) -> str:
 def _shown(
     key: ConfigKey, value: ConfigValue | None, transformed: TransformedConfig, secrets: Sequence[str]
 ) -> ConfigValue:
-    """What may be shown of a property: no value that a config provider gave, and no class that cannot be found."""
+    """The part of a property that may be shown: no value of a config provider, and no unknown class."""
     value = ConfigValue(key.name, transformed.properties.get(key.name)) if value is None else value
     value.errors = [_without(transformed.hidden(error), secrets) for error in value.errors]
     if key.type is _T.CLASS and value.errors:
@@ -195,7 +195,7 @@ def _findings(
     values = merge([*(value for section in sections for value in section.found), *checked])
     for value in values:
         if value.name in unresolved:
-            # That a placeholder is no number, for example, is beside the point.
+            # A placeholder need not parse, as a number for example.
             value.errors.clear()
     values = merge([*values, *transformed.errors])
     if not any(value.errors for value in values):
@@ -206,7 +206,7 @@ def _findings(
 
 
 def _common(worker: WorkerConfig, config: Mapping[str, str], connector: ConnectorInstance) -> _Section:
-    """The properties that every connector has, with this worker's defaults."""
+    """The common properties of connectors, with this worker's defaults."""
     defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
     defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
     found = _version_errors(f"connector.{_VERSION}", config, connector.version())
@@ -233,7 +233,7 @@ def _converter(worker: WorkerConfig, role: str, config: Mapping[str, str]) -> _S
     try:
         plugin = find_plugin(_ROLES[role], config[role], property_name=role, sources=worker.plugin_sources)
     except ConfigError:
-        # Said of the property that names it.
+        # Reported on the property that names it.
         return _Section({})
     definitions = _copied(plugin_definitions(_ROLES[role], plugin), prefix=f"{role}.")
     undefined = None if definitions.keys() else f"{role}."
@@ -264,7 +264,7 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
             found += _version_errors(prefix + _VERSION, config, installed)
     definitions.define(
         prefix + _VERSION, _T.STRING, installed, _I.HIGH,
-        "The version of the plugin; it must be the one that is installed. Unset: whichever is.",
+        "The version of the plugin; it must be the installed one. Unset: any.",
         group=group, order_in_group=1, width=_W.LONG,
     )  # fmt: skip
     defined = plugin is not None and _define_own(definitions, plugin, what, prefix, group)
@@ -273,13 +273,13 @@ def _chained(worker: WorkerConfig, what: str, alias: str, config: Mapping[str, s
 
 
 def _checked(definitions: ConfigDef, config: Mapping[str, str], plugin: type[Any] | None) -> list[ConfigValue]:
-    """What a plugin's definitions find. Their validators are the plugin's code."""
+    """Validate with a plugin's definitions. Their validators are the plugin's code."""
     name = "" if plugin is None else f" of {plugin.__name__}"
     return call_plugin(f"A validator in the config(){name}", definitions.validate, config)
 
 
 def _define_own(definitions: ConfigDef, plugin: type[Any], what: str, prefix: str, group: str) -> bool:
-    """Add the properties that a plugin itself defines, and those that any transform has. False if it defines none."""
+    """Add a plugin's own properties, and the common ones of transforms. False if the plugin defines none."""
     own = _copied(plugin_definitions(_CHAINS[what], plugin), prefix=prefix).keys()
     for key in own.values():
         _define(definitions, key, group=group, order=len(definitions.keys()))
@@ -345,7 +345,7 @@ def _aliases(what: str, config: Mapping[str, str]) -> list[str]:
     try:
         return plugin_aliases(what, config)
     except ConfigError:
-        # The preflight check says it of the list.
+        # The preflight check reports it for the list.
         return []
 
 
@@ -358,7 +358,7 @@ def _overrides(config: Mapping[str, str]) -> Iterator[tuple[str, ConfigKey]]:
 
 
 def _other(name: str) -> ConfigKey:
-    """The definition of a property that is known by its prefix only."""
+    """The definition of a property that is only known by its prefix."""
     secret = is_secret_name(name)
     group = "Topic Creation" if name.startswith(TOPIC_CREATION) else None
     kind = _T.PASSWORD if secret else _T.STRING

@@ -1,7 +1,7 @@
-"""How metrics are named: what their definitions hold, and the tables of those that a worker's tasks and connectors have.
+"""The definitions of the metrics of a worker, its tasks and its connectors.
 
-The names are those that Strimzi's rules give to Connect's MBeans, so that existing dashboards show them; what Connect
-does not measure is under `fencepost_`.
+The names are those that Strimzi's rules give to Connect's MBeans, so that existing dashboards show them; metrics that
+Connect does not have begin with `fencepost_`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def define(
 
 
 def with_prefix(prefix: str, **values: float) -> dict[str, float]:
-    """Return values by the names of their metrics: the prefix, then the keyword."""
+    """Return values by metric name: the prefix, then the keyword."""
     return {f"{prefix}{name}": value for name, value in values.items()}
 
 
@@ -99,14 +99,14 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
     **define(
         TASK_PREFIX,
         {
-            "running_ratio": "The part of its time that the task was RUNNING",
-            "pause_ratio": "The part of its time that the task was PAUSED",
+            "running_ratio": "The fraction of time that the task was RUNNING",
+            "pause_ratio": "The fraction of time that the task was PAUSED",
             "batch_size_avg": "Average number of records in the batches of the last minute",
-            "batch_size_max": "Greatest number of records in a batch of the last minute",
+            "batch_size_max": "Maximum number of records in a batch of the last minute",
             "offset_commit_avg_time_ms": "Average time of the last minute's commits, in milliseconds",
             "offset_commit_max_time_ms": "Longest time of the last minute's commits, in milliseconds",
-            "offset_commit_success_percentage": "The part of the last minute's commits that succeeded, 0 to 1",
-            "offset_commit_failure_percentage": "The part of the last minute's commits that failed, 0 to 1",
+            "offset_commit_success_percentage": "The fraction of the last minute's commits that succeeded, 0 to 1",
+            "offset_commit_failure_percentage": "The fraction of the last minute's commits that failed, 0 to 1",
         },
         _TASK_LABELS,
     ),
@@ -121,9 +121,9 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
             "poll_batch_max_time_ms": "Longest time of the last minute's polls, in milliseconds",
             "source_record_active_count": "Records that were polled and are not yet committed",
             "source_record_active_count_avg": "Average of the active count in the last minute",
-            "source_record_active_count_max": "Greatest active count in the last minute",
-            "transaction_size_min": "Least number of records in a transaction committed in the last minute",
-            "transaction_size_max": "Greatest number of records in a transaction committed in the last minute",
+            "source_record_active_count_max": "Maximum active count in the last minute",
+            "transaction_size_min": "Minimum number of records in a transaction committed in the last minute",
+            "transaction_size_max": "Maximum number of records in a transaction committed in the last minute",
             "transaction_size_avg": "Average number of records in the transactions committed in the last minute",
         },
         _TASK_LABELS,
@@ -131,10 +131,10 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
     **define(
         ERROR_PREFIX,
         {
-            "total_record_failures": "How often a record could not be converted or transformed, each retry counted",
-            "total_record_errors": "Records that could not be converted or transformed, and failed the task",
-            "total_records_skipped": "Records that were left out because of errors.tolerance",
-            "total_retries": "How often a conversion or transform was tried again",
+            "total_record_failures": "Failed conversions and transforms of records, counting each retry",
+            "total_record_errors": "Records that could not be converted or transformed and failed the task",
+            "total_records_skipped": "Records that were skipped because of errors.tolerance",
+            "total_retries": "Retries of conversions and transforms",
             "total_errors_logged": "Errors with records that were logged because of errors.log.enable",
             "last_error_timestamp": "When a record last caused an error, in milliseconds since the epoch; 0 for never",
         },
@@ -145,8 +145,8 @@ TASK_VALUES: Final[Mapping[str, MetricDefinition]] = {
         {
             "open_transaction_age_seconds": "How long the task's transaction has been open, 0 if none is",
             "open_transaction_records": "Records in the task's open transaction, 0 if none is",
-            "restarts_total": "How often the task started again by itself after a failure that may pass",
-            "source_lag": "What the source has and poll has not returned, in the source's unit; NaN if it cannot tell",
+            "restarts_total": "Automatic restarts of the task after retriable failures",
+            "source_lag": "The part of the source that poll has not returned yet, in the source's unit; NaN if unknown",
         },
         _TASK_LABELS,
     ),
@@ -164,7 +164,7 @@ TASK_HISTOGRAMS: Final = define(
 )
 
 TASK_STATUS: Final = MetricDefinition(
-    f"{TASK_PREFIX}status", MetricType.GAUGE, "1 for the state that the task is in", (*_TASK_LABELS, "status")
+    f"{TASK_PREFIX}status", MetricType.GAUGE, "1 for the task's state", (*_TASK_LABELS, "status")
 )
 
 TASK_BYTES: Final = MetricDefinition(
@@ -173,16 +173,16 @@ TASK_BYTES: Final = MetricDefinition(
     "Bytes of the record batches that the task sent, its source offsets aside; clientid is connector-producer-<task>",
     ("clientid",),
 )
-"""For the panel of outgoing bytes: Strimzi's rules give it this name, from the metrics of Kafka's own producer."""
+"""For the dashboard panel of outgoing bytes: the name from Strimzi's rules for Kafka's own producer metrics."""
 
 CONNECTOR_TEXTS: Final[Mapping[str, MetricDefinition]] = {
     label: MetricDefinition(
         f"{CONNECTOR_PREFIX}{label}", MetricType.GAUGE, f"1 for {text}", (*_CONNECTOR_LABELS, label)
     )
     for label, text in {
-        "status": "the state that the connector is in",
-        "connector_type": "what the connector is",
-        "connector_class": "the connector's class, as it is configured",
+        "status": "the connector's state",
+        "connector_type": "the connector's type",
+        "connector_class": "the connector's configured class",
         "connector_version": "the version of the connector",
     }.items()
 }
@@ -195,8 +195,8 @@ _STARTUPS: Final = {
         "attempts_total": f"How many {what}s this worker tried to start",
         "success_total": f"How many {what}s this worker started",
         "failure_total": f"How many {what}s this worker could not start",
-        "success_percentage": f"The part of this worker's {what} starts that succeeded, 0 to 1",
-        "failure_percentage": f"The part of this worker's {what} starts that failed, 0 to 1",
+        "success_percentage": f"The fraction of this worker's {what} starts that succeeded, 0 to 1",
+        "failure_percentage": f"The fraction of this worker's {what} starts that failed, 0 to 1",
     }.items()
 }
 
@@ -213,7 +213,7 @@ WORKER_VALUES: Final = define(
 PENDING_COPIES: Final = MetricDefinition(
     "fencepost_offset_copies_pending",
     MetricType.GAUGE,
-    "Source partitions whose offset was committed to a connector's own offsets topic and is still to be copied to the "
+    "Source partitions whose offset was committed to a connector's own offsets topic and not yet copied to the "
     "worker's",
 )
 
@@ -228,7 +228,7 @@ TASK_COUNTS: Final = define(
     },
     _CONNECTOR_LABELS,
 )
-"""How many tasks of a connector the worker has, by their states. Destroyed are those that have ended."""
+"""How many tasks of a connector the worker has, by their states. Destroyed: those that have ended."""
 
 DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *CONNECTOR_TEXTS.values(),

@@ -14,14 +14,14 @@ Buckets = list[tuple[str, float]]
 
 
 class Histogram:
-    """Values in seconds. Not safe for several threads."""
+    """Values in seconds. Not thread-safe."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS) + 1)
         self._total = 0.0
 
     def record(self, seconds: float) -> None:
-        """Take a value."""
+        """Record a value."""
         self._counts[bisect.bisect_left(BOUNDS, seconds)] += 1
         self._total += seconds
 

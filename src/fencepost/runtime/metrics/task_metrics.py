@@ -1,4 +1,4 @@
-"""What one task measures of itself."""
+"""The metrics of one task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STARTED: Final = frozenset({State.RUNNING, State.PAUSED})
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """A task's state, its metrics by their names, and how many bytes it sent."""
+    """A task's state, its metrics by name, and the number of bytes that it sent."""
 
     state: State
     values: Mapping[str, float]
@@ -31,9 +31,9 @@ class TaskSnapshot:
 
 
 class TaskMetrics:
-    """What one task measures of itself. Safe for several threads.
+    """The metrics of one task. Thread-safe.
 
-    `clock` gives seconds; `on_start` is told once whether the task came to run.
+    `clock` returns seconds; `on_start` is called once with whether the task reached RUNNING.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class TaskMetrics:
         self.transactions = TransactionMetrics(clock)
 
     def state(self, state: State) -> None:
-        """Take note of the task's state."""
+        """Record the task's state."""
         with self._lock:
             now = self._clock()
             self._time_in[self._state] = self._time_in.get(self._state, 0.0) + now - self._since
@@ -66,22 +66,22 @@ class TaskMetrics:
             tell(state in _STARTED)
 
     def polled(self, seconds: float) -> None:
-        """Take note of a poll that returned something."""
+        """Record a poll that returned records."""
         with self._lock:
             self._poll_time.record(seconds * _MS, self._clock())
             self.transactions.polled()
 
     def lag(self, lag: float | None) -> None:
-        """Take note of what the source says that is left to poll; None if it cannot tell."""
+        """Record the source's lag; None if unknown."""
         self._lag = math.nan if lag is None else lag
 
     def began(self) -> None:
-        """Take note that a transaction is open."""
+        """Record that a transaction was opened."""
         with self._lock:
             self.transactions.began()
 
     def wrote(self, polled: int, written: int, size: int = 0, errors: ErrorCounts | None = None) -> None:
-        """Take note of a batch: its records before and after the transforms, its bytes as sent, what went wrong."""
+        """Record a batch: its records before and after the transforms, its bytes as sent, and its errors."""
         with self._lock:
             now = self._clock()
             self._polled += polled
@@ -97,7 +97,7 @@ class TaskMetrics:
             self.failed_records(errors)
 
     def failed_records(self, errors: ErrorCounts) -> None:
-        """Take note of what went wrong with records."""
+        """Record errors of records."""
         with self._lock:
             past = self._errors
             self._errors = ErrorCounts(
@@ -107,7 +107,7 @@ class TaskMetrics:
                 self._last_error_ms = time.time_ns() // 1_000_000
 
     def committed(self, size: int, seconds: float, offsets: CommittedOffsets = ()) -> None:
-        """Take note of a committed transaction that held `size` records, and led up to the offsets."""
+        """Record a committed transaction with `size` records, and its offsets."""
         with self._lock:
             now = self._clock()
             self._transaction_size.record(size, now)
@@ -117,13 +117,13 @@ class TaskMetrics:
             self.transactions.committed(size, seconds, offsets)
 
     def acknowledged(self, size: int) -> None:
-        """Take note of a batch of `size` records outside of transactions, which is there for good."""
+        """Record a batch of `size` records that was acknowledged outside of transactions."""
         with self._lock:
             self._done(size, self._clock())
             self.transactions.settled()
 
     def flushed(self, size: int, seconds: float, offsets: CommittedOffsets) -> None:
-        """Take note of offsets that were committed outside of transactions, `size` records after the last ones."""
+        """Record offsets that were committed outside of transactions, `size` records after the previous ones."""
         with self._lock:
             now = self._clock()
             self._commit_time.record(seconds * _MS, now)
@@ -131,12 +131,12 @@ class TaskMetrics:
             self.transactions.flushed(size, seconds, offsets)
 
     def commit_failed(self) -> None:
-        """Take note of a commit that failed."""
+        """Record a failed commit."""
         with self._lock:
             self._commits.record(0, self._clock())
 
     def aborted(self, size: int) -> None:
-        """Take note of an aborted transaction that held `size` records."""
+        """Record an aborted transaction with `size` records."""
         with self._lock:
             self._done(size, self._clock())
             self.transactions.aborted()

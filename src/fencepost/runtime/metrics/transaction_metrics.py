@@ -1,4 +1,4 @@
-"""What a task measures of its transactions: the one that is open, and the last one that was committed."""
+"""The metrics of a task's transactions: the open one, and the last committed one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.runtime.metrics.histogram import Histogram
 
 _MOST_BATCHES: Final = 1_000
-"""Batches of a transaction whose latency is measured: a transaction may hold any number of them."""
+"""The number of batches of a transaction whose latency is measured: a transaction may have any number."""
 
 CommittedOffsets = Sequence[tuple[SourcePartition | None, SourceOffset | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class OngoingTransaction:
-    """An open transaction: `since_ms` is in milliseconds since the epoch, `bytes` what was sent, compressed."""
+    """An open transaction: `since_ms` is in milliseconds since the epoch, `bytes` is the size as sent, compressed."""
 
     since_ms: int
     records: int = 0
@@ -27,7 +27,7 @@ class OngoingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that succeeded: `at_ms` is in milliseconds since the epoch."""
+    """A successful commit: `at_ms` is in milliseconds since the epoch."""
 
     at_ms: int
     records: int
@@ -35,12 +35,12 @@ class Commit:
 
 
 class TransactionMetrics:
-    """Follows the transactions of one task. Not safe for several threads."""
+    """Tracks the transactions of one task. Not thread-safe."""
 
     def __init__(
         self, clock: Callable[[], float], wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     ) -> None:
-        """`clock` gives seconds, `wall_ms` milliseconds since the epoch."""
+        """`clock` returns seconds, `wall_ms` milliseconds since the epoch."""
         self._clock = clock
         self._wall_ms = wall_ms
         self.commit_latency, self.batch_latency = Histogram(), Histogram()
@@ -55,39 +55,39 @@ class TransactionMetrics:
         return 0.0 if self.open is None or self._opened is None else self._clock() - self._opened
 
     def polled(self) -> None:
-        """Take note that poll returned a batch."""
+        """Record that poll returned a batch."""
         if len(self._polled) < _MOST_BATCHES:
             self._polled.append(self._clock())
 
     def began(self) -> None:
-        """Take note that a transaction is open."""
+        """Record that a transaction was opened."""
         self._opened = self._clock()
         self.open = OngoingTransaction(self._wall_ms())
 
     def wrote(self, records: int, size: int) -> None:
-        """Take note of what was written into the open transaction; `size` is in bytes."""
+        """Record a write into the open transaction; `size` is in bytes."""
         if self.open is not None:
             self.open = replace(self.open, records=self.open.records + records, bytes=self.open.bytes + size)
 
     def committed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
-        """Take note that the open transaction was committed, which took so long."""
+        """Record the commit of the open transaction, and its duration."""
         self.flushed(records, seconds, offsets)
         self.settled()
         self.aborted()
 
     def flushed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
-        """Take note that source offsets were committed, in a transaction or outside of one."""
+        """Record a commit of source offsets, in a transaction or outside of one."""
         self.commit_latency.record(seconds)
         self.last_commit = Commit(self._wall_ms(), records, offsets)
 
     def settled(self) -> None:
-        """Take note that all that was polled is in Kafka for good."""
+        """Record that all polled records are durably in Kafka."""
         now = self._clock()
         for polled in self._polled:
             self.batch_latency.record(now - polled)
         self._polled.clear()
 
     def aborted(self) -> None:
-        """Take note that no transaction is open."""
+        """Record that no transaction is open."""
         self.open = None
         self._polled.clear()

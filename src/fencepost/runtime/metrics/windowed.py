@@ -1,4 +1,4 @@
-"""Minimum, average, maximum and rate of what was measured in the last minute, as Kafka's own metrics have them."""
+"""Minimum, average, maximum and rate of the values of the last minute, like Kafka's own metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Windowed:
         self._samples: deque[_Sample] = deque()
 
     def record(self, value: float, now: float) -> None:
-        """Take a value."""
+        """Record a value."""
         if not self._samples or now >= self._samples[-1].start + _WINDOW_S:
             self._samples.append(_Sample(now))
         sample = self._samples[-1]
@@ -37,17 +37,17 @@ class Windowed:
         sample.high = max(sample.high, value)
 
     def average(self, now: float) -> float:
-        """Return the average, NaN where nothing was measured."""
+        """Return the average, NaN without values."""
         samples = self._recent(now)
         count = sum(sample.count for sample in samples)
         return sum(sample.total for sample in samples) / count if count else math.nan
 
     def minimum(self, now: float) -> float:
-        """Return the least value, NaN where nothing was measured."""
+        """Return the minimum, NaN without values."""
         return min((sample.low for sample in self._recent(now)), default=math.nan)
 
     def maximum(self, now: float) -> float:
-        """Return the greatest value, NaN where nothing was measured."""
+        """Return the maximum, NaN without values."""
         return max((sample.high for sample in self._recent(now)), default=math.nan)
 
     def rate(self, now: float) -> float:

@@ -42,7 +42,7 @@ _COUNTED: Final[Mapping[str, State | None]] = {
         "restarting": State.RESTARTING,
     }.items()
 }
-"""Which tasks each metric of a connector counts; None counts all."""
+"""The tasks that each metric of a connector counts; None counts all."""
 
 _CLASS: Final = "connector.class"
 
@@ -50,14 +50,14 @@ _Tasks = list[tuple[ConnectorTaskId, TaskSnapshot]]
 
 
 class Startups:
-    """Counts how starts of connectors, or of tasks, went. Safe for several threads."""
+    """Counts the results of starts of connectors, or of tasks. Thread-safe."""
 
     def __init__(self) -> None:
         self._counts: Counter[bool] = Counter()
         self._lock = threading.Lock()
 
     def record(self, success: bool) -> None:
-        """Take note of a start."""
+        """Record a start."""
         with self._lock:
             self._counts[success] += 1
 
@@ -78,7 +78,7 @@ class Startups:
 
 @dataclass(frozen=True, slots=True)
 class _Connector:
-    """What is shown of a connector; `state` may be called on any thread."""
+    """The shown values of a connector; `state` is thread-safe."""
 
     connector_class: str
     version: str
@@ -86,10 +86,10 @@ class _Connector:
 
 
 class WorkerMetrics(Collector):
-    """The metrics of a worker, in a registry of their own. Safe for several threads."""
+    """The metrics of a worker, in a separate registry. Thread-safe."""
 
     def __init__(self, pending_copies: Callable[[], float] = lambda: 0.0) -> None:
-        """`pending_copies` says how many offsets are still to be copied to the worker's offsets topic."""
+        """`pending_copies` returns the number of offsets not yet copied to the worker's offsets topic."""
         self._pending_copies = pending_copies
         self.registry = CollectorRegistry(auto_describe=False)
         self.connector_startups, self._task_startups = Startups(), Startups()
@@ -99,37 +99,37 @@ class WorkerMetrics(Collector):
         self.registry.register(self)
 
     def add(self, task: ConnectorTaskId) -> TaskMetrics:
-        """Return the metrics of a task that starts; those of an earlier start of it are forgotten."""
+        """Return the metrics of a starting task; those of an earlier start are dropped."""
         metrics = TaskMetrics(on_start=self._task_startups.record)
         with self._lock:
             self._tasks[task] = metrics
         return metrics
 
     def remove(self, task: ConnectorTaskId) -> None:
-        """Forget a task."""
+        """Remove a task."""
         with self._lock:
             self._tasks.pop(task, None)
 
     def add_connector(self, connector: WorkerConnector) -> None:
-        """Take in a connector."""
+        """Add a connector."""
         properties = connector.config.properties
         view = _Connector(properties.get(_CLASS, ""), connector.version, lambda: connector.state)
         with self._lock:
             self._connectors[connector.config.name] = view
 
     def add_failed_connector(self, name: str, properties: Mapping[str, str | None]) -> None:
-        """Take in a connector that could not even be made."""
+        """Add a connector that could not be created."""
         with self._lock:
             self._connectors[name] = _Connector(properties.get(_CLASS) or "", "", lambda: State.FAILED)
 
     def connector_restarts(self, name: str) -> None:
-        """Show a connector that failed as one that is to be started again."""
+        """Show a failed connector as one that will be restarted."""
         with self._lock:
             if name in self._connectors:
                 self._connectors[name] = replace(self._connectors[name], state=lambda: State.RESTARTING)
 
     def remove_connector(self, name: str) -> None:
-        """Forget a connector."""
+        """Remove a connector."""
         with self._lock:
             self._connectors.pop(name, None)
 

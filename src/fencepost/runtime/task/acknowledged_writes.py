@@ -1,7 +1,7 @@
-"""A task's writes at least once: records are in Kafka when they are acknowledged, their source offsets follow.
+"""At-least-once writes of a task: records are durable when they are acknowledged, their source offsets follow.
 
-Nothing is lost: only what the brokers have acknowledged is flushed as source offset. After a failure the records since
-the last flush may be written again.
+Nothing is lost: only offsets of acknowledged records are flushed. After a failure the records since the last flush may
+be written again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class AtLeastOnce(Delivery):
-    """Writes records and source offsets with producers of their own, outside of transactions."""
+    """Writes records and source offsets with separate producers, outside of transactions."""
 
     def __init__(self, records: IdempotentProducer, offsets: IdempotentProducer) -> None:
-        """A flush takes as long as the producer of the `offsets` tries to deliver."""
+        """A flush takes at most as long as the producer of the `offsets` tries to deliver."""
         self._records = records
         self._offsets = offsets
 
@@ -32,13 +32,13 @@ class AtLeastOnce(Delivery):
         return AcknowledgedWrites(context, self._records, self._offsets)
 
     def abandon(self) -> None:
-        """Begin no more writes; one that is under way may go on."""
+        """Begin no more writes; a write in progress may continue."""
         self._records.abandon()
         self._offsets.abandon()
 
 
 class AcknowledgedWrites(TaskWrites):
-    """What a task has written, and the source offsets of it that are not flushed yet."""
+    """A task's writes, and their source offsets that are not flushed yet."""
 
     is_open = False
 
@@ -49,7 +49,7 @@ class AcknowledgedWrites(TaskWrites):
         self._size = 0
 
     def write(self, batch: Batch) -> Settled:
-        """Write a batch. Its records are settled; after a failure some of them are written, others not."""
+        """Write a batch. Its records are settled; after a failure some of them may be written."""
         try:
             result = self._write(batch, self._records_producer)
         except FencepostError:
@@ -62,10 +62,10 @@ class AcknowledgedWrites(TaskWrites):
         return settled
 
     def commit(self) -> Settled | None:
-        """Flush the source offsets of what was written.
+        """Flush the source offsets of the written records.
 
-        None if that fails: they are kept for the next flush, which is soon enough for records that are in Kafka.
-        Raises OffsetsTopicMissingError.
+        None if that fails: they are kept for the next flush, because the records are already in Kafka. Raises
+        OffsetsTopicMissingError.
         """
         started = time.monotonic()
         offsets = self._offsets.latest()
@@ -73,13 +73,13 @@ class AcknowledgedWrites(TaskWrites):
             try:
                 self._write_offsets(self._offsets_producer)
             except OffsetsTopicMissingError:
-                # Only another start of the task creates it.
+                # Only a new start of the task creates the topic.
                 raise
             except FencepostError as error:
                 self._offsets_producer.renew()
                 self._metrics.commit_failed()
                 _log.warning(
-                    "The source offsets of task %s were not flushed, which is tried again at the next flush: until "
+                    "The source offsets of task %s were not flushed; retrying at the next flush. Until "
                     "then a restart would write its last records again. %s", self._task, error,
                 )  # fmt: skip
                 return None
@@ -90,9 +90,9 @@ class AcknowledgedWrites(TaskWrites):
         return []
 
     def abort(self) -> None:
-        """Do nothing: what is written stays."""
+        """Do nothing: written records stay."""
 
     def discard(self) -> None:
-        """Flush the source offsets of what was written, unless another instance of the task may have gone further."""
+        """Flush the source offsets of the written records, unless another instance of the task may be further ahead."""
         if not self._context.cancelled.is_set():
             self.commit()

@@ -1,7 +1,7 @@
-"""Where transactions end: the decisions, free of I/O. Times are seconds of a monotonic clock.
+"""The decisions where transactions end, without I/O. Times are seconds of a monotonic clock.
 
-The task asks after each piece of a batch and after each poll; the answer is what to do with the transaction then.
-The cost of a decision does not depend on how many records the transaction holds.
+The task asks for a decision after each piece of a batch and after each poll. The cost of a decision does not depend on
+the number of records in the transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fencepost.runtime.task.transaction_context import Request, WorkerTransactio
 
 
 class BoundaryDecision(Enum):
-    """What becomes of the transaction at some point."""
+    """What to do with the transaction at some point."""
 
     CONTINUE = "continue"
     COMMIT = "commit"
@@ -38,16 +38,16 @@ class TransactionBoundaryManager(ABC):
 
     @property
     def context(self) -> WorkerTransactionContext | None:
-        """What the task is given to ask for boundaries; None unless it may."""
+        """The transaction context of the task; None unless the task defines boundaries."""
         return None
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the batch in pieces, each with the decision that is due when it was written, before the next."""
+        """Yield the batch in pieces, each with the decision for the time after it is written, before the next."""
         yield batch, BoundaryDecision.CONTINUE
 
     @abstractmethod
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Decide after all that a poll returned was written; `returned` is False where that was nothing."""
+        """Decide after everything that a poll returned was written; `returned` is False for an empty poll."""
 
     @abstractmethod
     def at_end(self) -> BoundaryDecision:
@@ -58,7 +58,7 @@ class PollBoundary(TransactionBoundaryManager):
     """A transaction for each poll."""
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Commit, also where there is nothing to commit: the task's commit() is called after every poll."""
+        """Commit, even if there is nothing to commit: the task's commit() is called after every poll."""
         del now, returned, transaction_open
         return BoundaryDecision.COMMIT
 
@@ -77,8 +77,8 @@ class IntervalBoundary(TransactionBoundaryManager):
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
         """Commit once the interval is over.
 
-        Connect looks at the clock only after a batch. Here an open transaction ends also when a poll returned nothing,
-        so that a source that has gone quiet does not hold up the readers of its topics.
+        Connect checks the interval only after a batch. Here an open transaction also ends after an empty poll, so that
+        an idle source does not block the readers of its topics.
         """
         if not (returned or transaction_open) or now < self._last_commit + self._interval_s:
             return BoundaryDecision.CONTINUE
@@ -91,9 +91,9 @@ class IntervalBoundary(TransactionBoundaryManager):
 
 
 class FlushInterval(IntervalBoundary):
-    """No transactions: the source offsets are flushed at an interval, whether or not there are any.
+    """No transactions: source offsets are flushed at an interval, even if there are none.
 
-    A task's commit() is called as often, as it is without exactly-once delivery in Connect.
+    A task's commit() is called at the same interval, as in Connect without exactly-once delivery.
     """
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
@@ -103,21 +103,21 @@ class FlushInterval(IntervalBoundary):
 
 
 class ConnectorBoundary(TransactionBoundaryManager):
-    """Transactions end where the task asks for it."""
+    """Transactions end where the task requests it."""
 
     def __init__(self) -> None:
         self._context = WorkerTransactionContext()
 
     @property
     def context(self) -> WorkerTransactionContext:
-        """What the task asks with."""
+        """The task's transaction context."""
         return self._context
 
     def pieces(self, batch: Batch) -> Iterator[tuple[Batch, BoundaryDecision]]:
-        """Yield the records up to each one after which something was asked for, and those after the last.
+        """Yield the records up to each one with a request, and those after the last.
 
-        Whether something was asked for is looked at when the piece before was written, so that a request counts that
-        is made in between. Raises IllegalStateError if commit and abort were asked for after the same record.
+        Requests are checked when the previous piece was written, so that a request that is made in between counts. Raises
+        IllegalStateError if both commit and abort were requested after the same record.
         """
         if isinstance(batch, SourceBatch):
             yield batch, BoundaryDecision.CONTINUE
@@ -139,12 +139,12 @@ class ConnectorBoundary(TransactionBoundaryManager):
         return next(requested, None)
 
     def after_poll(self, now: float, *, returned: bool, transaction_open: bool) -> BoundaryDecision:
-        """Do what was asked for after the batch. Raises IllegalStateError if that was both."""
+        """Return the request for the batch. Raises IllegalStateError for both commit and abort."""
         del now, returned, transaction_open
         return self._batch_decision()
 
     def at_end(self) -> BoundaryDecision:
-        """Do what was asked for after the batch; otherwise the open transaction is not to be committed."""
+        """Return the request for the batch; without one the open transaction must not be committed."""
         return self._batch_decision()
 
     def _batch_decision(self) -> BoundaryDecision:

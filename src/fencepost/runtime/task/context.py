@@ -1,4 +1,4 @@
-"""What a source task is handed as `self.context`."""
+"""The context of a source task, `self.context`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WorkerSourceTaskContext:
 
     @property
     def allowed_paths(self) -> AllowedPaths:
-        """Where files may be read."""
+        """The paths where files may be read."""
         return self._allowed_paths
 
     def configs(self) -> Mapping[str, str]:

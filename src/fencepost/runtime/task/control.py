@@ -1,4 +1,4 @@
-"""What was asked of a task, from any thread, and the task's waiting for it."""
+"""The requests to a task from any thread, and the task's waiting for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class TaskControl:
-    """The requests to pause, to stop, to fail, and to give the task up."""
+    """The requests to pause, stop, fail and cancel a task."""
 
     def __init__(self, *, paused: bool = False) -> None:
         self.cancelled = threading.Event()
@@ -30,7 +30,7 @@ class TaskControl:
         self._set(paused=True)
 
     def resume(self) -> None:
-        """Ask the task to go on."""
+        """Ask the task to resume."""
         self._set(paused=False)
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class TaskControl:
             self._changed.notify_all()
 
     def raise_failure(self) -> None:
-        """Raise what the task should end with, if there is something."""
+        """Raise the failure that the task should end with, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -59,7 +59,7 @@ class TaskControl:
             self._changed.wait_for(lambda: self._stopping or self._paused or self._failure, seconds)
 
     def wait_until_resumed(self) -> None:
-        """Return when the task should go on, or end."""
+        """Return when the task should resume, or end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or not self._paused or self._failure)
 

@@ -1,4 +1,4 @@
-"""Which delivery the tasks of a connector get: exactly once or at least once."""
+"""Chooses the delivery of a connector's tasks: exactly once or at least once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NewBoundaries = Callable[[float], TransactionBoundaryManager]
 
 
 def delivers_exactly_once(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
-    """Say whether a connector's tasks write in transactions on a worker."""
+    """Return whether a connector's tasks write in transactions on a worker."""
     enabled = worker.exactly_once_source_support is ExactlyOnceSourceSupport.ENABLED
     return enabled and not connector.at_least_once
 
@@ -27,7 +27,7 @@ def delivers_exactly_once(worker: WorkerConfig, connector: ConnectorConfig) -> b
 def delivery(
     clients: KafkaClients, worker: WorkerConfig, connector: ConnectorConfig, task: ConnectorTaskId
 ) -> tuple[NewDelivery, NewBoundaries]:
-    """Return what makes the delivery of a task's runs, and what says when they commit. Raises ConfigError."""
+    """Return the factories of the delivery and of the boundaries of a task's runs. Raises ConfigError."""
     records = producer_config(worker, connector, task)
     if delivers_exactly_once(worker, connector):
         transactional_id = task.transactional_id(worker.group_id)

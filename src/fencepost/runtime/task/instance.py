@@ -1,4 +1,4 @@
-"""A connector's task object, called through the edge, with what it returns checked."""
+"""A connector's task object, called through `plugin_calls`, with its return values checked."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ _POLLED: Final = "None, a SourceBatch, or an iterable of SourceRecord, such as a
 
 
 class TaskInstance:
-    """Calls one SourceTask. `stop` is safe from any thread and calls the task once; the rest is for its own thread.
+    """Calls one SourceTask. `stop` is thread-safe and calls the task once; the rest is for the task's own thread.
 
-    Where a method raises what the task raises, that is an Exception in any case, and a PluginError for an answer of
-    another type (see `plugin_calls`).
+    A task's error is always raised as an Exception, and an invalid return value as a PluginError (see `plugin_calls`).
     """
 
     def __init__(self, task_id: ConnectorTaskId, new_task: Callable[[], SourceTask]) -> None:
-        """Make the task. Raises what its constructor raises."""
+        """Create the task. Raises what its constructor raises."""
         self.id = task_id
         self._task = call_plugin(f"The constructor of task {task_id}", new_task)
         self._stopping = threading.Lock()
@@ -36,7 +35,7 @@ class TaskInstance:
 
     @property
     def keeps_records(self) -> bool:
-        """Whether the task wants to hear of each record that is committed."""
+        """Whether the task overrides `commit_record`, so that records are kept until the commit."""
         return type(self._task).commit_record is not SourceTask.commit_record
 
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
@@ -45,7 +44,7 @@ class TaskInstance:
         call_plugin(self._what("start"), self._task.start, config)
 
     def poll(self) -> Batch | None:
-        """Return what is new: None, a SourceBatch or a list of records. Raises what the task raises.
+        """Return the result of poll: None, a SourceBatch or a list of records. Raises what the task raises.
 
         A generator runs to its end.
         """
@@ -68,7 +67,7 @@ class TaskInstance:
                 refuse_answer(self._what("poll"), self._task.poll, found, _POLLED)
 
     def at_end(self) -> bool:
-        """Say whether the source has ended. Raises what the task raises."""
+        """Return whether the source has ended. Raises what the task raises."""
         what = self._what("at_end")
         answer = call_plugin(what, self._task.at_end)
         if not isinstance(answer, bool):
@@ -76,7 +75,7 @@ class TaskInstance:
         return answer
 
     def lag(self) -> float | None:
-        """Return how much is left to poll, None if the task cannot tell. Its errors are logged, the first time."""
+        """Return the lag, None if unknown. The first error of the task is logged."""
         if self._lag_failed:
             return None
         what = self._what("lag")
@@ -89,23 +88,23 @@ class TaskInstance:
             return None
 
     def settled(self, records: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
-        """Tell the task of each record that is in Kafka for good, in order. Its errors are logged."""
+        """Call the task's commit_record for each settled record, in order. Its errors are logged."""
         what = self._what("commit_record")
         for record, metadata in records:
             try:
                 call_plugin(what, self._task.commit_record, record, metadata)
             except Exception:  # noqa: BLE001 - a connector may raise anything
-                _log.exception("commit_record() of task %s failed; the record is committed all the same", self.id)
+                _log.exception("commit_record() of task %s failed; the record is committed nevertheless", self.id)
 
     def committed(self) -> None:
-        """Tell the task of a commit, after the records that it settled. Its errors are logged."""
+        """Call the task's commit, after its settled records. Its errors are logged."""
         try:
             call_plugin(self._what("commit"), self._task.commit)
         except Exception:  # noqa: BLE001 - likewise
-            _log.exception("commit() of task %s failed; what it was told of is committed all the same", self.id)
+            _log.exception("commit() of task %s failed; the transaction is committed nevertheless", self.id)
 
     def stop(self) -> None:
-        """Stop the task unless that was done; return when it is done. Its errors are logged."""
+        """Stop the task, once; return when it is stopped. Its errors are logged."""
         with self._stopping:
             if self._stopped:
                 return

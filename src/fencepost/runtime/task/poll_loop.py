@@ -1,4 +1,4 @@
-"""A running task's loop: poll, write, and end the transaction where the boundaries say so."""
+"""A running task's loop: poll, write, and end the transaction at the boundaries."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fencepost.runtime.task.writes import TaskWrites
 _log: Final = logging.getLogger(__name__)
 
 POLL_RETRY_S: Final = 0.5
-"""How long a task waits after `poll` raised RetriableError."""
+"""The pause after `poll` raised RetriableError."""
 
-# So many failures of poll in a row are reported first, and after that each time that they are twice as many: a source
-# that fails in between, or for ever, costs few records of the status topic.
+# The first report comes after this number of failures of poll in a row, the next ones each time that the number has
+# doubled: a source that fails now and then, or permanently, causes few records in the status topic.
 _FIRST_REPORT: Final = 3
 
 
 class PollLoop:
-    """Polls a task that has started, until it should stop. For the task's own thread."""
+    """Polls a started task until it should stop. For the task's own thread."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class PollLoop:
         self._next_report = _FIRST_REPORT
 
     def run(self, *, stop_at_end: bool) -> bool:
-        """Poll until the task should stop, or (if asked to look) its source ends.
+        """Poll until the task should stop, or (with `stop_at_end`) its source ends.
 
-        Return True if the task has to be started again, from its committed offsets: a pause came while the task had
-        not said yet that its open transaction may end. Left open it would hold up the readers of its topics, and
-        expire. Raises whatever fails, with the transaction aborted.
+        Return True if the task has to restart from its committed offsets: it was paused while its open transaction had
+        no boundary yet. An open transaction would block the readers of its topics, and expire. Raises any failure, with
+        the transaction aborted.
         """
         try:
             while not self._control.stopping:
@@ -70,7 +70,7 @@ class PollLoop:
         return False
 
     def _step(self) -> bool:
-        """Poll once and write what it returns; say whether that was anything."""
+        """Poll once and write the result; return whether there was any."""
         batch = self._poll()
         returned = bool(batch)
         if batch:
@@ -129,7 +129,7 @@ class PollLoop:
             self._instance.committed()
 
     def _commit_all(self) -> bool:
-        """Commit at a stop or a pause. False if the boundaries did not let it, and the transaction was aborted."""
+        """Commit at a stop or a pause. False if the boundaries did not allow it, and the transaction was aborted."""
         self._follow(self._boundaries.at_end())
         if not self._writes.is_open:
             return True
@@ -144,7 +144,7 @@ class PollLoop:
             self._on_state(State.RUNNING)
 
     def _abort_quietly(self) -> None:
-        """Abort what is open, because of a failure that matters more than how the abort goes."""
+        """Abort an open transaction after a failure; errors of the abort are only logged."""
         try:
             self._writes.discard()
         except Exception as error:  # noqa: BLE001 - the failure that led here is the one to report

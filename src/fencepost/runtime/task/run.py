@@ -1,14 +1,13 @@
 """One run of a source task: from its start, the first or a later one, to its stop.
 
-The steps of a start stand in this order:
+The order of the steps of a start:
 
-    wait while paused -> make the transforms and converters -> check before -> own the transactional id -> check after
-    -> read the offsets -> start() -> poll
+    wait while paused -> create the transforms and converters -> check before -> take over the transactional id -> check
+    after -> read the offsets -> start() -> poll
 
-The two checks are where a group of workers makes sure that no older generation of the task can write, and that this
-one is not an older generation itself. Once the transactional id is owned, every earlier owner is fenced and what it
-had left open is aborted, so the offsets that are read then are the truth. A task that delivers at least once owns
-nothing, and fences nobody.
+In the two checks a group of workers ensures that no older generation of the task can write, and that this one is not an
+older generation itself. Taking over the transactional id fences every former owner and aborts its open transaction, so
+the offsets that are read then are final. An at-least-once task has no transactional id, and fences nothing.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ from fencepost.storage.offsets.partition_guard import PartitionGuard
 
 
 class StartChecks(Protocol):
-    """What a group of workers checks around a task's start. Either may raise, which fails the task."""
+    """The checks of a group of workers around a task's start. Either may raise, which fails the task."""
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
-        """Run before the task owns its transactional id: have the older generations fenced."""
+        """Called before the task takes over its transactional id: lets the older generations be fenced."""
 
     def after_ownership(self, task: ConnectorTaskId) -> None:
-        """Run when the task owns it: raise if there are newer task configurations, or the task is revoked."""
+        """Called after that: raises if there are newer task configurations, or the task was revoked."""
 
 
 class NoChecks:
-    """The checks of a worker that is alone: owning the transactional id is enough."""
+    """No checks: taking over the transactional id is enough."""
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
         """Do nothing."""
@@ -62,7 +61,7 @@ class NoChecks:
 
 @dataclass(frozen=True, slots=True)
 class TaskParts:
-    """What a task is made of. The factories are called at each start; `new_boundaries` takes the time in seconds."""
+    """The parts of a task. The factories are called at each start; `new_boundaries` gets the time in seconds."""
 
     config: Mapping[str, str]
     new_task: Callable[[], SourceTask]
@@ -103,27 +102,27 @@ class TaskRun:
 
     @property
     def producer(self) -> TransactionalProducer | None:
-        """The owner of the transactional id, None before there is one, or without. Any thread may look at it."""
+        """The owner of the transactional id, None before its creation or without one. Thread-safe."""
         return None if self._delivery is None else self._delivery.producer
 
     def stop_task(self) -> None:
-        """Call the task's stop(), so that a waiting poll returns. Does nothing before its start() returned."""
+        """Call the task's stop(), so that a blocked poll returns. Does nothing before its start() returned."""
         if self._started is not None:
             self._started.stop()
 
     def abandon(self) -> None:
-        """Abort what the task has open, and have refused what it still sends, as far as its delivery can."""
+        """Abort the task's open transaction and make brokers refuse its later writes, as far as its delivery can."""
         if self._delivery is not None:
             self._delivery.abandon()
 
     def run(self) -> bool:
-        """Start the task and poll it until it should stop. Return True if it is to run again. Raises what fails."""
+        """Start the task and poll it until it should stop. Return True if it must run again. Raises any failure."""
         if self._control.paused:
             self._on_state(State.PAUSED)
             self._control.wait_until_resumed()
         if self._control.stopping:
             return False
-        # Before anybody is fenced: its plugins may be of no use, or of none for the moment.
+        # Before any fencing: its plugins may be invalid, or unavailable at the moment.
         path = self._parts.new_write_path()
         self._parts.checks.before_ownership(self._id)
         if self._control.stopping:
@@ -143,7 +142,7 @@ class TaskRun:
             return self._poll(offsets, delivery, path)
 
     def _watching(self, offsets: ConnectorOffsetStore) -> AbstractContextManager[None]:
-        """Have the task fail if it shares a source partition; without fencing nobody can tell."""
+        """Let the task fail if it shares a source partition; this cannot be detected without fencing."""
         return nullcontext() if self.producer is None else self._parts.guard.watching(offsets, self._fail)
 
     def _fail(self, error: SharedPartitionError) -> None:
@@ -184,7 +183,10 @@ class TaskRun:
 
 
 def _author(delivery: Delivery, reader: ConnectorOffsetReader) -> Callable[[], CommitAuthor | None]:
-    """Return what names this run in its commits. A producer id and the epoch of its ownership are had by no other run."""
+    """Return what names this run in its commits.
+
+    A producer id and the epoch of its ownership are had by no other run.
+    """
     producer = delivery.producer
     if producer is None:
         return lambda: None

@@ -1,6 +1,6 @@
-"""A source task as the worker sees it: a thread that can be started, paused, stopped, and that mends itself.
+"""A source task in the worker: a thread that can be started, paused and stopped, and that restarts itself.
 
-See task_state for the states and task_run for what happens in a run.
+See `state` for the states and `run` for the steps of a run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class TaskListener(Protocol):
-    """Hears of a task's states, on the task's thread."""
+    """Is notified of a task's states, on the task's thread."""
 
     def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
-        """Take note of a state; `error` says why a task is RESTARTING or FAILED, or what a RUNNING one struggles with.
+        """Called with a new state; `error` is the reason of RESTARTING or FAILED, or a RUNNING task's current error.
 
         Must not raise.
         """
@@ -37,7 +37,7 @@ class TaskListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransactionStatus:
-    """What a task has open and what it last committed, as it is known in the worker.
+    """A task's open transaction and last commit, as known in the worker.
 
     `state` is the name of a TransactionState. `producer_id` and `producer_epoch` are None until the task owns its
     transactional id.
@@ -51,7 +51,7 @@ class TransactionStatus:
 
 
 class WorkerSourceTask:
-    """Runs one source task until it is stopped, it fails for good, or (if asked to) its source ends."""
+    """Runs one source task until it is stopped, it fails fatally, or (if requested) its source ends."""
 
     def __init__(
         self,
@@ -77,17 +77,17 @@ class WorkerSourceTask:
 
     @property
     def state(self) -> State:
-        """Where the task stands."""
+        """The task's state."""
         return self._state
 
     @property
     def error(self) -> Exception | None:
-        """Why the task is RESTARTING or FAILED, or what it struggles with while it is RUNNING."""
+        """The reason why the task is RESTARTING or FAILED, or its current error while it is RUNNING."""
         return self._error
 
     @property
     def transaction(self) -> TransactionStatus:
-        """What the task has open. Any thread may ask."""
+        """The task's open transaction. Thread-safe."""
         transactions = self._metrics.transactions
         run = self._run
         producer = None if run is None else run.producer
@@ -104,11 +104,11 @@ class WorkerSourceTask:
         )
 
     def start(self) -> None:
-        """Begin, on a thread of the task's own."""
+        """Start, on the task's own thread."""
         self._thread.start()
 
     def pause(self) -> None:
-        """Ask the task to commit after the poll that is under way, and not to poll until resumed."""
+        """Ask the task to commit after the current poll, and not to poll until resumed."""
         self._control.pause()
 
     def resume(self) -> None:
@@ -120,7 +120,7 @@ class WorkerSourceTask:
         self._control.stop()
         run = self._run
         if run is not None:
-            # The connector's stop() may take its time, or hang: that must not hold up whoever stops tasks.
+            # The connector's stop() may be slow, or hang: that must not block the caller.
             threading.Thread(target=self._stop_task, args=[run], name=f"stop-{self.id}", daemon=True).start()
 
     def _stop_task(self, run: TaskRun) -> None:
@@ -128,9 +128,9 @@ class WorkerSourceTask:
             run.stop_task()
 
     def cancel(self) -> None:
-        """Give the task up, for one that did not stop in time: what it has open is aborted, and it writes no more.
+        """Abandon a task that did not stop in time: its open transaction is aborted, and it can write no more.
 
-        Takes some milliseconds, and a few seconds at most where the brokers do not answer.
+        Takes some milliseconds, and at most a few seconds if the brokers do not answer.
         """
         self._control.cancel()
         self.stop()
@@ -152,7 +152,7 @@ class WorkerSourceTask:
                 self._fail_at_last(as_failure(f"Task {self.id}", error))
 
     def _run_and_restart(self) -> None:
-        """Run, and run again after failures that may pass, until there is nothing more to do."""
+        """Run, and run again after retriable failures, until there is nothing more to do."""
         final, reason = State.STOPPED, None
         again = True
         while again and not self._control.stopping:
@@ -161,7 +161,7 @@ class WorkerSourceTask:
             except BaseException as raised:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
                 error = as_failure(f"Task {self.id}", raised)
                 if self._control.stopping:
-                    _log.info("Task %s was stopped; that makes this no failure: %s", self.id, describe_error(error))
+                    _log.info("Task %s was stopped, so this is not a failure: %s", self.id, describe_error(error))
                 elif not self._wait_to_restart(error):
                     final, reason, again = State.FAILED, error, False
         self._set_state(final, reason)
@@ -179,7 +179,7 @@ class WorkerSourceTask:
         return self._run.run()
 
     def _fail_at_last(self, error: Exception) -> None:
-        """Show a failure of the worker itself, whatever state the task is in."""
+        """Report a failure of the worker itself, in any state of the task."""
         if self._state in ENDS:
             _log.error("A fault of this worker, after task %s ended: %s", self.id, error, exc_info=error)
             return
@@ -195,7 +195,7 @@ class WorkerSourceTask:
             else:
                 _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
             return False
-        _log.warning("Task %s failed and starts again in %.1f s: %s", self.id, delay, describe_error(error))
+        _log.warning("Task %s failed and restarts in %.1f s: %s", self.id, delay, describe_error(error))
         self._set_state(State.RESTARTING, error)
         self._control.wait(delay)
         return True

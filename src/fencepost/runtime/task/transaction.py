@@ -1,4 +1,4 @@
-"""A task's transaction: batches go in, and with the commit the source offsets that they lead up to."""
+"""A task's transaction: its batches, and their source offsets, which are written at the commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ExactlyOnce(Delivery):
         self._producer = producer
 
     def own(self) -> None:
-        """Own the transactional id: earlier instances of the task are fenced, and what they left open is aborted."""
+        """Take over the transactional id: earlier instances are fenced, and their open transactions are aborted."""
         self._producer.init_transactions()
 
     def writes(self, context: WritesContext) -> TaskTransaction:
@@ -35,18 +35,18 @@ class ExactlyOnce(Delivery):
         return self._producer
 
     def abandon(self) -> None:
-        """Abort what is open, and have refused what is still sent."""
+        """Abort the open transaction, and make brokers refuse later writes."""
         self._producer.abandon()
 
     def close(self) -> None:
-        """Abort what is open: it would hold up the readers of its topics until it expires."""
+        """Abort an open transaction: it would block the readers of its topics until it expires."""
         self._producer.close()
 
 
 class TaskTransaction(TaskWrites):
-    """What a task has written and not committed yet.
+    """A task's uncommitted writes.
 
-    Only for a task that overrides `commit_record` the records themselves are kept until the commit.
+    The records themselves are kept until the commit only for a task that overrides `commit_record`.
     """
 
     def __init__(self, context: WritesContext, producer: TransactionalProducer) -> None:
@@ -63,10 +63,10 @@ class TaskTransaction(TaskWrites):
         return self._open
 
     def write(self, batch: Batch) -> Settled:
-        """Write a batch into the transaction, which begins if there is none. Nothing is settled before the commit.
+        """Write a batch into the transaction; begin one if there is none. Nothing is settled before the commit.
 
-        Raises ConfigError for a record that is meant for the task's own offsets topic, and what the engine raises.
-        The transaction is then still open: abort it.
+        Raises ConfigError for a record for the task's own offsets topic, and what the engine raises. The transaction is
+        then still open: abort it.
         """
         self._begin()
         try:
@@ -79,9 +79,9 @@ class TaskTransaction(TaskWrites):
         return []
 
     def commit(self) -> Settled:
-        """Commit what was written, with its source offsets, and return the records that are settled.
+        """Commit the written records, with their source offsets, and return the settled records.
 
-        Nothing is sent where there is neither an open transaction nor an offset to record.
+        Sends nothing if there is neither an open transaction nor an offset to write.
         """
         started = time.monotonic()
         offsets = self._offsets.latest()
@@ -100,7 +100,7 @@ class TaskTransaction(TaskWrites):
         return settled
 
     def abort(self) -> None:
-        """Abort what was written. Its source offsets stay, for the next commit."""
+        """Abort the written records. Their source offsets stay, for the next commit."""
         if not self._open:
             _log.info("Task %s asked to abort a transaction, but none is open: there is nothing to abort", self._task)
             return
@@ -113,7 +113,7 @@ class TaskTransaction(TaskWrites):
         self._open = False
 
     def discard(self) -> None:
-        """Abort what was written and forget its source offsets: the task will read it again."""
+        """Abort the written records and drop their source offsets: the task will read them again."""
         self._offsets.clear()
         self._settled = []
         if self._open:

@@ -1,4 +1,4 @@
-"""The task's side of `transaction.boundary=connector`: what it asked for, until it is used up."""
+"""The task's side of `transaction.boundary=connector`: its pending requests."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ _THE_BATCH: Final = _Batch.THE_BATCH
 
 
 class Request(Enum):
-    """What a task may ask for."""
+    """A task's request."""
 
     COMMIT = "commit"
     ABORT = "abort"
 
 
 class WorkerTransactionContext:
-    """Implements `fencepost.TransactionContext`. Records are told apart by identity. Safe for several threads."""
+    """Implements `fencepost.TransactionContext`. Records are distinguished by identity. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._batch: set[Request] = set()
-        # The records are kept as well, so that no other record can take the identity of one that was asked for.
+        # The records are kept as well, so that no other record can get the identity of a requested one.
         self._records: dict[int, tuple[SourceRecord, set[Request]]] = {}
 
     def commit_transaction(self, record: SourceRecord | _Batch | None = _THE_BATCH) -> None:
-        """Ask for a commit after `record`, or after the batch. Raises IllegalStateError if the record is None."""
+        """Request a commit after `record`, or after the batch. Raises IllegalStateError if the record is None."""
         self._ask(Request.COMMIT, record)
 
     def abort_transaction(self, record: SourceRecord | _Batch | None = _THE_BATCH) -> None:
-        """Ask for an abort after `record`, or after the batch. Raises IllegalStateError if the record is None."""
+        """Request an abort after `record`, or after the batch. Raises IllegalStateError if the record is None."""
         self._ask(Request.ABORT, record)
 
     def is_requested_for(self, record: SourceRecord) -> bool:
-        """Say whether something was asked for after `record`."""
+        """Return whether there is a request for `record`."""
         return id(record) in self._records
 
     def has_record_requests(self) -> bool:
-        """Say whether something was asked for after any record."""
+        """Return whether there is a request for any record."""
         return bool(self._records)
 
     def take_record_request(self, record: SourceRecord) -> Request | None:
-        """Use up what was asked for after `record`. Raises IllegalStateError if it was both."""
+        """Remove and return the request for `record`. Raises IllegalStateError for both commit and abort."""
         with self._lock:
             _, requests = self._records.pop(id(record), (record, set()))
         if len(requests) > 1:
@@ -63,7 +63,7 @@ class WorkerTransactionContext:
         return next(iter(requests), None)
 
     def take_batch_request(self) -> Request | None:
-        """Use up what was asked for after the batch. Raises IllegalStateError if it was both."""
+        """Remove and return the request for the batch. Raises IllegalStateError for both commit and abort."""
         with self._lock:
             requests, self._batch = self._batch, set()
         if len(requests) > 1:

@@ -1,11 +1,10 @@
-"""What a run of a task does with what it polled; how sure the delivery is, is up to the kind of it.
+"""The writes of a task's run; the kind of delivery determines the guarantee.
 
     Delivery        ExactlyOnce          AtLeastOnce
       makes             makes                makes
     TaskWrites      TaskTransaction      AcknowledgedWrites
 
-However many records wait for a commit, what is kept of them is their number and the last offset of each source
-partition.
+For any number of uncommitted records, only their number and the last offset of each source partition are kept.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ from fencepost.storage.errors import OffsetsTopicMissingError
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 
 Settled = list[tuple[SourceRecord, RecordMetadata | None]]
-"""Records that are in Kafka for good, in order; None instead of metadata for one that a transform dropped."""
+"""Settled records (durably in Kafka), in order; None instead of metadata for one that a transform dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePath:
-    """How a task's records get into Kafka, and where its source offsets go."""
+    """The way of a task's records and source offsets to Kafka."""
 
     engine: SparkEngine
     pipeline: Pipeline
     topic_creator: TopicCreator | None
     offsets_topic: str
     wrote_to: Callable[[Collection[str]], None]
-    """Told, on the task's thread, which topics have records that are there for good."""
+    """Called on the task's thread with the topics of settled records."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritesContext:
-    """What the writes of one run of a task are made of.
+    """The parts of the writes of one run of a task.
 
-    `keeps_records` says whether the task wants to hear of each record. `on_commit` is told of every progress that a
-    later start will find.
+    `keeps_records`: the task is notified of each record. `on_commit` is called with all progress that a later start will
+    find.
     """
 
     task: ConnectorTaskId
@@ -64,7 +63,7 @@ class WritesContext:
 
 
 class TaskWrites(ABC):
-    """Writes what one run of a task polled, and commits its source offsets. For the task's own thread."""
+    """Writes the polled records of one run of a task, and commits their source offsets. For the task's own thread."""
 
     def __init__(self, context: WritesContext, *, refused_topic: str | None = None) -> None:
         self._context = context
@@ -83,23 +82,23 @@ class TaskWrites(ABC):
     def write(self, batch: Batch) -> Settled:
         """Write a batch and return the records that are settled by that.
 
-        Raises ConfigError for a record that may not go where it is meant to go, and what the engine raises.
+        Raises ConfigError for a record with a forbidden topic, and what the engine raises.
         """
 
     @abstractmethod
     def commit(self) -> Settled | None:
-        """Commit what was written, with its source offsets, and return the records that are settled by that.
+        """Commit the written records, with their source offsets, and return the records that are settled by that.
 
-        None where the commit failed and is to be tried again later.
+        None if the commit failed and will be retried later.
         """
 
     @abstractmethod
     def abort(self) -> None:
-        """Take back what was written, where that can be done. Its source offsets stay, for the next commit."""
+        """Revert the written records, if possible. Their source offsets stay, for the next commit."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Leave things such that a task that starts now reads again what is not in Kafka for good."""
+        """Clean up so that a task that starts now reads again all records that are not settled."""
 
     def _write(self, batch: Batch, producer: RecordProducer) -> WriteResult:
         try:
@@ -126,7 +125,7 @@ class TaskWrites(ABC):
         self._offsets.written()
 
     def _take(self, batch: Batch, result: WriteResult) -> Settled:
-        """Take note of what a batch became, and return its records, if the task wants to hear of them."""
+        """Record the result of a batch, and return its records if the task is notified of them."""
         if isinstance(batch, SourceBatch):
             self._metrics.wrote(result.written, result.written, result.bytes, result.errors)
             self._offsets.update(batch.offsets)
@@ -141,14 +140,14 @@ class TaskWrites(ABC):
 
 
 class Delivery(ABC):
-    """What one run of a task may write with: from its start to its end, or until it is given up."""
+    """The means of one run of a task to write: from its start to its end, or until it is abandoned."""
 
     def own(self) -> None:  # noqa: B027 - not every kind owns something
-        """Own what no other instance of the task may write under. Raises what that raises."""
+        """Take over the transactional id, if there is one. Raises what that raises."""
 
     @property
     def producer(self) -> TransactionalProducer | None:
-        """The owner of the task's transactional id, if it has one. Any thread may look at it."""
+        """The owner of the task's transactional id, if it has one. Thread-safe."""
         return None
 
     @abstractmethod
@@ -157,16 +156,16 @@ class Delivery(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Let the run write no more, as far as that can be had. From any thread."""
+        """Prevent further writes of the run, as far as possible. Thread-safe."""
 
     def close(self) -> None:  # noqa: B027 - not every kind holds something
-        """Let go of what is owned. Never raises."""
+        """Release all resources. Never raises."""
 
 
 def _last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
-    """Return the last offset for each source partition object, those that came last at the end.
+    """Return the last offset for each source partition object, the most recent at the end.
 
-    Sources usually use one object for all records of a partition, so little is left to compare by content.
+    Sources usually use one object for all records of a partition, so few remain to be compared by content.
     """
     latest: dict[int, SourceRecord] = {}
     for record in records:
