@@ -248,12 +248,13 @@ def test_offsets_that_java_wrote_are_read_and_written_under_its_key(
     assert ConnectorOffsetStore("jdbc", store).offsets() == [({"table": "orders", "db": "shop"}, {"id": 8})]
 
 
-def test_a_foreign_record_is_ignored_with_a_warning(
+def test_foreign_records_are_ignored_with_one_warning(
     store: OffsetStore, bootstrap_servers: str, caplog: pytest.LogCaptureFixture
 ):
-    _java_writes(bootstrap_servers, store.topic, b"foreign", b"{}")
+    for key in (b"foreign", b"strange", b"odd"):
+        _java_writes(bootstrap_servers, store.topic, key, b"{}")
     assert ConnectorOffsetStore("orders", store).offsets() == []
-    assert store.topic in caplog.text
+    assert [store.topic in message and "2 other records" in message for message in caplog.messages] == [True]
 
 
 def test_offsets_that_cannot_be_stored_are_refused_before_anything_is_written(store: OffsetStore):

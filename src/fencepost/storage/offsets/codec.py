@@ -118,7 +118,7 @@ def _primitive(connector: str, what: str, name: str, value: Any) -> str:
         case float() if math.isfinite(value):
             return _java_double(value)
         case int():
-            problem = f"{value}, which takes more than 64 bits: give it as text"
+            problem = f"a number of {value.bit_length() + 1} bits, of which 64 can be stored: give it as text"
         case float():
             problem = f"{value}, which JSON has no number for: give it as text, or leave it out"
         case _:

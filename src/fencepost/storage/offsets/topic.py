@@ -112,15 +112,19 @@ class OffsetStore:
                     raise reader.late(partition, positions.get(partition, 0), end, timeout_ms)
 
     def _read(self, timeout_ms: float, deadline: Deadline) -> None:
+        ignored, first = 0, None
         for record in self._reader.read_to_end(timeout_ms, deadline=deadline):
             self._notice_another_topic()
             if not self.table.apply(record):
-                _LOG.warning(
-                    "Record %d of %s-%d is not a source offset (key %r): it is ignored. Allow only Connect "
-                    "workers to write to that topic",
-                    record.offset, self.topic, record.partition, record.key,
-                )  # fmt: skip
+                ignored, first = ignored + 1, first or record
         self._notice_another_topic()
+        if first is not None:
+            # One line, however many there are: a topic of somebody else may be configured, or named by a header.
+            _LOG.warning(
+                "Record %d of %s-%d is not a source offset (key %r): it is ignored, as are %d other records. Allow only "
+                "Connect workers to write to that topic",
+                first.offset, self.topic, first.partition, first.key, ignored - 1,
+            )  # fmt: skip
 
     def _notice_another_topic(self) -> None:
         topic_id = self._reader.topic_id
