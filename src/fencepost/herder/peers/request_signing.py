@@ -1,11 +1,11 @@
-"""Signatures of requests between the workers of a group (KIP-507), and which of a request they cover.
+"""Signatures of requests between the workers of a group (KIP-507), and the parts of a request that they cover.
 
-A worker signs the body of a request (no bytes, if it has none) with the session key, which the leader hands out over
-the config topic. Java workers do the same, so the headers and the algorithms have their names.
+A worker signs the body of a request (no bytes, if it has none) with the session key, which the leader distributes through the config topic. Java workers do the same, so the headers and
+the algorithms have their names.
 
-Whoever sees such a request can send its body again, for another connector and at any time until the key changes. So
+An attacker who sees such a request can replay its body, for another connector and at any time until the key changes. So
 fencepost's workers send a second signature, which binds the first to the method, the path and the time. They require it
-of each other in a group that has no other workers; a Java worker reads past it.
+of each other in a group without other workers; a Java worker ignores it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SIGNATURE_HEADER: Final = "X-Connect-Authorization"
 ALGORITHM_HEADER: Final = "X-Connect-Request-Signature-Algorithm"
 BOUND_SIGNATURE_HEADER: Final = "X-Fencepost-Authorization"
 TIME_HEADER: Final = "X-Fencepost-Request-Time"
-"""When a request was signed, in milliseconds since 1970."""
+"""The time of the signature, in milliseconds since 1970."""
 
 HEADERS: Final = (SIGNATURE_HEADER, ALGORITHM_HEADER, BOUND_SIGNATURE_HEADER, TIME_HEADER)
-"""What a worker passes on with a request that it forwards."""
+"""The headers that a worker keeps when it forwards a request."""
 
 SIGNATURE_ALGORITHM: Final = "HmacSHA256"
 VALID_MS: Final = 300_000
-"""By how much the clocks of sender and receiver may differ, the way and the waiting of a request included."""
+"""The maximum difference between the clocks of sender and receiver, including transfer and waiting."""
 
 _HASHES: Final[Mapping[str, Any]] = {
     "HmacSHA1": hashlib.sha1,
@@ -44,11 +44,11 @@ _PURPOSE: Final = b"fencepost request"
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """An internal request and what it was signed with: headers as they came, None where missing."""
+    """An internal request with its signatures: headers as received, None if missing."""
 
     method: str
     path: str
-    """As it was sent, percent-encoded and without a query: workers that forward a request add to that."""
+    """The path as sent, percent-encoded and without the query, because forwarding workers change the query."""
     body: bytes
     signature: str | None
     algorithm: str | None
@@ -57,7 +57,7 @@ class SignedRequest:
 
     @classmethod
     def of(cls, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Self:
-        """Return a request with what its headers say."""
+        """Return a request with the values of its headers."""
         return cls(method, path, body, *(headers.get(name) for name in HEADERS))
 
     def verify(
@@ -68,11 +68,11 @@ class SignedRequest:
         now_ms: int,
         bound: bool = False,
     ) -> None:
-        """Check the signatures against the session key, None while this worker knows none.
+        """Check the signatures against the session key, None while this worker has none.
 
-        With `bound` the second signature is required; where there is one, it is checked in any case. Raises
-        BadRequestError if what is required is missing, malformed or of another algorithm than `allowed`,
-        ServiceUnavailableError without a key, and ForbiddenError if a signature is wrong or too old.
+        With `bound` the second signature is required; if there is one, it is always checked. Raises BadRequestError if
+        a required one is missing, malformed or of another algorithm than `allowed`, ServiceUnavailableError without a
+        key, and ForbiddenError if a signature is wrong or too old.
         """
         if not self.signature or not self.algorithm:
             raise BadRequestError(
@@ -105,8 +105,8 @@ class SignedRequest:
         expected = _bound_digest(_bound_message(self.method, self.path, self.time, self.body), key, algorithm)
         if not hmac.compare_digest(_decoded(BOUND_SIGNATURE_HEADER, self.bound_signature), expected):
             raise ForbiddenError(
-                f"The request's signature was made for another request than {self.method} {self.path}: somebody "
-                "repeats or changes what workers send each other"
+                f"The request's signature was made for another request than {self.method} {self.path}: another client "
+                "replays or changes requests between workers"
             )
         if abs(now_ms - int(self.time)) > VALID_MS:
             raise ForbiddenError(
@@ -118,7 +118,7 @@ class SignedRequest:
 def signed_headers(
     method: str, path: str, body: bytes, key: bytes, algorithm: str = SIGNATURE_ALGORITHM, *, now_ms: int
 ) -> dict[str, str]:
-    """Return the headers that sign a request with the session key, for workers of either kind."""
+    """Return the headers that sign a request with the session key, for both kinds of workers."""
     bound = _bound_digest(_bound_message(method, path, str(now_ms), body), key, algorithm)
     return {
         **signature_headers(body, key, algorithm),
@@ -141,7 +141,7 @@ def _bound_message(method: str, path: str, time: str, body: bytes) -> bytes:
 
 
 def _bound_digest(message: bytes, key: bytes, algorithm: str) -> bytes:
-    # By a key of its own, so that no signature of one kind is one of the other for some body.
+    # With a derived key, so that a signature of one kind is never valid as the other kind.
     return _digest(message, _digest(_PURPOSE, key, algorithm), algorithm)
 
 

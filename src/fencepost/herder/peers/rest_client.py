@@ -27,10 +27,10 @@ from fencepost.herder.errors import (
 from fencepost.herder.peers.request_signing import SIGNATURE_ALGORITHM, signed_headers
 
 REQUEST_TIMEOUT_SECONDS: Final = 90.0
-"""How long a request may take in all, as in Connect. A round of fencing is one request."""
+"""The total time limit of a request, as in Connect. A fencing round is one request."""
 
 MISSING_RIGHT_HEADER: Final = "X-Fencepost-Missing-Right"
-"""Of an answer with status 500 whose reason is a missing ACL, for which Connect has no status of its own."""
+"""The header of a 500 answer caused by a missing ACL, for which Connect has no separate status."""
 
 _CONNECT_TIMEOUT_SECONDS: Final = 10.0
 
@@ -53,7 +53,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class WorkerResponse:
-    """What another worker answered."""
+    """The answer of another worker."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -61,7 +61,7 @@ class WorkerResponse:
 
     @property
     def message(self) -> str:
-        """The message of an error, in the way of Connect; the body as it is for any other."""
+        """The message of an error in Connect's format; otherwise the unchanged body."""
         try:
             return str(parse_json(self.body)["message"])
         except (ValueError, KeyError, TypeError):
@@ -69,20 +69,20 @@ class WorkerResponse:
 
 
 class RestClient:
-    """Talks to the workers of a group, on one event loop."""
+    """Sends requests to the workers of a group, on one event loop."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` is how workers with HTTPS addresses are checked."""
+        """`tls` has the settings for workers with HTTPS addresses."""
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> WorkerResponse:
-        """Send a request whose address is percent-encoded as it should be sent.
+        """Send a request with an already percent-encoded address.
 
-        Raises RebalanceNeededError if the worker cannot be reached, and RequestFailedError if no answer comes: then
-        the request may have been carried out.
+        Raises RebalanceNeededError if the worker cannot be reached, and RequestFailedError if it does not answer: then
+        the request may have been processed.
         """
         try:
             async with self._open().request(
@@ -111,22 +111,22 @@ class RestClient:
             ) from error
 
     async def fence_zombie_source_tasks(self, leader_url: str, connector: str, signer: Signer | None) -> None:
-        """Ask the leader to fence former generations of a connector's tasks. Raises the error that it answered."""
+        """Ask the leader to fence former generations of a connector's tasks. Raises the leader's error."""
         await self._internal("PUT", f"{_connector_url(leader_url, connector)}/fence", b"", signer)
 
     async def put_task_configs(
         self, leader_url: str, connector: str, configs: Sequence[Mapping[str, str]], signer: Signer | None
     ) -> None:
-        """Hand the leader a connector's task configurations. Raises the error that it answered."""
+        """Send a connector's task configurations to the leader. Raises the leader's error."""
         body = json.dumps([dict(config) for config in configs], ensure_ascii=False).encode()
         await self._internal("POST", f"{_connector_url(leader_url, connector)}/tasks", body, signer)
 
     async def task_transactions(
         self, url: str, connector: str, signer: Signer | None, authorization: str | None
     ) -> list[Any]:
-        """Ask a worker what the tasks of a connector have open that it runs. Raises the error that it answered.
+        """Request the transactions of a connector's tasks on another worker. Raises that worker's error.
 
-        `authorization` is what the user showed who wants to know.
+        `authorization` has the credentials of the requesting user.
         """
         address = f"{_connector_url(url, connector)}/transactions/local"
         answer = await self._internal("GET", address, b"", signer, authorization)
@@ -137,7 +137,7 @@ class RestClient:
         return bodies if isinstance(bodies, list) else [bodies]
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -171,5 +171,5 @@ def _connector_url(worker_url: str, connector: str) -> str:
 
 
 def connection_failure(error: Exception) -> str:
-    """Say why a connection failed: aiohttp's own text speaks of TLS whether or not the address is HTTPS."""
+    """Return why a connection failed: aiohttp's own text mentions TLS even if the address is not HTTPS."""
     return str(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)

@@ -1,4 +1,4 @@
-"""Property definitions and findings in the shapes in which the REST API shows them. Pure."""
+"""Converts property definitions and validation results to the types of the REST API. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.herder.interface import ConfigInfo, ConfigInfos, ConfigKeyInfo, C
 
 
 def config_key_info(key: ConfigKey) -> ConfigKeyInfo:
-    """Return a definition as it is shown."""
+    """Return a definition for the REST API."""
     return ConfigKeyInfo(
         name=key.name,
         type=key.type,
@@ -29,7 +29,7 @@ def config_key_info(key: ConfigKey) -> ConfigKeyInfo:
 
 
 def config_infos(name: str, keys: Iterable[ConfigKey], values: Mapping[str, ConfigValue]) -> ConfigInfos:
-    """Return a configuration's definitions, each with what checking it found.
+    """Return a configuration's definitions, each with the result of checking it.
 
     `error_count` is the number of messages, as in Connect.
     """
@@ -49,7 +49,7 @@ def _value_info(key: ConfigKey, value: ConfigValue) -> ConfigValueInfo:
 
 
 def shown(value: Any, kind: PropertyType) -> str | None:
-    """Return a typed value as text, in the way a configuration would have it; a password stays hidden."""
+    """Return a typed value as the text in a configuration; a password stays hidden."""
     if value is None:
         return None
     if kind is PropertyType.PASSWORD:
@@ -62,6 +62,6 @@ def shown(value: Any, kind: PropertyType) -> str | None:
 
 
 def error_message(infos: ConfigInfos) -> str:
-    """Return one message with everything that is wrong."""
+    """Return one message with all errors."""
     errors = [error for info in infos.configs for error in info.value.errors]
     return f"The configuration is invalid, with {len(errors)} error(s): {'; '.join(errors)}"

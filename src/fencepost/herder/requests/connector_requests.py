@@ -1,4 +1,4 @@
-"""Requests that create, change, pause, restart and delete connectors: checked here, written by the leader."""
+"""Requests that create, change, pause, restart and delete connectors: validated here, written by the leader."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from fencepost.storage.configs.codec import RestartRequest, TargetState
 
 
 class Restarts(Protocol):
-    """Restarts what runs here."""
+    """Restarts connectors and tasks of this process."""
 
     async def restart(self, unit: Unit) -> None:
-        """Restart a connector or a task. Raises NotFoundError, and NotAssignedError if another worker has it."""
+        """Restart a connector or a task. Raises NotFoundError, and NotAssignedError if another worker runs it."""
 
 
 class ConnectorRequests(Connectors):
-    """Checks requests here, and has what they change written by the leader."""
+    """Validates requests, and lets the leader write the changes."""
 
     def __init__(self, parts: HerderParts, leader: Leader, restarts: Restarts, snapshots: Snapshots) -> None:
         self._parts = parts
@@ -118,11 +118,11 @@ class ConnectorRequests(Connectors):
         )
 
     async def pause(self, name: str) -> None:
-        """Have a connector and its tasks pause."""
+        """Pause a connector and its tasks."""
         await self._set_target_state(name, TargetState.PAUSED)
 
     async def resume(self, name: str) -> None:
-        """Have a paused or stopped connector run."""
+        """Resume a paused or stopped connector."""
         await self._set_target_state(name, TargetState.STARTED)
 
     async def _set_target_state(self, name: str, state: TargetState) -> None:
@@ -143,12 +143,12 @@ class ConnectorRequests(Connectors):
         )
 
     async def restart(self, unit: Unit) -> None:
-        """Restart a connector or a task of this worker. Raises NotAssignedError if another one has it."""
+        """Restart a connector or a task of this worker. Raises NotAssignedError if another worker runs it."""
         await self._parts.joined()
         await self._restarts.restart(unit)
 
     async def restart_all(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStateInfo:
-        """Have all workers restart what is asked for, and return what the states will be."""
+        """Request the restart from all workers, and return the resulting states."""
         await self._parts.joined()
         await self._leader.require()
         self._check_exists(name)
@@ -183,7 +183,7 @@ class ConnectorRequests(Connectors):
         return self._topics.topics(name)
 
     async def reset_active_topics(self, name: str) -> None:
-        """Forget which topics a connector has written to. Raises ForbiddenError."""
+        """Reset the topics that a connector has written to. Raises ForbiddenError."""
         await self._parts.started()
         self._topics.reset(name)
 
@@ -203,7 +203,7 @@ class ConnectorRequests(Connectors):
         return replace(info, config=shown_config(info.config, await self._passwords(info.config)))
 
     async def _passwords(self, config: Mapping[str, str]) -> frozenset[str]:
-        # On a thread: the first one to ask for a plugin has it imported.
+        # On a thread: the first use of a plugin imports it.
         return await self._parts.run(password_properties, self._parts.config, config)
 
     def _check_new(self, name: str, *, allow_replace: bool) -> None:

@@ -25,19 +25,19 @@ _LEVELS: Final[Mapping[str, int]] = {
 
 
 class LoggerRegistry:
-    """Shows and sets levels. `now_ms` gives the time, in milliseconds since the epoch."""
+    """Shows and sets levels. `now_ms` returns the time, in milliseconds since the epoch."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._now_ms = now_ms
         self._modified: dict[str, int] = {}
 
     def levels(self) -> dict[str, LoggerLevel]:
-        """Return the loggers that have a level of their own, by name."""
+        """Return the loggers with an explicitly set level, by name."""
         names = [ROOT, *(name for name, logger in _loggers().items() if logger.level)]
         return {name: self._level(name) for name in names}
 
     def level(self, name: str) -> LoggerLevel:
-        """Return a logger's effective level. Raises NotFoundError for one that nobody has used."""
+        """Return a logger's effective level. Raises NotFoundError for an unused logger."""
         if name != ROOT and name not in _loggers():
             raise NotFoundError(f"There is no logger {name!r}: GET /admin/loggers lists those that have a level")
         return self._level(name)
@@ -45,7 +45,7 @@ class LoggerRegistry:
     def set_level(self, namespace: str, level: str) -> list[str]:
         """Set the level of a logger, which may be new, and of all below it; return their names.
 
-        Raises BadRequestError for a level that there is not.
+        Raises BadRequestError for an unknown level.
         """
         number = _LEVELS.get(level.strip().upper())
         if number is None:
@@ -63,7 +63,7 @@ class LoggerRegistry:
 
 
 def _name_of(number: int) -> str:
-    """Return the most verbose level that lets through no more than `number`."""
+    """Return the name of the most verbose level that passes no more than `number`."""
     return next((name for name, level in _LEVELS.items() if level >= number), "OFF")
 
 

@@ -1,4 +1,4 @@
-"""Requests that show and change source offsets (KIP-875); changes are made by the leader, with former tasks fenced."""
+"""Requests that show and change source offsets (KIP-875); the leader makes changes after fencing former tasks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Fencing(Protocol):
     """Fences former tasks of a connector, as the leader."""
 
     async def lead(self, connector: str) -> None:
-        """Fence them. Raises what keeps from it."""
+        """Fence them. Raises the reason of a failure."""
 
     async def confirm(self, connector: str) -> None:
-        """Read what was committed to the config topic. Raises if somebody may have started tasks meanwhile."""
+        """Read the config topic to its end. Raises if another worker may have started tasks meanwhile."""
 
 
 class OffsetRequests(Offsets):
@@ -95,7 +95,8 @@ class OffsetRequests(Offsets):
             ) from error
 
     def _confirm(self, name: str) -> None:
-        # On a thread of the pool. This worker may have lost its group meanwhile, and its successor resumed the connector.
+        # On a pool thread. This worker may have lost its group meanwhile, and its successor may have resumed the
+        # connector.
         self._parts.on_loop(self._read_and_check(name))
 
     async def _read_and_check(self, name: str) -> None:
@@ -118,10 +119,10 @@ class OffsetRequests(Offsets):
         return config
 
     def _with(self, name: str, config: Config, do: Callable[[ConnectorConfig], T]) -> T:
-        # On a thread of the pool: config providers may read files.
+        # On a pool thread: config providers may read files.
         return do(self._parts.worker_for(name).connector_config(config))
 
 
 def _message(name: str, done: str, *, told: bool) -> str:
-    by = "" if told else ". The connector did not take note of it: where it keeps state of its own, that is as it was"
+    by = "" if told else ". The connector did not process the change: state that it keeps elsewhere is unchanged"
     return f"The offsets for connector {name} have been {done} successfully{by}"

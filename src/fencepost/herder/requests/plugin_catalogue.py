@@ -1,7 +1,7 @@
 """The plugins that a worker lists, and their properties.
 
-A plugin is listed under the Java class that it stands in for, if it has one, since that is what tools know; else under
-its Python path. Registered plugins are listed, and those that configurations name by their Python paths.
+A plugin is listed under the Java class that it replaces, if any, because tools know that name; else under its Python
+path. Registered plugins are listed, and those that configurations name by their Python paths.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _KINDS: Final = {
 _CHAINS: Final = {"transforms": PluginKind.TRANSFORMATION, "predicates": PluginKind.PREDICATE}
 _CHAINED: Final = re.compile(r"(transforms|predicates)\..+\.type")
 
-# What Connect tells a converter of its role, which tools expect to see.
+# Connect's property for the role of a converter, which tools expect.
 _CONVERTER_TYPE: Final = ConfigKey(
     "converter.type", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.LOW,
-    "What the converter is for: key, value or header. The worker sets it.", display_name="converter.type",
+    "The role of the converter: key, value or header. The worker sets it.", display_name="converter.type",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledPlugin:
-    """A plugin: the name it is listed under, and all that it answers to."""
+    """A plugin: its listed name, and all of its names."""
 
     name: str
     names: frozenset[str]
@@ -67,22 +67,22 @@ class InstalledPlugin:
 
 
 class PluginCatalogue:
-    """The plugins of a worker. They are imported when they are first asked for, which takes a second or two."""
+    """The plugins of a worker. They are imported at the first request, which takes a second or two."""
 
     def __init__(
         self,
         sources: PluginSources = ANY_MODULE,
         configs: Callable[[], Iterable[Mapping[str, str | None]]] = lambda: (),
     ) -> None:
-        """`configs` returns the configurations, of the worker and of connectors, that may name further plugins."""
+        """`configs` returns the configurations of the worker and of connectors, which may name further plugins."""
         self._sources = sources
         self._configs = configs
-        # Modules that failed to import, which the log told of.
+        # Modules that failed to import, and were logged.
         self._broken: set[str] = set()
 
     @property
     def plugins(self) -> Sequence[InstalledPlugin]:
-        """All plugins that can be imported, by kind and name; the log says why registered ones cannot."""
+        """All importable plugins, by kind and name; failures of registered ones are logged."""
         known = {(plugin.kind, name) for plugin in self._registered for name in plugin.names}
         classes = {(plugin.kind, plugin.plugin_class) for plugin in self._registered}
         named = {named for config in self._configs() for named in _named_plugins(config)} - known
@@ -92,7 +92,7 @@ class PluginCatalogue:
         return sorted([*self._registered, *others], key=lambda plugin: (_TYPES[plugin.kind], plugin.name))
 
     def _plain(self) -> Iterator[InstalledPlugin]:
-        """The plugins in plain modules of `plugin.path`. Only modules that have some are imported."""
+        """The plugins in plain modules of `plugin.path`. Only modules with plugins are imported."""
         for name in scan(self._sources.directories):
             module = name.rpartition(".")[0]
             if module in self._broken or not self._sources.admit(module):
@@ -116,7 +116,7 @@ class PluginCatalogue:
         return [plugin for kind in _TYPES for plugin in _installed(kind)]
 
     def infos(self) -> list[PluginInfo]:
-        """Return the plugins as they are listed."""
+        """Return the listed plugins."""
         return [PluginInfo(plugin.name, _TYPES[plugin.kind], plugin.version) for plugin in self.plugins]
 
     def config(self, name: str, version: str | None = None) -> list[ConfigKeyInfo]:
@@ -127,7 +127,7 @@ class PluginCatalogue:
         plugin = next((plugin for plugin in self.plugins if name in plugin.names), None)
         if plugin is None:
             raise NotFoundError(
-                f"There is no plugin {name!r}: GET /connector-plugins?connectorsOnly=false lists those that there are"
+                f"There is no plugin {name!r}: GET /connector-plugins?connectorsOnly=false lists the installed ones"
             )
         if version is not None and version != plugin.version:
             raise BadRequestError(
@@ -154,7 +154,7 @@ def with_default(definitions: ConfigDef, name: str, default: str | None) -> dict
 
 
 def _named_plugins(config: Mapping[str, str | None]) -> Iterator[tuple[PluginKind, str]]:
-    """The kind and name of each plugin that a configuration names, where one could be looked for."""
+    """The kind and name of each plugin in a configuration that can be looked up."""
     for name, value in config.items():
         kind = _KINDS.get(name)
         chained = _CHAINED.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Configurations as requests show them and give them back: passwords are HIDDEN, and HIDDEN stands for what is stored."""
+"""Configurations in requests and answers: passwords are HIDDEN, and HIDDEN in a request means the stored value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.api.secrets import HIDDEN, hide, is_secret_name, secret_values
 from fencepost.herder.errors import BadRequestError
 
 _REFERENCE: Final = re.compile(r"\$\{[^}:]*:[^}]*\}")
-"""A placeholder of a config provider, which is no secret."""
+"""A placeholder of a config provider, which is not a secret."""
 
 
 def shown_config(config: Mapping[str, str], passwords: Iterable[str]) -> dict[str, str]:
@@ -22,7 +22,7 @@ def shown_config(config: Mapping[str, str], passwords: Iterable[str]) -> dict[st
 def shown_task_config(
     task: Mapping[str, str], connector: Mapping[str, str], passwords: Iterable[str]
 ) -> dict[str, str]:
-    """Return a task's configuration without its passwords, and without those of its connector under whatever name."""
+    """Return a task's configuration without its passwords, and without its connector's passwords under any name."""
     names = set(passwords)
     secrets = {
         value: HIDDEN
@@ -37,7 +37,7 @@ def shown_task_config(
 
 
 def restored_config(config: Mapping[str, str], stored: Mapping[str, str | None] | None) -> dict[str, str]:
-    """Return a configuration that somebody was shown and gives back, with the passwords that are stored.
+    """Return a configuration from a request, with HIDDEN replaced by the stored passwords.
 
     Raises BadRequestError for a password that is not stored.
     """
@@ -45,8 +45,8 @@ def restored_config(config: Mapping[str, str], stored: Mapping[str, str | None] 
     missing = [name for name, value in config.items() if value == HIDDEN and name not in known]
     if missing:
         raise BadRequestError(
-            f"The value of {', '.join(missing)} is {HIDDEN}, which stands for the password that is stored, and there is "
-            "none: give the password"
+            f"The value of {', '.join(missing)} is {HIDDEN}, which stands for the stored password, and there is "
+            "none: set the password"
         )
     return {name: known[name] if value == HIDDEN else value for name, value in config.items()}
 
@@ -54,9 +54,9 @@ def restored_config(config: Mapping[str, str], stored: Mapping[str, str | None] 
 def check_passwords_stay_hidden(
     config: Mapping[str, str], kept: Iterable[str], passwords_before: Iterable[str], passwords_now: Iterable[str]
 ) -> None:
-    """Raise BadRequestError if a stored password would be shown, because nothing defines it as one any more.
+    """Raise BadRequestError if a stored password would be shown, because no plugin defines it as one any more.
 
-    `kept` are the properties whose values are those that are stored, and not from the request.
+    `kept` are the properties whose values are the stored ones, not from the request.
     """
     secret = set(kept) & set(passwords_before) - set(passwords_now)
     bared = sorted(name for name in secret if name in config and _shown(config[name]) == HIDDEN)

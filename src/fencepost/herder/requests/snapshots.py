@@ -1,4 +1,4 @@
-"""Answers to requests that only look: from what is known of configurations and statuses."""
+"""Answers to read requests, from the known configurations and statuses."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def _as_reported(subject: str | ConnectorTaskId, status: Status) -> tuple[str, s
 
 
 class Snapshots:
-    """Shows connectors and tasks as this worker knows them. All raise NotFoundError for what is not there."""
+    """Shows connectors and tasks as this worker knows them. All methods raise NotFoundError for unknown ones."""
 
     def __init__(self, parts: HerderParts, shown: Shown = _as_reported) -> None:
-        """`shown` returns the state and the trace that a status tells of, where they still hold."""
+        """`shown` returns a status's state and trace, corrected if they are not valid any more."""
         self._parts = parts
         self._shown = shown
 
@@ -49,11 +49,11 @@ class Snapshots:
         ]
 
     def status(self, name: str) -> ConnectorStateInfo:
-        """The states of a connector and its tasks. One that nobody has reported on yet is not there."""
+        """The states of a connector and its tasks. Raises NotFoundError before the first report."""
         self.config(name)
         status = self._parts.statuses.table.connector(name)
         if status is None:
-            raise NotFoundError(f"Nobody has reported on connector {name} yet: ask again soon")
+            raise NotFoundError(f"There is no status of connector {name} yet: ask again soon")
         known = self._parts.statuses.table.tasks(name)
         tasks = [self._task(task, known[task]) for task in self._parts.state.tasks(name) if task in known]
         state, trace = self._shown(name, status)
@@ -61,7 +61,7 @@ class Snapshots:
         return ConnectorStateInfo(name, connector, tasks)
 
     def task_status(self, task: ConnectorTaskId) -> TaskState:
-        """A task's state, UNASSIGNED if nobody has reported on it yet."""
+        """A task's state, UNASSIGNED before the first report."""
         self.check_task(task)
         status = self._parts.statuses.table.task(task)
         if status is None:

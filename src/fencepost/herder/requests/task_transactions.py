@@ -1,4 +1,4 @@
-"""What the tasks of a connector have open in Kafka, as far as this worker runs them, and how answers of several go together."""
+"""The open transactions of a connector's tasks on this worker, and the merging of several workers' answers."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def merge(
     answers: Mapping[str, list[TaskTransactionInfo] | str],
     group_id: str,
 ) -> list[TaskTransactionInfo]:
-    """Return what is known of each task, in the order of `owners`, which are the workers that statuses name.
+    """Return the known transactions of each task, in the order of `owners`, the workers in the statuses.
 
-    A task that moved since its last status is taken from whichever worker has it.
+    For a task that moved since its last status, the answer of the worker that runs it is used.
     """
     lists = [answer for answer in answers.values() if not isinstance(answer, str)]
     found = {transaction.id: transaction for some in lists for transaction in some}

@@ -12,9 +12,9 @@ from fencepost.runtime.worker import Worker
 
 
 def validate_connector_config(worker: Worker, config: Mapping[str, str]) -> ConfigInfos:
-    """Check a connector's configuration as a worker would run it. Warns of properties that nobody knows.
+    """Check a connector's configuration as a worker would run it. Warns about unknown properties.
 
-    Raises BadRequestError if there is no connector that could check it, or if its code fails.
+    Raises BadRequestError if there is no connector class to check it, or if its code fails.
     """
     try:
         validation = worker.validate(config)

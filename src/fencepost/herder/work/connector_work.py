@@ -1,4 +1,4 @@
-"""A connector that runs in this process: not its tasks, which any worker of a group may have."""
+"""A connector that runs in this process, without its tasks, which any worker of a group may run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConnectorPlan:
-    """How a connector is to run: a plan that differs in more than `target` needs another start.
+    """The plan of a connector: a plan that differs in more than `target` requires a new start.
 
-    `version` counts the configurations that were written, `restart` the restarts that were asked for.
+    `version` counts the written configurations, `restart` the requested restarts.
     """
 
     version: int
@@ -38,14 +38,14 @@ class ConnectorPlan:
 
 
 class _GivenUpError(FencepostError):
-    """A connector's code did not return, and something else is wanted of the connector."""
+    """A connector's code did not return, and the connector has a new plan."""
 
 
 class ConnectorWork(Converging[ConnectorPlan]):
-    """Starts, pauses and stops one connector as it is planned, and reports its states.
+    """Starts, pauses and stops one connector by its plan, and reports its states.
 
-    A connector whose code does not return holds up nobody: once something else is wanted of it, it gets
-    `task.shutdown.graceful.timeout.ms`, and is left to itself then.
+    A connector whose code does not return blocks nothing: once it has a new plan, it gets
+    `task.shutdown.graceful.timeout.ms`, and is abandoned then.
 
     `configure_tasks` is called with the name whenever the connector should be asked for its task configurations.
     """
@@ -53,7 +53,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
     def __init__(
         self, name: str, parts: HerderParts, configure_tasks: Callable[[str], None], restart: Callable[[str], None]
     ) -> None:
-        """`restart` is called with the name when the connector should be planned to start again."""
+        """`restart` is called with the name when the connector should get a new plan to restart."""
         super().__init__(name)
         self.name = name
         self.announce_restart = False
@@ -67,7 +67,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._tasks_refused = False
         self._connector: WorkerConnector | None = None
         self._version: str | None = None
-        # Which instance it is: what earlier ones still tell does not count.
+        # The number of the instance: later reports of former instances are ignored.
         self._run = 0
         self._left: asyncio.Future[None] = parts.loop.create_future()
         self._doing: ConnectorPlan | None = None
@@ -75,12 +75,12 @@ class ConnectorWork(Converging[ConnectorPlan]):
 
     @property
     def running(self) -> WorkerConnector | None:
-        """The connector, if it runs and can be asked for task configurations."""
+        """The connector, if it runs and can generate task configurations."""
         connector = self._connector
         return connector if connector is not None and connector.state is State.RUNNING else None
 
     async def task_configs(self) -> list[dict[str, str]] | None:
-        """Ask the connector for its task configurations. None if it does not run, or is stopped before it answers."""
+        """Request the connector's task configurations. None if it does not run, or is stopped before it answers."""
         running = self.running
         if running is None:
             return None
@@ -91,24 +91,24 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return answer.result() if answer.done() else None
 
     def want(self, plan: ConnectorPlan | None) -> None:
-        """Have it follow a plan, soon, also if it hangs."""
+        """Set the plan, which it follows soon, even if it hangs."""
         super().want(plan)
         if plan != self._doing:
             self._changed.set()
 
     def refuse_tasks(self, error: Exception) -> None:
-        """Report that the task configurations which the connector gives will not do, while it runs itself."""
+        """Report that the connector's task configurations are invalid, while the connector itself runs."""
         self._tasks_refused = True
         self._report(State.FAILED, error)
 
     def take_tasks(self) -> None:
-        """Take back that they will not do, if that was reported."""
+        """Clear that report, if there was one."""
         if self._tasks_refused and self.running is not None:
             self._tasks_refused = False
             self._report(State.RUNNING)
 
     def forget_failures(self) -> None:
-        """Let it have all its automatic restarts again."""
+        """Reset the count of automatic restarts."""
         self._restarts = RestartPolicy()
 
     async def _step(self, before: ConnectorPlan | None, wanted: ConnectorPlan | None) -> ConnectorPlan | None:
@@ -123,7 +123,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
             if await self._halt():
                 self._report(State.UNASSIGNED)
             if before.version != wanted.version:
-                # How often another configuration failed says nothing of this one.
+                # Failures of another configuration do not count for this one.
                 self.forget_failures()
             self._announce_restart()
             return None
@@ -143,8 +143,8 @@ class ConnectorWork(Converging[ConnectorPlan]):
                     self._report(State.STOPPED)
         except _GivenUpError:
             _log.warning(
-                "Connector %s hangs in its own code and is given up, since something else is wanted of it. What it holds "
-                "is not free before it comes to an end, or this worker does",
+                "Connector %s hangs in its own code and is abandoned, because it has a new plan. Its resources "
+                "are not released before it or this worker ends",
                 self.name,
             )
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
@@ -161,19 +161,19 @@ class ConnectorWork(Converging[ConnectorPlan]):
             self._starting = False
         connector = self._connector
         if self.running is not None:
-            # One that starts and fails again and again has not progressed.
+            # A connector that starts and fails repeatedly has not progressed.
             self._parts.loop.call_later(LONGEST_DELAY_S, self._lasted, self._run)
             self._configure_tasks(self.name)
         elif connector is not None and connector.error is not None:
             self._failed(connector.error)
 
     def _failed(self, error: Exception) -> None:
-        """Report that the connector failed, and have it start again if that may help."""
+        """Report that the connector failed, and restart it if the failure is retriable."""
         delay = self._restarts.failed(error)
         if delay is None:
             self._report(State.FAILED, error)
             return
-        _log.warning("Connector %s failed and is started again in %.1f s: %s", self.name, delay, describe_error(error))
+        _log.warning("Connector %s failed and restarts in %.1f s: %s", self.name, delay, describe_error(error))
         self._parts.worker.metrics.connector_restarts(self.name)
         self._report(State.RESTARTING, error)
         self._start_due = self._parts.loop.call_later(delay, self._restart, self.name)
@@ -223,7 +223,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
             self._version = await self._call(connector_version, self._parts.worker_for(self.name).config, config)
 
     async def _halt(self) -> bool:
-        """Stop the connector, and return whether there was one. One that does not stop in time is left to itself."""
+        """Stop the connector, and return whether there was one. One that does not stop in time is abandoned."""
         connector = self._leave()
         if connector is None:
             self._parts.worker.metrics.remove_connector(self.name)
@@ -231,11 +231,11 @@ class ConnectorWork(Converging[ConnectorPlan]):
         stopping = asyncio.ensure_future(self._parts.run(self._parts.worker.stop_connector, connector))
         await asyncio.wait([stopping], timeout=self._patience_s)
         if not stopping.done():
-            _log.warning("Connector %s does not stop in time: what it holds is not free before it does", self.name)
+            _log.warning("Connector %s does not stop in time: its resources are not released before it does", self.name)
         return True
 
     def _leave(self) -> WorkerConnector | None:
-        """Take no more note of what the connector does, and return it."""
+        """Ignore further reports of the connector, and return it."""
         self._run += 1
         self._tasks_refused = False
         if self._start_due is not None:
@@ -251,7 +251,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return self._parts.config.task_shutdown_graceful_timeout_ms / 1000
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the connector's code. Raises _GivenUpError if it does not return, and something else is wanted."""
+        """Call the connector's code. Raises _GivenUpError if it does not return, and there is a new plan."""
         call = asyncio.ensure_future(self._parts.run(function, *args, **kwargs))
         while not call.done():
             changed = asyncio.ensure_future(self._changed.wait())
@@ -265,7 +265,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
         return call.result()
 
     def _stop_late(self, connector: WorkerConnector | None, call: asyncio.Future[Any]) -> None:
-        """Stop a connector that was given up and came to an end after all."""
+        """Stop an abandoned connector whose call ended after all."""
         if call.cancelled() or call.exception() is not None:
             return
         made = call.result()
@@ -282,39 +282,39 @@ class ConnectorWork(Converging[ConnectorPlan]):
         self._parts.report(self.name, state, error=error, version=self._version)
 
     def told(self, run: int, state: State, error: Exception | None) -> None:
-        """Take note of what the connector tells of its state."""
+        """Process a report of the connector's state."""
         if run != self._run or state is State.STOPPED:
             return
         if error is None:
             self._report(state)
         elif not self._starting:
-            # How a start fails is told by the start itself.
+            # The start itself reports its failure.
             self._failed(error)
 
     def asked(self, run: int) -> None:
-        """Take note that the connector wants its tasks configured anew."""
+        """Process the connector's request for a task reconfiguration."""
         if run == self._run:
             self._configure_tasks(self.name)
 
     def post(self, function: Callable[..., None], *arguments: object) -> None:
-        """Have the event loop call a function, unless it is closed."""
+        """Call a function on the event loop, unless it is closed."""
         with suppress(RuntimeError):
             self._parts.loop.call_soon_threadsafe(function, *arguments)
 
 
 class _ConnectorEvents:
-    """Brings what one instance of a connector tells, on whatever thread, to the event loop."""
+    """Forwards the reports of one connector instance from any thread to the event loop."""
 
     def __init__(self, work: ConnectorWork, run: int) -> None:
         self._work = work
         self._run = run
 
     def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
-        """Pass a state on."""
+        """Forward a state."""
         del connector
         self._work.post(self._work.told, self._run, state, error)
 
     def on_task_reconfiguration(self, connector: str) -> None:
-        """Pass the wish on."""
+        """Forward the request."""
         del connector
         self._work.post(self._work.asked, self._run)

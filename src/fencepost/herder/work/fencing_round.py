@@ -1,4 +1,4 @@
-"""Rounds of fencing: former tasks of a connector lose the right to write before newer ones start (KIP-618).
+"""Fencing rounds: former tasks of a connector lose the right to write before newer ones start (KIP-618).
 
     asked ──> read the config topic ──> fence the transactional ids of the former count ──> read the config topic
               (fenced already: done)    (not where one task follows one,                       │
@@ -6,10 +6,10 @@
                          │ for the first tasks                                                 v
                          └───────────────────────────> write the new count (newer task configurations: 409)
 
-Tasks that deliver at least once have no transactional ids: their count is 0. They wait for a round only where tasks
-came before that had some, so that none of these can still commit.
+At-least-once tasks have no transactional ids: their count is 0. They wait for a round only if former tasks had ids, so
+that none of these can still commit.
 
-Tasks of a connector that ask at once share one round; rounds of several connectors go on side by side.
+Concurrent requests for one connector share a round; rounds of several connectors run concurrently.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ TaskSet = tuple[str, int | None, int]
 
 
 def task_set(state: ClusterConfigState, connector: str) -> TaskSet:
-    """Return which tasks a connector has."""
+    """Return the task set of a connector."""
     return connector, state.task_config_generation(connector), len(state.tasks(connector))
 
 
 class SharedCalls:
-    """Calls that those share who ask for the same tasks of a connector while one is under way."""
+    """Shares one call between concurrent requests for the same tasks of a connector."""
 
     def __init__(self, parts: HerderParts) -> None:
         self._parts = parts
@@ -54,18 +54,18 @@ class SharedCalls:
         if task is None:
             task = self._running[work] = asyncio.ensure_future(self._logged(connector, function))
             task.add_done_callback(lambda _: self._running.pop(work, None))
-        # One that waits may be cancelled without the others.
+        # A waiter may be cancelled without the others.
         await outcome_of(task)
 
     @staticmethod
     async def _logged(connector: str, function: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        # Not about the task that happened to ask first.
+        # Log without the context of the first requesting task.
         with log_context(connector):
             await function(connector)
 
 
 class FencingRounds:
-    """Fences as the leader."""
+    """Runs fencing rounds as the leader."""
 
     def __init__(self, parts: HerderParts, leader: Leader) -> None:
         self._parts = parts
@@ -79,12 +79,13 @@ class FencingRounds:
         if the count cannot be written, and what fencing raises.
         """
         await self._leader.require()
-        # Whoever asks may have read a commit that this worker has not: it must not be told that all is fenced.
+        # The requester may have read a commit that this worker has not: the answer must not be that everything is
+        # fenced.
         await self._parts.read_config_topic()
         await self._rounds.call(connector, self._round)
 
     async def confirm(self, connector: str) -> None:
-        """Read what was committed to the config topic: configurations of newer tasks are among it."""
+        """Read the config topic to its end, which includes configurations of newer tasks."""
         del connector
         await self._parts.read_config_topic()
 
@@ -117,7 +118,7 @@ class FencingRounds:
             self._parts.fenced(self._parts.loop.time() - started, success=success)
 
     def _count(self, connector: str) -> int:
-        """How many transactional ids the connector's tasks write under."""
+        """The number of transactional ids of the connector's tasks."""
         state = self._parts.state
         return 0 if delivers_at_least_once(state, connector) else len(state.tasks(connector))
 

@@ -1,10 +1,10 @@
-"""The connectors and tasks of this process, as the configurations say they are to run.
+"""The connectors and tasks of this process, and their plans from the configurations.
 
     who has what ──┐
                    ├──> a plan for each connector and task ──> ConnectorWork, TaskWork
     configurations ┘
 
-Whatever changes, the plans of those it concerns are made anew.
+Every change updates the plans of the connectors and tasks that it concerns.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from fencepost.storage.configs.state import (
 
 
 class Membership(Protocol):
-    """Says what this process is to run."""
+    """Decides what this process runs."""
 
     def has(self, unit: Unit) -> bool:
-        """Whether a connector or task is this process's to run."""
+        """Whether this process should run a connector or task."""
 
     def held(self, connector: str) -> str | None:
-        """Why tasks of a connector must not be started, None if they may."""
+        """The reason why tasks of a connector must not be started, None if they may."""
 
 
 class LocalWork:
@@ -52,7 +52,7 @@ class LocalWork:
         new_task: Callable[[ConnectorTaskId], TaskWork],
         configure_tasks: Callable[[str], None],
     ) -> None:
-        """`configure_tasks` is called with the name when a connector should be asked for its task configurations."""
+        """`configure_tasks` is called with the name when a connector's task configurations should be requested."""
         self._parts = parts
         self._membership = membership
         self._new_task = new_task
@@ -64,7 +64,7 @@ class LocalWork:
 
     @property
     def units(self) -> frozenset[Unit]:
-        """What there is, and what was taken away and does not stand still yet."""
+        """The running connectors and tasks, and the revoked ones that have not stopped yet."""
         return frozenset().union(self._connectors, self._tasks)
 
     @property
@@ -73,27 +73,27 @@ class LocalWork:
         return self._tasks.values()
 
     def find(self, connector: str) -> ConnectorWork | None:
-        """Return a connector that runs here."""
+        """Return a connector of this process."""
         return self._connectors.get(connector) if self._membership.has(connector) else None
 
     def settled(self, connector: str) -> bool:
-        """Whether a connector and its tasks are as they are planned."""
+        """Whether a connector and its tasks have reached their plans."""
         units: list[Unit] = [connector, *self.tasks_of(connector)]
         return all(work is None or work.is_settled for work in map(self._find_work, units))
 
     def transactions(self, connector: str) -> dict[ConnectorTaskId, TransactionStatus]:
-        """Return what the tasks of a connector have open that run here."""
+        """Return the transactions of a connector's tasks in this process."""
         found = ((task, self._tasks[task].transaction) for task in self.tasks_of(connector))
         return {task: status for task, status in found if status is not None}
 
     def tasks_of(self, connector: str) -> set[ConnectorTaskId]:
-        """Return the tasks of a connector that run here."""
+        """Return the tasks of a connector in this process."""
         return {task for task in self._tasks if task.connector == connector}
 
     def restart(self, unit: Unit, *, announce: bool) -> None:
-        """Start a connector or task of this process again; `announce` shows it as RESTARTING.
+        """Restart a connector or task of this process; `announce` shows it as RESTARTING.
 
-        It has all its automatic restarts before it again: whoever asks for it has mended something, perhaps.
+        The count of its automatic restarts is reset: the user may have fixed the cause.
         """
         work = self._find_work(unit)
         if work is not None:
@@ -107,7 +107,7 @@ class LocalWork:
         self.plan(unit)
 
     async def give_up(self, units: Iterable[Unit]) -> None:
-        """Plan what was taken away, and return once it stands still."""
+        """Stop revoked work, and return once it has stopped."""
         units = list(units)
         for unit in units:
             self.plan(unit)
@@ -117,7 +117,7 @@ class LocalWork:
             self._forget(unit)
 
     def on_config(self, event: ConfigEvent) -> None:
-        """Follow a change of configurations, other than one of a session key or of a logger."""
+        """Apply a change of configurations, except a session key or a logger level."""
         match event:
             case ConnectorConfigUpdate(name):
                 self._versions[name] += 1
@@ -127,7 +127,7 @@ class LocalWork:
             case TaskConfigUpdate(name, tasks):
                 self.plan(*{*tasks, *self.tasks_of(name)})
             case TargetStateChange(name):
-                # A task that this worker was given while the connector was stopped is not among its own yet.
+                # A task that was assigned while the connector was stopped has no plan yet.
                 self.plan(name, *{*self._parts.state.tasks(name), *self.tasks_of(name)})
             case RestartRequest():
                 self._restart_as_asked(event)
@@ -138,7 +138,7 @@ class LocalWork:
                 self.restart(unit, announce=True)
 
     def plan(self, *units: Unit) -> None:
-        """Make the plans of connectors and tasks anew."""
+        """Update the plans of connectors and tasks."""
         for unit in units:
             self._plan(unit)
 

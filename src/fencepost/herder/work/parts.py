@@ -1,4 +1,4 @@
-"""What connectors, tasks and requests need of the herder that they belong to. Each herder has its own."""
+"""The parts of a herder that connectors, tasks and requests use. Each herder has its own implementation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ConfigStore(Protocol):
-    """Where the configurations of connectors are written. Its methods return at once; the futures hold what failed."""
+    """Stores the configurations of connectors. Its methods return at once; the futures hold errors."""
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
         """Write a connector's configuration; a new connector is STARTED if no target state is given."""
@@ -32,36 +32,36 @@ class ConfigStore(Protocol):
         """Delete a connector."""
 
     def put_target_state(self, connector: str, state: TargetState) -> Future[None]:
-        """Write what a connector is meant to do."""
+        """Write a connector's target state."""
 
     def put_restart_request(self, request: RestartRequest) -> Future[None]:
-        """Ask for restarts of a connector and its tasks, wherever they run."""
+        """Request restarts of a connector and its tasks on all workers."""
 
     def put_logger_level(self, logger: str, level: str) -> Future[None]:
-        """Give a logger of all workers a level."""
+        """Set the level of a logger on all workers."""
 
     def put_task_count(self, connector: str, tasks: int) -> Future[int | None]:
-        """Write that a connector's former tasks are fenced, and so many may start.
+        """Write that a connector's former tasks are fenced, and how many may start.
 
-        The future holds the record's offset, None where it is not known.
+        The future holds the record's offset, None if it is unknown.
         """
 
 
 class StatusStore(TopicStatuses, Protocol):
-    """Where the states of connectors and tasks are kept."""
+    """Stores the states of connectors and tasks."""
 
     def delete_connector(self, connector: str) -> None:
-        """Forget a connector, and all that is known about its tasks and topics."""
+        """Remove a connector's status, and those of its tasks and topics."""
 
     def delete_task(self, task: ConnectorTaskId) -> None:
-        """Forget a task."""
+        """Remove a task's status."""
 
 
 class Leader(Protocol):
-    """Who may write as the leader."""
+    """Controls writes as the leader."""
 
     async def require(self) -> None:
-        """Return if this worker leads. Raises NotLeaderError, and why it cannot be told."""
+        """Return if this worker leads. Raises NotLeaderError, or the reason why that is unknown."""
 
     async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = ...) -> T:
         """Write as the leader. `check` is called right before it and may raise."""
@@ -76,11 +76,11 @@ class HerderParts(Protocol):
 
     @property
     def worker(self) -> Worker:
-        """What makes connectors and tasks."""
+        """The worker, which creates connectors and tasks."""
 
     @property
     def requested(self) -> Worker:
-        """What checks the configurations of requests, by the limits that those are under."""
+        """The worker for validating configurations of requests, with the limits that apply to them."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -88,57 +88,60 @@ class HerderParts(Protocol):
 
     @property
     def configs(self) -> ConfigStore:
-        """Where configurations are written."""
+        """The store of configurations."""
 
     @property
     def statuses(self) -> StatusStore:
-        """What is known of connectors and tasks."""
+        """The store of statuses."""
 
     @property
     def state(self) -> ClusterConfigState:
-        """What connectors there are, and with which tasks."""
+        """The current connectors and their tasks."""
 
     @property
     def worker_id(self) -> str:
-        """How statuses name this worker, as host:port."""
+        """This worker's name in statuses, as host:port."""
 
     def worker_for(self, connector: str) -> Worker:
-        """Return what makes a connector and its tasks, by the limits that its configuration is under."""
+        """Return the worker that creates a connector and its tasks, with the limits that apply to its configuration."""
 
     def all_configs(self) -> list[Mapping[str, str | None]]:
         """Return the properties of the worker and of all connectors."""
 
     async def started(self) -> None:
-        """Wait until the worker knows of connectors. Raises ServiceUnavailableError if that takes too long."""
+        """Wait until the worker knows the connectors. Raises ServiceUnavailableError if that takes too long."""
 
     async def joined(self) -> None:
-        """Wait until the worker can carry requests out. Raises ServiceUnavailableError if that takes too long."""
+        """Wait until the worker can process requests. Raises ServiceUnavailableError if that takes too long."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what may block on a thread, and wait for it."""
+        """Call a blocking function on a thread, and wait for it."""
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it, on any other thread. Raises what it raises."""
+        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
 
     async def read_config_topic(self) -> None:
-        """Read what was committed to the config topic before this call. Raises what reading a topic raises."""
+        """Read everything that was committed to the config topic before this call.
+
+        Raises what reading a topic raises.
+        """
 
     def report(
         self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None
     ) -> None:
-        """Publish how a connector or a task is."""
+        """Publish the state of a connector or a task."""
 
     def task_count(self, connector: str) -> int | None:
-        """Return with how many tasks a connector was last fenced for; None if it never was."""
+        """Return the number of tasks in a connector's last task count record; None if there is none."""
 
     def fencing_is_due(self, connector: str) -> bool:
-        """Whether tasks of the connector may not start before former ones are fenced."""
+        """Whether former tasks of the connector must be fenced before its tasks may start."""
 
     def fenced(self, seconds: float, *, success: bool) -> None:
-        """Take note of a round of fencing."""
+        """Record a fencing round."""
 
 
 def delivers_at_least_once(state: ClusterConfigState, connector: str) -> bool:
-    """Whether the tasks of a connector are to deliver at least once, by its `exactly.once.support`."""
+    """Whether the tasks of a connector deliver at least once, by its `exactly.once.support`."""
     support = (state.applied_config(connector) or {}).get("exactly.once.support") or ""
     return support.strip().lower() == ExactlyOnceRequest.DISABLED

@@ -22,10 +22,10 @@ from fencepost.storage.configs.codec import Config
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """How a task is to run: a plan that differs in more than `paused` and `held` needs another start.
+    """The plan of a task: a plan that differs in more than `paused` and `held` requires a new start.
 
-    `generation` is that in which it got its configuration; `restart` counts the restarts that were asked for.
-    `held` says why it is not to be started, None if it is; what runs by then goes on.
+    `generation` is that of its configuration; `restart` counts the requested restarts. `held` is the reason why it must
+    not be started, None if it may; a running task keeps running.
     """
 
     generation: int | None
@@ -36,14 +36,14 @@ class TaskPlan:
 
 
 class NewChecks(Protocol):
-    """Makes the checks of one start of a task."""
+    """Creates the checks of one start of a task."""
 
     def __call__(self, is_current: Callable[[], bool], /) -> StartChecks:
-        """`is_current` is asked on the event loop whether the task is still to run as it was started."""
+        """`is_current` returns, on the event loop, whether the task should still run as it was started."""
 
 
 class TaskWork(Converging[TaskPlan]):
-    """Starts, pauses and stops one task as it is planned, and reports its states."""
+    """Starts, pauses and stops one task by its plan, and reports its states."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TaskWork(Converging[TaskPlan]):
         *,
         stop_at_end: bool = False,
     ) -> None:
-        """`on_fenced` is told that the task lost its transactional id; false if that is to be a failure.
+        """`on_fenced` is called when the task lost its transactional id; it returns False if that is a failure.
 
         `stop_at_end` lets the task end where its source does.
         """
@@ -68,16 +68,16 @@ class TaskWork(Converging[TaskPlan]):
         self._stop_at_end = stop_at_end
         self._topics = ActiveTopics(parts.config, parts.statuses)
         self.fenced = False
-        """Whether the task ended because it was fenced, and waits for the group to say whose it is."""
+        """Whether the task ended because it was fenced, and waits for a rebalance to determine its owner."""
         self._task: WorkerSourceTask | None = None
         self._version: str | None = None
         self._holding = False
-        # Which start it is: what earlier ones still tell does not count.
+        # The number of the start: later reports of former starts are ignored.
         self._run = 0
 
     @property
     def transaction(self) -> TransactionStatus | None:
-        """What the task has open, None if it does not run."""
+        """The task's open transaction, None if it does not run."""
         return None if self._task is None else self._task.transaction
 
     async def _step(self, before: TaskPlan | None, wanted: TaskPlan | None) -> TaskPlan | None:
@@ -104,7 +104,7 @@ class TaskWork(Converging[TaskPlan]):
         self._parts.report(self.id, State.UNASSIGNED, error=error, version=self._version)
 
     async def _start(self, plan: TaskPlan) -> None:
-        # Not the latest: how tasks deliver must not change but with their generation, which fences the former one.
+        # Not the latest: the delivery may only change with the generation, which fences the former one.
         properties = self._parts.state.applied_config(self.id.connector)
         try:
             self._task = await self._parts.run(self._make, dict(properties or {}), plan, self._run)
@@ -152,8 +152,8 @@ class TaskWork(Converging[TaskPlan]):
             self._parts.report(self.id, State.RESTARTING, version=self._version)
 
     def told(self, run: int, state: State, error: Exception | None) -> None:
-        """Take note of what the task tells of its state."""
-        # How a task that was stopped ends is of no interest, nor is one that made room for its successor.
+        """Process a report of the task's state."""
+        # The end of a stopped task is ignored, and that of a task that was replaced.
         if run != self._run or isinstance(error, SupersededError):
             return
         if state is State.FAILED and isinstance(error, ProducerFencedError) and self._on_fenced(self.id):
@@ -162,24 +162,24 @@ class TaskWork(Converging[TaskPlan]):
             self._parts.report(self.id, state, error=error, version=self._version)
 
     def _wrote_to(self, topics: Collection[str]) -> None:
-        # On the task's thread, after each commit. The last one of a connector that is deleted leaves no trace.
+        # On the task's thread, after each commit. The last commit of a deleted connector is not recorded.
         if self._parts.state.contains(self.id.connector):
             self._topics.note(self.id, topics)
 
     def post(self, function: Callable[..., None], *arguments: object) -> None:
-        """Have the event loop call a function, unless it is closed."""
+        """Call a function on the event loop, unless it is closed."""
         with suppress(RuntimeError):
             self._parts.loop.call_soon_threadsafe(function, *arguments)
 
 
 class _TaskEvents:
-    """Brings what one start of a task tells, on its thread, to the event loop."""
+    """Forwards the reports of one start of a task from its thread to the event loop."""
 
     def __init__(self, work: TaskWork, run: int) -> None:
         self._work = work
         self._run = run
 
     def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
-        """Pass a state on."""
+        """Forward a state."""
         del task
         self._work.post(self._work.told, self._run, state, error)
