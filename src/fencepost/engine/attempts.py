@@ -1,7 +1,7 @@
-"""Refuses to write in any but the first attempt of a task and of its stage.
+"""Allows writes only in the first attempt of a task and of its stage.
 
-Spark runs a task again after a failure, and a whole stage after the loss of what was shuffled to it. What the first
-attempt wrote is in Kafka by then. Python is told a task's attempt, but not its stage's. The JVM names the thread of a
+Spark runs a task again after a failure, and a whole stage after the loss of its shuffle input. By then the records of
+the first attempt are in Kafka. Python knows a task's attempt number, but not its stage's. The JVM names the thread of a
 task after both, `Executor task launch worker for task 1.0 in stage 4.0 (TID 9)`: so its name is put into the first row
 that a writer gets.
 """
@@ -27,7 +27,7 @@ _ROW_BITS: Final = 33
 
 
 def with_attempt(frame: DataFrame) -> DataFrame:
-    """Add a column that tells a writer which attempt it is. Nothing may come between this and the writer's stage."""
+    """Add a column with the attempt for the writer. There must be no stage between this and the writer's."""
     is_first = F.monotonically_increasing_id().bitwiseAND((1 << _ROW_BITS) - 1) == 0
     thread = F.expr("java_method('java.lang.Thread', 'currentThread')")
     return frame.withColumn(_ATTEMPT, F.when(is_first, thread))
@@ -50,7 +50,7 @@ def task_context() -> TaskContext:
 def of_first_attempt(given: Iterator[pa.RecordBatch], context: TaskContext) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `with_attempt` without its column.
 
-    Raises WriteRetriedError if the stage runs again, and SparkJobError if that cannot be told.
+    Raises WriteRetriedError if the stage runs again, and SparkJobError if that is unknown.
     """
     known = False
     for batch in given:
@@ -61,9 +61,9 @@ def of_first_attempt(given: Iterator[pa.RecordBatch], context: TaskContext) -> I
 
 
 def check_stage_attempt(thread: str | None, stage: int, task: int) -> None:
-    """Raise WriteRetriedError if the name of a task's thread tells of an attempt of `stage` that is not the first.
+    """Raise WriteRetriedError if the thread name of a task has an attempt of `stage` that is not the first.
 
-    `task` is the number of the task's attempt that is its alone. Raises SparkJobError for any other name.
+    `task` is the unique id of the task's attempt. Raises SparkJobError for any other name.
     """
     found = _THREAD.search(thread or "")
     if found is None or (int(found[1]), int(found[3])) != (stage, task):

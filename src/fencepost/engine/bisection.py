@@ -1,7 +1,7 @@
-"""Which rows of a batch are to blame when the batch as a whole is refused, and how long it is tried again. Pure.
+"""Finds the refused rows of a batch by bisection, and defines how long a batch is retried. Pure.
 
-A batch is transformed and converted whole. Only if that fails are its halves tried, and theirs, down to single rows:
-a batch that passes costs one attempt, one with a single bad row among n about 1.5 log2(n) more.
+A batch is transformed and converted as a whole. Only if that fails, its halves are processed separately, recursively,
+down to single rows: a batch that passes costs one attempt, one with a single bad row among n about 1.5 log2(n) more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIRST_DELAY_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Passed(Generic[T]):
-    """Rows from `start` up to `stop` passed, and became `result`."""
+    """Rows from `start` up to `stop` passed, with the `result`."""
 
     start: int
     stop: int
@@ -31,7 +31,7 @@ class Passed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Each of the rows from `start` up to `stop` is refused, for the same reason; mostly there is one."""
+    """Each of the rows from `start` up to `stop` is refused, for the same reason; usually one row."""
 
     start: int
     stop: int
@@ -39,10 +39,9 @@ class Refused:
 
 
 def is_of_records(error: Exception) -> bool:
-    """Say whether an error is of the records that were handled.
+    """Return whether an error was caused by the processed records.
 
-    A wrong configuration, a plugin that breaks its contract, a Spark job that was lost or cancelled, and what Kafka
-    answers are not.
+    A wrong configuration, a plugin that violates its contract, a lost or cancelled Spark job, and errors of Kafka are not.
     """
     return not isinstance(error, ConfigError | PluginError | SparkJobError | KafkaError | MemoryError)
 
@@ -50,11 +49,11 @@ def is_of_records(error: Exception) -> bool:
 def isolate(
     start: int, stop: int, attempt: Callable[[int, int], T], *, known: bool = False
 ) -> Iterator[Passed[T] | Refused]:
-    """Yield what becomes of the rows from `start` up to `stop`, in their order, as far as it is asked for.
+    """Yield the outcomes of the rows from `start` up to `stop`, in order and lazily.
 
-    `attempt` handles a range of rows, or raises; what is not `is_of_records` is raised here as well. A row is refused
-    only if an attempt with it alone failed, or the attempt said that all rows are alike (AllRowsRefusedError). `known`
-    spares an attempt where it is clear that there is a bad row among several.
+    `attempt` processes a range of rows, or raises; errors that are not `is_of_records` are raised here as well. A row is
+    refused only if an attempt with it alone failed, or the attempt refused all rows (AllRowsRefusedError). `known` skips an
+    attempt if it is known that some of several rows are bad.
     """
     if not known or stop - start == 1:
         try:
@@ -80,9 +79,9 @@ def isolate(
 
 
 class Retries:
-    """The pauses between tries of what may pass: 0.3 s, doubled up to a longest one, until a time-out.
+    """The pauses between retries: 0.3 s, doubled up to a maximum, until a time-out.
 
-    The time begins with the first failure and is not renewed. `clock` gives seconds.
+    The time begins with the first failure and is not reset. `clock` returns seconds.
     """
 
     def __init__(self, timeout_ms: int, longest_ms: int, clock: Callable[[], float]) -> None:
@@ -93,7 +92,7 @@ class Retries:
         self._delay_s = min(FIRST_DELAY_S, self._longest_s)
 
     def next_pause(self) -> float | None:
-        """Return how many seconds to wait before the next try, None if there should be none."""
+        """Return the seconds to wait before the next attempt, None for no attempt."""
         if self._timeout_ms == 0:
             return None
         pause, self._delay_s = self._delay_s, min(2 * self._delay_s, self._longest_s)

@@ -1,4 +1,4 @@
-"""From columns of Connect data to Kafka records, on Arrow arrays.
+"""Converts columns of Connect data to Kafka records, on Arrow arrays.
 
 The columns of a batch are those of Spark's own Kafka sink: `value`, and optionally `key`, `topic`, `partition`,
 `timestamp` and `headers`. https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
@@ -36,8 +36,8 @@ _WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 class ColumnTypes:
     """The Spark types of a batch's columns.
 
-    `value` and `key` are None for schemaless data. `has_key` and the like say whether there is such a column at all;
-    `raw_headers` that the headers' values are converted already.
+    `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
+    `raw_headers`: the headers' values are already converted.
     """
 
     value: t.DataType | None
@@ -52,7 +52,7 @@ class ColumnTypes:
 
     @property
     def targeted(self) -> bool:
-        """Whether a row's own data may decide which topic partition it goes to."""
+        """Whether a row's data may determine its topic partition."""
         return self.has_key or self.has_topic or self.has_partition
 
 
@@ -60,7 +60,7 @@ class ColumnTypes:
 class Converted:
     """Rows of one topic as Kafka records.
 
-    `partition` is int32, null where a row does not fix its partition. `rows` are polled records' positions.
+    `partition` is int32, null if a row does not define its partition. `rows` are polled records' positions.
     """
 
     topic: str
@@ -70,7 +70,7 @@ class Converted:
 
 
 def column_types(schema: t.StructType, *, where: str) -> ColumnTypes:
-    """Check the columns of a SourceBatch against what its rows may have. Raises DataError that names the column."""
+    """Check the columns of a SourceBatch. Raises DataError that names an invalid column."""
     fields = {field.name: named(field) for field in schema.fields}
     if "value" not in fields:
         raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
@@ -111,10 +111,10 @@ def _header_type(kind: t.DataType, where: str) -> t.DataType:
 def convert(
     batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler, topic: str | None = None
 ) -> Iterator[Converted]:
-    """Turn rows into records, topic by topic; rows of one topic keep their order.
+    """Convert rows to records, topic by topic; rows of one topic keep their order.
 
-    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are left out
-    if `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows that have no topic.
+    `topic` is for rows that name none, else the pipeline's default topic is. Rows that a converter refuses are skipped if
+    `errors` tolerates them. Raises RecordRefusedError if it does not, and DataError for rows without a topic.
     """
     default = topic or pipeline.default_topic
     for name, rows in _by_topic(batch, types, default):
@@ -152,7 +152,7 @@ def require_topic(topic: str | None) -> str:
 def _convert_topic(
     topic: str, batch: pa.RecordBatch, types: ColumnTypes, pipeline: Pipeline, errors: ErrorHandler
 ) -> Converted:
-    """Turn rows that all go to one topic into records, but for those that are refused and may be."""
+    """Convert the rows of one topic to records, without refused rows that are tolerated."""
     rows = _Rows(topic, batch, errors)
     if types.has_headers and not types.raw_headers:
         header = pipeline.header_converter
@@ -183,7 +183,7 @@ def _convert_topic(
 
 
 class _Rows:
-    """Rows of one topic that pass one converter after the other: `batch` is those that are left."""
+    """Rows of one topic that pass one converter after the other: `batch` has the remaining ones."""
 
     def __init__(self, topic: str, batch: pa.RecordBatch, errors: ErrorHandler) -> None:
         self.batch = batch
@@ -224,7 +224,10 @@ def _joined(parts: Sequence[pa.Array], name: str) -> pa.Array:
 
 
 def converted_by(converter: Converter, topic: str, schema: t.DataType | None, values: pa.Array) -> pa.Array:
-    """Return what a converter makes of values. Raises what it raises, and ConverterContractError (see `_one_for_each`)."""
+    """Return a converter's result for values.
+
+    Raises what it raises, and ConverterContractError (see `_one_for_each`).
+    """
     what = f"from_connect_data() of {type(converter).__name__}"
     return _one_for_each(values, call_plugin(what, converter.from_connect_data, topic, schema, values), converter)
 
@@ -232,13 +235,13 @@ def converted_by(converter: Converter, topic: str, schema: t.DataType | None, va
 def header_converted_by(
     converter: HeaderConverter, topic: str, schema: t.DataType | None, values: pa.Array
 ) -> pa.Array:
-    """Return what a header converter makes of values. Raises as `converted_by`."""
+    """Return a header converter's result for values. Raises as `converted_by`."""
     what = f"from_connect_header() of {type(converter).__name__}"
     return _one_for_each(values, call_plugin(what, converter.from_connect_header, topic, schema, values), converter)
 
 
 def _one_for_each(given: pa.Array, found: object, converter: Converter | HeaderConverter) -> pa.Array:
-    """Return what a converter made of values. Raises ConverterContractError if that is not an array with one for each."""
+    """Return a converter's result. Raises ConverterContractError if it is not an array with one value for each row."""
     if not isinstance(found, pa.Array | pa.ChunkedArray):
         raise ConverterContractError(
             f"{type(converter).__name__} returned {kind_of(found)} for {len(given)} rows: it must return an Array of "
@@ -260,7 +263,7 @@ def convert_headers(topic: str, schema: t.DataType | None, headers: pa.Array, co
 
 
 def list_of_headers(lengths: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:
-    """Headers of records, from how many each has and all their names and converted values."""
+    """The headers of records, from the number of each and all names and converted values."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     pairs = pa.StructArray.from_arrays([names.cast(pa.string()), values.cast(pa.binary())], names=["key", "value"])

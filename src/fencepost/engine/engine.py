@@ -1,4 +1,4 @@
-"""The engine: writes what a task polled, into its open transaction if it has one.
+"""The engine: writes a task's polled batches, into its open transaction if it has one.
 
     polled records, no transforms     worker: Arrow -> converters -> Kafka
     polled records, transforms        worker -> Catalyst -> worker: converters -> Kafka
@@ -6,8 +6,8 @@
     reader, no transforms             executors: read -> converters -> Kafka, one stage
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
-Whoever writes, it is the same stage and the same RecordWriter. Where rows choose their topic partition and several
-executors write, a shuffle between converters and Kafka brings each record to the writer that owns its partition.
+All ways use the same stage and the same RecordWriter. If rows choose their topic partition and several executors write,
+a shuffle between converters and Kafka brings each record to the writer that owns its partition.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from fencepost.kafka.producer.record_producer import RecordProducer
 _log: Final = logging.getLogger(__name__)
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
-"""Bytes up to which the worker reads and writes a batch itself: that takes less time than starting a Spark job."""
+"""The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a batch became. `bytes` is the size of its record batches as they were sent.
+    """The result of a batch. `bytes` is the size of its record batches as sent.
 
     `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because of
     an error; it is None for a SourceBatch.
@@ -68,7 +68,7 @@ class WriteResult:
     def of(
         cls, acks: Sequence[Ack], metadata: Sequence[RecordMetadata | None] | None, errors: ErrorCounts
     ) -> WriteResult:
-        """Sum up what the brokers acknowledged."""
+        """Sum up the acknowledgements."""
         return cls(
             written=sum(ack.count for ack in acks),
             bytes=sum(ack.size for ack in acks),
@@ -83,7 +83,7 @@ class SparkEngine:
 
     `settings` are a worker's properties, of which `spark.*` are used. `import_path` are folders with connectors, which
     Spark's Python workers need to import as well. On a cluster, the executors need a Python with the same packages
-    (fencepost among them), at the path of `spark.pyspark.python`, and a way to the brokers.
+    (fencepost included), at the path of `spark.pyspark.python`, and access to the brokers.
     """
 
     def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
@@ -119,13 +119,13 @@ class SparkEngine:
         cancelled: Cancelled,
         topic_gate: TopicGate,
     ) -> WriteResult:
-        """Write a batch, into `producer`'s open transaction if it has any, and return when the brokers have all of it.
+        """Write a batch, into `producer`'s open transaction if it has any, and return when it is acknowledged.
 
-        `task` names the task in Spark's pools and in messages. The `topic_gate` is asked for each topic that records go
-        to, after the transforms and before the first of them is sent. What a transform or converter refuses is handled
-        as `pipeline.errors` says. The transaction is left open. Raises a FencepostError (what the gate raises,
-        RecordRefusedError, DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without
-        one, some of the batch may be there, and more may come.
+        `task` names the task in Spark's pools and in messages. The `topic_gate` checks each topic of the records, after the
+        transforms and before the first of them is sent. Records that a transform or converter refuses are handled by
+        `pipeline.errors`. The transaction stays open. Raises a FencepostError (what the gate raises, RecordRefusedError,
+        DataError, KafkaError, SparkJobError), after which the transaction must be aborted; without a transaction, a part
+        of the batch may be written, and writes may continue.
         """
         check_cancelled(task, cancelled)
         errors = ErrorHandler(
@@ -164,13 +164,13 @@ class SparkEngine:
         return WriteResult.of(acks, metadata, errors.tally.counts)
 
     def cancel(self, task: str) -> None:
-        """Stop a task's Spark job. The caller aborts the transaction: executors may write on until then."""
+        """Cancel a task's Spark job. The caller aborts the transaction: executors may keep writing until then."""
         self._jobs.cancel(task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchWrite:
-    """One batch on its way: the `spec`, and what only the worker has."""
+    """The write of one batch: the `spec`, and the worker's own parts."""
 
     session: Callable[[], SparkSession]
     jobs: Jobs
@@ -202,7 +202,7 @@ class _BatchWrite:
             return write_polled(converted, len(records), router, writer)
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:
-        """Write a SourceBatch, from the worker if that takes no Spark and little time."""
+        """Write a SourceBatch, from the worker if it is small and needs no Spark."""
         if batch.reader is None or self.spec.pipeline.transforms:
             return self._by_spark(batch)
         if batch.bytes is None or batch.bytes > SMALL_BATCH:
@@ -215,7 +215,7 @@ class _BatchWrite:
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session, mark = self.session(), new_mark()
-        # A job that succeeds has each writer's answer; after any other end some may be writing still.
+        # A successful job has each writer's answer; after any other end some may still be writing.
         with closing(self.producer.writer()) as metadata, self.producer.lent() as transaction:
             write = SparkWrite(
                 session=session,
@@ -245,7 +245,7 @@ class _BatchWrite:
 
 
 def tell(tally: Tally, task: str) -> None:
-    """Log the refused records that a tally lists, and how many more were skipped."""
+    """Log the refused records in a tally, and the number of further skipped ones."""
     for refused in tally.listed:
         shown = "" if refused.content is None else f" The record: {refused.content}"
         _log.error("Task %s: %s%s", task, refused, shown)

@@ -1,4 +1,4 @@
-"""What went wrong with single records, under the names of Connect's task-error-metrics."""
+"""Counts errors of records, under the names of Connect's task-error-metrics."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class ErrorCounts:
     """Counts over the records of a batch.
 
-    `failures` are all operations on records that failed, `retries` those that were tried again; `errors` are records
-    that failed the task, `skipped` those that were left out, and `errors_logged` those that the log tells of.
+    `failures` are all failed operations on records, `retries` the retried ones; `errors` are records that failed the
+    task, `skipped` those that were skipped, and `errors_logged` those that were logged.
     """
 
     failures: int = 0

@@ -1,4 +1,4 @@
-"""Applies a connector's `errors.*` to the stages that its records pass on their way to Kafka (KIP-298)."""
+"""Applies a connector's `errors.*` to the stages that process its records (KIP-298)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
 T = TypeVar("T")
 
 LISTED: Final = 1_000
-"""How many refused records of a batch, or of an executor's part of one, are told singly in the log."""
+"""The maximum number of refused records of a batch, or of an executor's part of one, that are logged individually."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageRows:
-    """`count` rows that come to a stage. `topic` is None where each row names its own.
+    """`count` rows for a stage. `topic` is None if each row names its own.
 
-    `row` tells which record of a polled batch a row is, None if it is none; `content` shows the row.
+    `row` returns the position of a row's record in a polled batch, None if there is none; `content` shows the row.
     """
 
     stage: Stage
@@ -49,8 +49,8 @@ class StageRows:
 class ErrorHandler:
     """Handles the errors of one batch, or of one executor's part of it. For one thread.
 
-    `records` are the batch's, if it was polled: they tell where a record comes from. `wait` takes seconds and may
-    raise to end the waiting.
+    `records` are the batch's, if it was polled, for the origin of a record. `wait` gets seconds and may raise to end
+    the waiting.
     """
 
     def __init__(
@@ -69,24 +69,24 @@ class ErrorHandler:
 
     @property
     def tally(self) -> Tally:
-        """What went wrong so far."""
+        """The errors so far."""
         return self._tally
 
     @property
     def stops_at_first(self) -> bool:
-        """Whether the first record that is refused fails its batch, with no second try."""
+        """Whether the first refused record fails its batch, without a retry."""
         return self._handling.stops_at_first
 
     def merge(self, tally: Tally) -> None:
-        """Add what went wrong elsewhere."""
+        """Add the errors of another part."""
         self._tally = self._tally.plus(tally.counts, *tally.listed)
 
     def apply(self, rows: StageRows, attempt: Callable[[int, int], T]) -> tuple[list[Passed[T]], np.ndarray | None]:
-        """Let rows pass a stage: `attempt(start, stop)` handles a range of them, or raises.
+        """Process rows in a stage: `attempt(start, stop)` processes a range of them, or raises.
 
-        Returns what the ranges that passed became, in order, and the positions of the rows in them, None for all.
-        Raises RecordRefusedError for the first row that is refused, if that is not tolerated (RecordWaitsError if it
-        may pass), and whatever is not an error of records.
+        Returns the results of the ranges that passed, in order, and the positions of their rows, None for all. Raises
+        RecordRefusedError for the first refused row, if that is not tolerated (RecordWaitsError if it is retriable), and
+        any error that is not of records.
         """
         if rows.count == 0:
             return [], None
@@ -103,7 +103,7 @@ class ErrorHandler:
         return passed, np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
 
     def refuse_batch(self, rows: StageRows, reason: Exception) -> RecordRefusedError:
-        """Return the error of a batch that a stage refused, where nothing tells for which of its rows."""
+        """Return the error for a batch that a stage refused, if the row is unknown."""
         return self._fatal(self._described(rows, None, reason), reason)
 
     def _tried(self, attempt: Callable[[int, int], T], start: int, stop: int, retries: Retries) -> T:

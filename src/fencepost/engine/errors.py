@@ -10,7 +10,7 @@
     ConverterContractError  a PluginError: a converter broke its contract, whatever the record
     RetriableJobError       a RetriableError, raised by the Python code of a transform
 
-After any of them the caller aborts the transaction: stray writers on executors then hold a dead epoch.
+After any of them the caller aborts the transaction: late writers on executors then have an outdated epoch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SparkStartError(SparkJobError):
 
 
 class WriteRetriedError(SparkJobError):
-    """Spark ran a part of a write again. The first attempt may have written records, so the batch is given up."""
+    """Spark ran a part of a write again. The first attempt may have written records, so the batch is aborted."""
 
 
 class BatchCancelledError(SparkJobError):
@@ -36,13 +36,13 @@ class BatchCancelledError(SparkJobError):
 
 
 class SparkDataError(DataError):
-    """What a transform, or a source's DataFrame, does with the rows does not fit them, or raised. It would again."""
+    """A transform, or a source's DataFrame, failed for the given rows. A retry would fail again."""
 
 
 class RecordRefusedError(DataError):
     """A transform or converter refused a record, and the connector does not tolerate that.
 
-    `tally` is what went wrong with records of the same batch up to then.
+    `tally` has the errors of the same batch up to then.
     """
 
     def __init__(self, message: str, *, tally: Tally | None = None) -> None:
@@ -51,11 +51,11 @@ class RecordRefusedError(DataError):
 
 
 class RecordWaitsError(RecordRefusedError, RetriableError):
-    """A transform or converter raised RetriableError for a record, for as long as it was tried again."""
+    """A transform or converter raised RetriableError for a record in every retry."""
 
 
 class ConverterContractError(PluginError):
-    """A converter did not return one value for each that it was given. No record is to blame for that."""
+    """A converter did not return one value for each given value. This is not an error of a record."""
 
 
 class RetriableJobError(RetriableError):
@@ -63,7 +63,7 @@ class RetriableJobError(RetriableError):
 
 
 class AllRowsRefusedError(Exception):
-    """Tells that a stage refuses each row that it was given for the same `reason`, so that none need be tried alone."""
+    """A stage refuses all given rows for the same `reason`, so that none needs a separate attempt."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))

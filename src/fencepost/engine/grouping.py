@@ -1,7 +1,7 @@
-"""From polled SourceRecords to Arrow columns, grouped so that each group has one type a column.
+"""Converts polled SourceRecords to Arrow columns, grouped so that each group has one type per column.
 
 A group is a topic with one schema, or one kind of schemaless value, for its values and its keys. Schemaless mappings
-and lists become JSON text (`pa.json_()`), other schemaless values the Arrow type that fits them.
+and lists become JSON text (`pa.json_()`), other schemaless values the matching Arrow type.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Form:
-    """What the values, or keys, of a group have in common: a schema, or else a kind. One object for equal ones."""
+    """The common form of the values, or keys, of a group: a schema, or else a kind. One object for equal ones."""
 
     schema: t.DataType | None
     kind: str
@@ -62,11 +62,11 @@ class RecordGroup:
 def group_records(
     records: Sequence[SourceRecord], pipeline: Pipeline, errors: ErrorHandler, *, structured: bool = False
 ) -> list[RecordGroup]:
-    """Group polled records. Headers are converted already, as each may have a type of its own.
+    """Group polled records. Headers are already converted, because each may have another type.
 
-    With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have
-    the same fields. Records that do not fit their schema are left out if `errors` tolerates them. Raises
-    RecordRefusedError that names the first one if it does not.
+    With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have the
+    same fields. Records that do not fit their schema are skipped if `errors` tolerates them. Raises RecordRefusedError
+    that names the first one if it does not.
     """
     forms = _Forms(structured=structured)
     groups: dict[tuple[str, _Form, _Form], list[int]] = {}
@@ -99,12 +99,12 @@ class _Forms:
 
 
 def kind_of(value: Any) -> str:
-    """Name what a schemaless value is."""
+    """Return the kind of a schemaless value."""
     return _KINDS.get(type(value)) or (JSON if isinstance(value, Mapping | list | tuple) else type(value).__name__)
 
 
 def signature(value: Any) -> str:
-    """Name what a schemaless value is, down to the fields of nested mappings."""
+    """Return the kind of a schemaless value, including the fields of nested mappings."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{name!r}:{signature(member)}" for name, member in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -149,7 +149,7 @@ def _group(
 
 
 class _Fitting:
-    """The records of a group that fit so far: their positions in the batch, and their columns."""
+    """The records of a group that have passed so far: their positions in the batch, and their columns."""
 
     def __init__(self, records: Sequence[SourceRecord], rows: list[int], topic: str, errors: ErrorHandler) -> None:
         self.rows = rows
@@ -161,7 +161,7 @@ class _Fitting:
     def add(
         self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
     ) -> None:
-        """Add a column made of one attribute of the records; those that it refuses are left out."""
+        """Add a column of one attribute of the records; refused records are removed."""
         arrays = self._passing(name, stage, plugin, column)
         if len({array.type for array in arrays}) > 1:
             # Arrow found another type for each part, such as decimals of several precisions.
@@ -174,7 +174,7 @@ class _Fitting:
     def _passing(
         self, name: str, stage: Stage, plugin: Converter | HeaderConverter, column: Callable[[list[Any]], pa.Array]
     ) -> list[pa.Array]:
-        """Return what the parts became that pass, and leave out the records of all others."""
+        """Return the results of the parts that pass, and remove the records of all others."""
         rows = self.rows
         given = StageRows(stage, type(plugin).__name__, self._topic, len(rows), row=lambda position: rows[position])
         passed, kept = self._errors.apply(
@@ -187,7 +187,7 @@ class _Fitting:
 
 
 def _with_those_before(column: Callable[[list[Any]], pa.Array]) -> Callable[[list[Any]], pa.Array]:
-    """Make one column of each part and those before it that passed, which refuses what has no type in common."""
+    """Combine each part with the previous ones that passed; a column refuses values without a common type."""
     passed: list[Any] = []
 
     def joined(values: list[Any]) -> pa.Array:
@@ -221,7 +221,7 @@ def _array(values: list[Any], kind: pa.DataType | None, wanted: str, topic: str)
 
 
 def _check_fields(values: Iterable[Any], schema: t.DataType, name: str, topic: str) -> None:
-    """Refuse fields that the schema does not have: Arrow would leave them out in silence."""
+    """Refuse fields that the schema does not have: Arrow would drop them silently."""
     if isinstance(schema, t.StructType):
         known = frozenset(schema.names)
         values = list(values)
@@ -251,7 +251,7 @@ def _has_struct(schema: t.DataType) -> bool:
 
 
 def _check_whole(values: Iterable[Any], schema: t.DataType, where: str) -> None:
-    """Refuse fractions where the schema has whole numbers: Arrow would cut them off in silence."""
+    """Refuse fractions for whole number types: Arrow would truncate them silently."""
     if isinstance(schema, _WHOLE):
         for value in values:
             if isinstance(value, float):

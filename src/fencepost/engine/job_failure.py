@@ -1,7 +1,7 @@
-"""What a failed Spark job tells, from the exceptions of the JVM and not from their text.
+"""Classifies a failed Spark job by the exceptions of the JVM, not by their text.
 
-Spark quotes data in its messages. So what kind of failure it is follows from the classes of the JVM's exceptions and
-their SQLSTATE, and from the class of a Python exception, which its trace names ahead of its message.
+Spark quotes data in its messages. So the kind of failure is determined by the classes of the JVM's exceptions and their
+SQLSTATE, and by the class of a Python exception, which its trace names before its message.
 https://spark.apache.org/docs/latest/sql-error-conditions-sqlstates.html
 """
 
@@ -22,8 +22,8 @@ from fencepost.api.secrets import SECRETS
 PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
 
 _SPARK_THROWABLE: Final = "org.apache.spark.SparkThrowable"
-# 22 is a data exception, 42 a syntax error or the name of something that is not there, P0 what SQL itself raises by
-# raise_error or assert_true.
+# 22 is a data exception, 42 a syntax error or an unknown name, P0 an error that SQL itself raises with raise_error or
+# assert_true.
 _STATES_OF_DATA: Final = ("22", "42", "P0")
 _RETRIABLE: Final = f"{RetriableError.__module__}.{RetriableError.__qualname__}"
 _TRACE: Final = "Traceback (most recent call last):\n"
@@ -34,7 +34,7 @@ _LONGEST: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Throwable:
-    """An exception of the JVM. `sql_state` is None where it has none."""
+    """An exception of the JVM. `sql_state` is None if it has none."""
 
     kind: str
     message: str
@@ -55,27 +55,27 @@ class JobFailure:
 
     @classmethod
     def of(cls, error: BaseException) -> JobFailure:
-        """What an error of Py4J or PySpark tells. There are no causes where the JVM has died."""
+        """Read an error of Py4J or PySpark. There are no causes if the JVM has died."""
         return cls(tuple(_causes(error)), str(error) or type(error).__name__)
 
     @property
     def is_of_data(self) -> bool:
-        """Whether it would come again with the same rows: SQL or Python code refused them."""
+        """Whether it would happen again with the same rows: SQL or Python code refused them."""
         return any(cause.is_of_data for cause in self.causes)
 
     @property
     def is_retriable(self) -> bool:
         """Whether Python code raised a RetriableError.
 
-        Only the first exception of a trace counts, since the text of each may imitate those that follow. Spark leaves
-        out what an exception was raised `from`.
+        Only the first exception of a trace counts, because the text of each may imitate the following ones. Spark omits
+        the cause of `raise ... from`.
         """
         raised = [_exceptions(cause.message) for cause in self.causes if cause.kind == PYTHON_EXCEPTION]
         return any(lines[0].partition(":")[0] == _RETRIABLE for lines in raised if lines)
 
     @property
     def one_line(self) -> str:
-        """What happened, without the traces of either side, in 400 characters at most."""
+        """The message without the traces of Java and Python, at most 400 characters."""
         told = next((cause for cause in self.causes if cause.is_of_data), None)
         if told is None:
             told = next((cause for cause in reversed(self.causes) if cause.message.strip()), None)

@@ -1,4 +1,4 @@
-"""Polled records, which the worker writes itself, and what became of each of them."""
+"""Writes polled records in the worker itself, and tracks the metadata of each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fencepost.kafka.producer.transaction import TopicPartition
 from fencepost.kafka.records.columns import Records
 
 _SLICE: Final = 10_000
-"""Records that are routed at once: a large batch goes to several partitions, in runs."""
+"""The number of records that are routed together: a large batch goes to several partitions, in runs."""
 
 _DROPPED: Final = -1
 
 
 class PolledMetadata(Sequence[RecordMetadata | None]):
-    """Where each record of a polled batch went; None for one that a transform dropped. Kept as columns."""
+    """The metadata of each record of a polled batch; None for one that a transform dropped. Kept as columns."""
 
     def __init__(self, count: int) -> None:
         self._targets: list[TopicPartition] = []
@@ -32,7 +32,7 @@ class PolledMetadata(Sequence[RecordMetadata | None]):
         self._timestamp = np.full(count, -1, dtype=np.int64)
 
     def place(self, target: TopicPartition, rows: np.ndarray, acks: Sequence[Ack], times: np.ndarray) -> None:
-        """Note that `rows` went to one topic partition, in this order, as `acks` say; `times` is -1 where unset."""
+        """Record that `rows` were written in order to one partition, as in `acks`; `times` is -1 if unset."""
         counts = np.array([ack.count for ack in acks])
         bases = np.repeat(np.array([ack.base_offset for ack in acks]), counts)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -89,7 +89,7 @@ def _rows(converted: Converted) -> np.ndarray:
 def write_polled(
     groups: Iterable[Converted], count: int, router: Router, writer: RecordWriter
 ) -> tuple[list[Ack], PolledMetadata]:
-    """Write polled records, `count` with the dropped ones. Raises what the router and the writer raise."""
+    """Write polled records, `count` including dropped ones. Raises what the router and the writer raise."""
     placed: defaultdict[TopicPartition, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for converted in in_record_order(groups):
         for part in _slices(converted):

@@ -1,4 +1,4 @@
-"""What a connector's configuration makes of its records between `poll` and Kafka."""
+"""The pipeline of a connector's records between `poll` and Kafka, from its configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.transforms.chain import Step
 class Pipeline:
     """The transforms of a connector, in order, its converters, the topic for rows that name none, and its `errors.*`.
 
-    `without_transforms` is what travels to Spark's executors, by pickle: the converters hold plain data only.
+    `without_transforms` is pickled to Spark's executors: the converters hold only plain data.
     """
 
     transforms: Sequence[Step]

@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 DEPTH: Final = 2
-"""How many items are read ahead. Bounds the memory that is taken: batches of a file reader are about a megabyte."""
+"""The number of items to read ahead. Limits the memory: batches of a file reader are about a megabyte."""
 
 
 class _End:
-    """Follows the last item, with what ended the reading, if it was an error."""
+    """Follows the last item, with the error that ended the reading, if any."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
 
 def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Iterator[T]:
-    """Yield `items`, of which up to `depth` are taken in advance. What their iterator raises is raised here."""
+    """Yield `items`, of which up to `depth` are read in advance. Raises what their iterator raises."""
     ready: queue.Queue[T | _End] = queue.Queue(depth)
     abandoned = threading.Event()
 
@@ -51,7 +51,7 @@ def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Iterator[T]:
 
 
 def _offer(ready: queue.Queue[T | _End], item: T | _End, abandoned: threading.Event) -> bool:
-    """Put an item in the queue, unless the one who takes them has gone: a full queue is looked at now and then."""
+    """Put an item in the queue, unless the consumer has stopped: a full queue is polled."""
     while not abandoned.is_set():
         try:
             ready.put(item, timeout=0.1)

@@ -1,4 +1,4 @@
-"""Records that a transform or converter refused, as they are told of and counted. Plain data, picklable."""
+"""Records that a transform or converter refused, for logging and counting. Plain data, picklable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.engine.error_counts import ErrorCounts
 
 
 class Stage(StrEnum):
-    """What a record passes on its way to Kafka, under Connect's names."""
+    """A stage of a record's processing, under Connect's names."""
 
     TRANSFORMATION = "TRANSFORMATION"
     KEY_CONVERTER = "KEY_CONVERTER"
@@ -19,10 +19,10 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A record that a stage refused, in words.
+    """A refused record, as text.
 
-    `topic` is None where it is not known; `origin` tells the source partition and offset, where they are; `content`
-    shows the record, if it may be shown.
+    `topic` is None if unknown; `origin` has the source partition and offset, if known; `content` shows the record, if it
+    may be shown.
     """
 
     stage: Stage
@@ -39,12 +39,12 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What went wrong with records; `listed` are the refused ones to tell of in the log."""
+    """The errors of records; `listed` are the refused ones to log."""
 
     counts: ErrorCounts = field(default_factory=ErrorCounts)
     listed: tuple[RefusedRecord, ...] = ()
 
     def plus(self, counts: ErrorCounts, *listed: RefusedRecord) -> Tally:
-        """Return this with more counts, and more records to tell of."""
+        """Return this with more counts, and more records to log."""
         mine, more = (astuple(each) for each in (self.counts, counts))
         return Tally(ErrorCounts(*(a + b for a, b in zip(mine, more, strict=True))), (*self.listed, *listed))

@@ -1,14 +1,14 @@
-"""What goes from Spark's executors to the worker: reports of writers and failures, as JSON of a closed set of classes.
+"""Messages from Spark's executors to the worker: writers' reports and failures, as JSON of a closed set of classes.
 
-Executors send text, and text may quote data of any source. What is read here becomes one of the classes below with
-texts and numbers for attributes, whatever stands in it: nothing is looked up by name, imported or unpickled.
+Executors send text, and text may quote data of any source. For any input, reading gives one of the classes below with
+strings and numbers as attributes: nothing is looked up by name, imported or unpickled.
 
     Report           {"acks": [[topic, partition, base sequence, count, base offset, size, timestamp], ...],
                       "tally": ..., "partitions": {topic: number}}
     Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...]}
     FencepostError   {"class": "DataError", "message": ..., "attributes": {...}}
 
-A failure of a class that is not listed is sent as the nearest class above it that is.
+A failure of a class that is not listed is sent as its nearest listed base class.
 """
 
 from __future__ import annotations
@@ -66,16 +66,17 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     spark.ConverterContractError: (),
     spark.RetriableJobError: (),
 }
-"""The classes of failures that travel, and their attributes: texts, whole numbers or None, and a Tally."""
+"""The classes of failures that can be sent, and their attributes: strings, integers or None, and a Tally."""
 
 _CLASSES: Final = {kind.__name__: kind for kind in ATTRIBUTES}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a part of a batch wrote, and what went wrong with records that it left out.
+    """The acknowledgements of a part of a batch, and the errors of its skipped records.
 
-    A part that only converts wrote nothing. `partitions` are the numbers of partitions that it asked for, by topic.
+    A part that only converts has no acknowledgements. `partitions` are the numbers of partitions that it requested, by
+    topic.
     """
 
     acks: Sequence[Ack] = ()
@@ -84,7 +85,7 @@ class Report:
 
 
 def report_text(report: Report | FencepostError) -> str:
-    """The text that a report or failure travels as."""
+    """The text of a report or failure."""
     if isinstance(report, FencepostError):
         return _text(_failure_to_json(report))
     acks = [astuple(ack) for ack in report.acks]
@@ -92,23 +93,22 @@ def report_text(report: Report | FencepostError) -> str:
 
 
 def read_reports(texts: Iterable[str]) -> list[Report]:
-    """What the parts of a batch reported.
+    """The reports of the parts of a batch.
 
-    Raises the first failure, if any part failed, and SparkJobError for what is no report.
+    Raises the first failure, if any part failed, and SparkJobError for an invalid report.
     """
     return [_read_report(text) for text in texts]
 
 
 def new_mark() -> str:
-    """A text that no data can hold, by which a worker knows the failures that its own stages send."""
+    """A random text that data cannot contain, which identifies the failures of the job's own stages."""
     return secrets.token_hex(16)
 
 
 class CarriedFailureError(Exception):
-    """Takes a FencepostError out of a stage whose rows are not fencepost's own; `carried_failure` finds it again.
+    """Carries a FencepostError out of a stage that cannot return rows for it; `carried_failure` extracts it.
 
-    The text that Spark makes of a Python exception is all that reaches the driver, so the error is in the text, behind
-    the `mark` of this job.
+    Only the text of a Python exception reaches the driver, so the error is in the text, after the `mark` of this job.
     """
 
     def __init__(self, failure: FencepostError, mark: str) -> None:
@@ -117,7 +117,7 @@ class CarriedFailureError(Exception):
 
 
 def carried_failure(error: BaseException, mark: str) -> FencepostError | None:
-    """The failure that an executor sent along in a Spark error, None if there is none behind `mark`."""
+    """The failure that an executor sent in a Spark error, None if there is none after `mark`."""
     match = re.search(rf"fencepost-failure:{mark}:([A-Za-z0-9+/=]+):", str(error))
     if match is None:
         return None
@@ -182,7 +182,7 @@ def _failure_to_json(failure: FencepostError) -> dict[str, Any]:
 
 def _failure_from_json(found: Mapping[str, Any]) -> FencepostError:
     kind = _CLASSES[found["class"]]
-    # The classes' own __init__ make the message anew from their attributes, each in its way.
+    # The __init__ of each class creates the message again from its attributes.
     failure = kind.__new__(kind, _typed(found["message"], str))
     for name in ATTRIBUTES[kind]:
         value = found["attributes"][name]

@@ -1,9 +1,9 @@
-"""Which topic partition each record goes to, and which writer a topic partition belongs to.
+"""Determines the topic partition of each record, and the writer of each topic partition.
 
-In one job a topic partition is written by one writer only, so that its sequence numbers are contiguous. Of n writers,
-number i owns the partitions p of each topic with p % n == i.
+In one job only one writer writes a topic partition, so that its sequence numbers are contiguous. Of n writers, number i
+owns the partitions p of each topic with p % n == i.
 
-A record with a partition goes there; else one with a key goes where Kafka's default partitioner sends it
+A record with a partition goes there; else one with a key goes to the partition of Kafka's default partitioner
 (https://kafka.apache.org/documentation/#producerconfigs_partitioner.class); else it goes to any partition that the
 writer owns: runs of records as long as a record batch, one partition after the other.
 """
@@ -26,11 +26,11 @@ from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.kafka.records.columns import Records
 
 ANY: Final = -1
-"""Stands for a partition that the record leaves open."""
+"""Means that the record does not define its partition."""
 
 
 class Routed(NamedTuple):
-    """Records of one topic partition. `rows` are their positions among the rows that were routed, None for all."""
+    """Records of one topic partition. `rows` are their positions among the routed rows, None for all."""
 
     topic: str
     partition: int
@@ -46,12 +46,12 @@ class Ownership:
     writers: int = 1
 
     def partitions(self, count: int) -> range:
-        """The partitions that this writer owns, of a topic that has `count`."""
+        """The partitions of this writer, for a topic with `count` partitions."""
         return range(self.index, count, self.writers)
 
 
 def writer_count(*, parallelism: int, partitions: int, splits: int | None = None) -> int:
-    """How many writers a job has: no more than can run at once, or than would have something to do; at least one."""
+    """The number of writers of a job: at most as many as can run at once and as have work; at least one."""
     return max(1, min(parallelism, partitions, parallelism if splits is None else splits))
 
 
@@ -61,12 +61,12 @@ def contiguous_run(count: int, run: int, runs: int) -> range:
 
 
 def writer_of(topic: str, partitions: np.ndarray, writers: int) -> np.ndarray:
-    """The writer that owns each partition where a job writes several topics: their first partitions are spread."""
+    """The writer of each partition if a job writes several topics: their first partitions are spread."""
     return ((zlib.crc32(topic.encode()) + partitions.astype(np.int64)) % writers).astype(np.int32)
 
 
 class PartitionCounts:
-    """How many partitions topics have, the same for all parts of a batch.
+    """The numbers of partitions of topics, the same for all parts of a batch.
 
     Each process learns of a topic's growth at its own time, and a key's partition depends on the number. So the worker
     tells the numbers that it knows; others are asked for by `ask`, and kept in `asked` for the worker to compare. So are
@@ -95,7 +95,7 @@ class PartitionCounts:
 
 
 def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """What parts of a batch took for the numbers of partitions. Raises TransactionAbortableError if they differ."""
+    """Merge the numbers of partitions that parts of a batch used. Raises TransactionAbortableError if they differ."""
     found: dict[str, int] = {}
     for part in counts:
         for topic, count in part.items():
@@ -108,7 +108,7 @@ def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 class Router:
-    """Decides where records go. Holds where the run of records without key and partition stands.
+    """Routes records. Tracks the current run of records without key and partition.
 
     `partition_count` tells how many partitions a topic has, and `beyond` the same where a record names one that it does
     not have by that: it may have grown. `run_bytes` is the size of a run; `start` shifts the
@@ -179,7 +179,7 @@ class Router:
 
 
 def resolve(converted: Converted, count: int) -> np.ndarray | None:
-    """The partition of each record, ANY where the record leaves it open; None if all do."""
+    """The partition of each record, ANY if the record does not define it; None if no record does."""
     keys, explicit = converted.records.key, converted.partition
     has_keys = keys is not None and keys.null_count < len(keys)
     has_partitions = explicit is not None and explicit.null_count < len(explicit)

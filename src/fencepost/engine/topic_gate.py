@@ -1,4 +1,4 @@
-"""What happens ahead of the first record for a topic: the topic is refused, or created, or just as it is."""
+"""The check before the first record for a topic: the topic is refused, created, or accepted unchanged."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fencepost.kafka.admin.topic_creator import TopicCreator
 
 
 class TopicGate:
-    """Lets a task's records through to topics that they may go to, and that exist.
+    """Admits a task's records to allowed topics, and creates missing topics.
 
-    It stands where the records are, in the worker or on an executor: topics that rows name themselves are seen nowhere
-    else before they are written. It is pickled to get there, with the topics that it knows by then. For one thread.
+    It runs where the records are, in the worker or on an executor, because topics in rows are seen nowhere else before
+    the write. It is pickled to executors with its known topics. For one thread.
     """
 
     def __init__(self, task: str, creator: TopicCreator | None, *, offsets_topic: str | None = None) -> None:
-        """Without a `creator` missing topics are left to the brokers; an `offsets_topic` lets no record through."""
+        """Without a `creator` the brokers may create missing topics; records for `offsets_topic` are refused."""
         self._task = task
         self._creator = creator
         self._offsets_topic = offsets_topic
@@ -40,5 +40,5 @@ class TopicGate:
         self._known |= missing
 
     def learn(self, topics: Iterable[str]) -> None:
-        """Take note of topics that records went to from elsewhere."""
+        """Add topics that other writers have already written to."""
         self._known.update(topics)

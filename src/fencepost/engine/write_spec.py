@@ -1,4 +1,4 @@
-"""What everybody who writes a part of a batch needs to know, in the worker and on Spark's executors alike."""
+"""The data that every writer of a part of a batch needs, in the worker and on Spark's executors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fencepost.kafka.producer.transaction import Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSpec:
-    """How the rows of one batch become records, and where they are written. Can be pickled once it is `for_executors`.
+    """How the rows of one batch are converted and written. Can be pickled after `for_executors`.
 
     `start` varies from batch to batch: it shifts the partition of the first run of records without key and partition.
-    `partitions` are the numbers of partitions of topics, as far as the worker has told them.
+    `partitions` are the worker's known numbers of partitions of topics.
     """
 
     pipeline: Pipeline
@@ -28,7 +28,7 @@ class WriteSpec:
     partitions: Mapping[str, int] = field(default_factory=dict)
 
     def for_executors(self, partitions: Mapping[str, int]) -> WriteSpec:
-        """Return what is sent to executors: without the transforms, which Spark itself applies."""
+        """Return the part for executors: without the transforms, which Spark itself applies."""
         return replace(self, pipeline=self.pipeline.without_transforms(), partitions=partitions)
 
     def writer(self) -> RecordWriter:

@@ -1,7 +1,7 @@
-"""The functions that Spark runs over a batch: convert and write, or only convert where a shuffle lies between.
+"""The functions that Spark runs over a batch: convert and write, or only convert before a shuffle.
 
-They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes
-itself. A writer answers with one row: a Report, or a FencepostError, which thus reaches the worker as it was raised.
+They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes itself.
+A writer returns one row: a Report, or a FencepostError, which thus reaches the worker as it was raised.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from fencepost.kafka.producer.sender import RecordWriter
 from fencepost.kafka.records.columns import HEADERS, Records
 
 REPORT_SCHEMA: Final = "report STRING"
-"""What a writer yields: one row with the text of a Report or of a FencepostError."""
+"""The result of a writer: one row with the text of a Report or of a FencepostError."""
 
 TARGETED_SCHEMA: Final = (
     "writer INT, topic STRING, partition INT, key BINARY, value BINARY, timestamp BIGINT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, message STRING"
 )
-"""What goes through the shuffle: converted records with their target, or a message.
+"""The rows of the shuffle: converted records with their target, or a message.
 
 A message is the text of the Report of a converting partition, or of the FencepostError that ended it.
 """
@@ -61,10 +61,10 @@ _TARGETED: Final = pa.schema(
 
 
 class Source(Protocol):
-    """Where a stage's rows come from: the batches that Spark hands it, or splits that it reads itself."""
+    """The origin of a stage's rows: batches from Spark, or splits that it reads itself."""
 
     def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, given what Spark hands to this task."""
+        """Yield the rows, from the batches that Spark passes to this task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,16 @@ class GivenRows:
     """The rows of a DataFrame."""
 
     def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what Spark hands over."""
+        """Yield Spark's batches."""
         return given
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRows:
-    """Splits that are read where they are needed, in `runs` parts of neighbours.
+    """Splits that are read where they are processed, in `runs` parts of neighbours.
 
-    Spark hands over the numbers of the runs to read, in a column `id`. The number of a task would not do: where Spark
-    joins partitions, one task reads several.
+    Spark passes the numbers of the runs to read, in a column `id`. The number of a task is not enough: if Spark joins
+    partitions, one task reads several.
     """
 
     reader: ArrowReader
@@ -89,9 +89,9 @@ class SplitRows:
     runs: int = 1
 
     def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the runs whose numbers Spark hands over. Raises DataError for what the reader raises, with its place.
+        """Read the runs with the numbers from Spark. Raises DataError for errors of the reader, with their location.
 
-        The worker would be told of any other error in the words of Spark.
+        Any other error would reach the worker only as Spark's text.
         """
         try:
             yield from self.read([run for batch in given for run in batch["id"].to_pylist()])
@@ -101,7 +101,7 @@ class SplitRows:
             raise DataError(f"read() of {type(self.reader).__name__} failed: {describe_error(error)}") from error
 
     def read(self, runs: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Read some of the runs, ahead of what is taken."""
+        """Read some of the runs, ahead of their consumption."""
         positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
         return read_ahead(batch for position in positions for batch in self._read_split(self.splits[position]))
 
@@ -163,7 +163,7 @@ class WriteStage:
 
 @dataclass(frozen=True, slots=True)
 class ConvertStage:
-    """Convert rows and find their topic partition and the writer that owns it, ahead of a shuffle by `writer`."""
+    """Convert rows and determine their topic partition and its writer, before a shuffle by `writer`."""
 
     spec: WriteSpec
     source: Source
@@ -208,7 +208,7 @@ class ConvertStage:
 
 @dataclass(frozen=True, slots=True)
 class WriteTargeted:
-    """Write converted records, which a shuffle brought to the writer that owns their topic partition."""
+    """Write converted records, which a shuffle brought to the writer of their topic partition."""
 
     spec: WriteSpec
 
@@ -258,7 +258,7 @@ def _message(content: Report | FencepostError) -> pa.RecordBatch:
 
 
 def reader_schema(reader: ArrowReader) -> str:
-    """The columns of a reader's rows. Raises as `call_plugin`, and PluginError for what is no text."""
+    """The columns of a reader's rows. Raises as `call_plugin`, and PluginError for a value that is not text."""
     name = type(reader).__name__
     schema: Any = call_plugin(f"The schema of {name}", getattr, reader, "schema")
     if not isinstance(schema, str):
@@ -267,5 +267,5 @@ def reader_schema(reader: ArrowReader) -> str:
 
 
 def reader_types(reader: ArrowReader) -> ColumnTypes:
-    """The types of a reader's columns. Raises ConfigError or DataError for a schema that will not do."""
+    """The types of a reader's columns. Raises ConfigError or DataError for an invalid schema."""
     return column_types(parse_columns(reader_schema(reader)), where=f"the batch of {type(reader).__name__}")

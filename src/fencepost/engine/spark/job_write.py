@@ -1,4 +1,4 @@
-"""Batches that Spark's executors write: which stages a job has."""
+"""Writes batches by Spark's executors: the stages of a job."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SparkWrite:
         return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA), spec)
 
     def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
-        """Bring each record to the writer that owns its topic partition, and there back into the batch's order."""
+        """Bring each record to the writer of its topic partition, and restore the batch's order there."""
         spec = self._executors_spec()
         stage = ConvertStage(spec, source, types, writers)
         converted = frame.mapInArrow(stage, TARGETED_SCHEMA).withColumn(_POSITION, F.monotonically_increasing_id())
@@ -105,7 +105,7 @@ class SparkWrite:
         try:
             agreed([*(report.partitions for report in found), told, known])
         except TransactionAbortableError:
-            # What is known of the topics here is old: executors would be told so again.
+            # The cached numbers are outdated: executors would get them again.
             self.metadata.forget_topics(asked)
             raise
         for report in found:
@@ -114,12 +114,12 @@ class SparkWrite:
 
 
 def coalesces_in_order(frame: DataFrame, count: int) -> bool:
-    """Whether `frame.coalesce(count)` surely reads the partitions that it joins in their order.
+    """Whether `frame.coalesce(count)` is guaranteed to read the joined partitions in order.
 
-    It joins neighbours, unless Spark knows where some partition is best read, because it is kept there for example:
-    then partitions of one place are joined, from any of them on. For an adaptive plan that is known once it has run.
+    It joins neighbours, unless Spark knows a preferred location of some partition, for example where it is cached: then it
+    joins the partitions of one location, starting at any of them. For an adaptive plan that is known once it has run.
     """
-    # A frame keeps its first plan, which knows nothing of what was kept in memory since.
+    # A frame keeps its first plan, which does not know what was cached later.
     execution = frame.select("*")._jdf.queryExecution()  # noqa: SLF001 - pyspark shows no plan
     if execution.executedPlan().nodeName() == "AdaptiveSparkPlan":
         return False

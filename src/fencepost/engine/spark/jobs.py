@@ -1,4 +1,4 @@
-"""One task's Spark jobs: its scheduler pool, its job group, cancelling, and what their failures become."""
+"""One task's Spark jobs: its scheduler pool, its job group, cancelling, and the conversion of failures."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fencepost.engine.reports import carried_failure
 
 
 class Cancelled(Protocol):
-    """Says whether a task was cancelled; a threading.Event does."""
+    """Whether a task was cancelled, for example a threading.Event."""
 
     def is_set(self) -> bool:
         """Whether it was."""
 
     def wait(self, timeout: float, /) -> bool:
-        """Wait until it is, for `timeout` seconds at most, and say whether it was."""
+        """Wait until it is, at most `timeout` seconds, and return whether it is."""
 
 
 def check_cancelled(task: str, cancelled: Cancelled) -> None:
@@ -46,7 +46,7 @@ def wait_unless_cancelled(task: str, cancelled: Cancelled, seconds: float) -> No
 
 
 class Jobs:
-    """The jobs that run for tasks, each task's on the thread that calls `running`."""
+    """The jobs of tasks, each on the thread that calls `running`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class Jobs:
                 self._running.pop(task, None)
 
     def cancel(self, task: str) -> None:
-        """Stop a task's jobs. Cancelled is not stopped: executors may write on until the transaction is aborted."""
+        """Cancel a task's jobs. Executors may keep writing until the transaction is aborted."""
         with self._lock:
             running = self._running.get(task)
         if running is not None:

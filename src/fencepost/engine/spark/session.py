@@ -1,7 +1,7 @@
-"""The Spark session of a worker: started when it is first needed, gone without a trace when it is stopped.
+"""The Spark session of a worker: started when it is first needed, completely removed when it is stopped.
 
-Settings that a user gives under `spark.*` win over the defaults below, except for two that would let Spark write a
-batch twice; see `REQUIRED`. https://spark.apache.org/docs/latest/configuration.html.
+The user's `spark.*` settings override the defaults below, except for two that would let Spark write a batch twice; see
+`REQUIRED`. https://spark.apache.org/docs/latest/configuration.html.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ REQUIRED: Final[Mapping[str, Required]] = {
         "1", "4", "a stage that runs again would write its records a second time"
     ),
 }
-"""Settings that must have one value, also in a session that somebody else made."""
+"""Settings that must have one value, also in a session that another program created."""
 
 _LAUNCH: Final = threading.Lock()
 
@@ -102,9 +102,11 @@ exec '{java}' "$@"
 def session_settings(
     settings: Mapping[str, str], *, import_path: Sequence[str] = (), cores: int | None = None
 ) -> dict[str, str]:
-    """The settings of a session: the user's `spark.*` ones over the defaults. Raises ConfigError for a forbidden one.
+    """The settings of a session: the defaults, overridden by the user's `spark.*`.
 
-    `import_path` are folders that Python workers put on their import path, for connectors from `plugin.path`.
+    Raises ConfigError for forbidden ones.
+
+    `import_path` are directories for the import path of Python workers, for connectors from `plugin.path`.
     """
     cores = cores or os.cpu_count() or 1
     merged = {"spark.master": f"local[{LOCAL_SLOTS_PER_CORE * cores}]", **DEFAULTS}
@@ -134,7 +136,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
 
 
 def _check_foreign(context: SparkContext) -> None:
-    # Not `getConf`, which adds what the JVM has for defaults.
+    # Not `getConf`, which adds the JVM's defaults.
     configuration = context._jsc.sc().conf()  # noqa: SLF001 - see above
     try:
         check_settings({name: configuration.get(name) for name in REQUIRED if configuration.contains(name)})
@@ -164,7 +166,7 @@ class LazySession:
 
     @property
     def started(self) -> bool:
-        """Whether there is a session, and so a JVM."""
+        """Whether there is a session, and thus a JVM."""
         return self._session is not None
 
     def get(self) -> SparkSession:
@@ -251,22 +253,22 @@ class LazySession:
 
 
 def _read_no_traces() -> None:
-    """Keep pyspark from opening the files that it finds in an error's text where that looks like a Python trace.
+    """Prevent pyspark from opening files that are named in an error's text if that looks like a Python trace.
 
-    The text may quote data, and data may name a file that never ends, or a pipe that nobody writes to.
+    The text may quote data, and data may name an endless file, or a pipe without a writer.
     """
     setattr(captured, "recover_python_exception", lambda error: error)  # noqa: B010 - pyspark has no setting for it
 
 
 def _quiet_query_errors() -> None:
-    """Keep pyspark from printing each SQL error as JSON on stderr: it raises them as well."""
+    """Prevent pyspark from printing each SQL error as JSON on stderr: it raises them as well."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
-    """What pyspark's launcher looks for in the process's environment, while it launches.
+    """Set the environment variables of pyspark's launcher, while it launches.
 
     PYSPARK_PYTHON stays: pyspark reads it again later.
     """
@@ -283,7 +285,7 @@ def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def make_java_home(java: Java, folder: Path) -> str:
-    """Make `folder` a JAVA_HOME with which Spark's launchers start `java`; returns it."""
+    """Create a JAVA_HOME in `folder` with which Spark's launchers start `java`; returns it."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     dropped = [_VECTOR_MODULE] if java.version <= _LAST_WITH_SECURITY_ACTION else [_VECTOR_MODULE, _SECURITY_ACTION]
@@ -295,7 +297,7 @@ def make_java_home(java: Java, folder: Path) -> str:
 
 
 def _stop(session: SparkSession) -> None:
-    """Stop the session and then its JVM, which pyspark alone would keep until the interpreter ends."""
+    """Stop the session and then its JVM, which pyspark would keep until the interpreter ends."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)

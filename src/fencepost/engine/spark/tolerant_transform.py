@@ -1,8 +1,8 @@
-"""The rows of a SourceBatch that pass its transforms, where a row that they refuse is skipped or tried again.
+"""The rows of a SourceBatch that pass its transforms, if refused rows may be skipped or retried.
 
-A job that fails while it writes leaves records in the transaction, of which none could be told to be right. So the
-transformed rows are computed before the first of them is written, and kept by Spark for the writers. Only if that
-fails are the batch's own rows kept as well, numbered, and transformed in halves until it is clear which are refused.
+A job that fails while it writes leaves records in the transaction, and it is unknown which of them are correct. So the
+transformed rows are computed before the first of them is written, and cached by Spark for the writers. Only if that fails,
+the batch's input rows are cached as well, numbered, and transformed by bisection until the refused rows are known.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Transformed = tuple[DataFrame, ColumnTypes]
 def passing_rows(
     frame: DataFrame, pipeline: Pipeline, errors: ErrorHandler, running: Running
 ) -> Iterator[Transformed | None]:
-    """Give the transformed rows of a batch, computed and kept until the context ends; None if none passes.
+    """Yield the transformed rows of a batch, computed and cached until the context ends; None if none passes.
 
     Raises RecordRefusedError for a row that is refused where that is not tolerated, and what `running` makes of other
     failures, those of the batch's own DataFrame among them.
@@ -56,7 +56,7 @@ def passing_rows(
 
 @contextmanager
 def _kept_frames() -> Iterator[Keep]:
-    """Give a function that has Spark keep the rows of a DataFrame, once computed, until the context ends."""
+    """Yield a function that caches the computed rows of a DataFrame in Spark until the context ends."""
     kept: list[DataFrame] = []
 
     def keep(frame: DataFrame) -> DataFrame:
@@ -91,7 +91,7 @@ def _isolated(
 
     def content(position: int) -> object:
         with running():
-            # Not `first`: Spark hands its rows over by pickle.
+            # Not `first`: Spark pickles its rows.
             return source.where(F.col(_NUMBER) == numbers.at(position)).drop(_NUMBER).toArrow().to_pylist()[0]
 
     topic = pipeline.default_topic
