@@ -184,7 +184,8 @@ def test_a_write_is_done_once_it_is_read_back_and_notified(cluster: Cluster):
     done(store.put_task_configs("c1", [_task(0)]))
     assert store.state.task_configs("c1") == [_task(0)]
     assert store.state.pending_fencing("c1")
-    done(store.put_task_count("c1", 1))
+    offset = done(store.put_task_count("c1", 1))
+    assert (store.state.entry("c1").task_count, store.state.entry("c1").task_count_offset) == (1, offset)
     assert not store.state.pending_fencing("c1")
     done(store.remove_connector("c1"))
     assert worker.happened()[2:] == [

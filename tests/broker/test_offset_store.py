@@ -1,8 +1,7 @@
-"""Offsets and task counts in Kafka: written in transactions, read by ourselves and by independent clients."""
+"""Offsets in Kafka: written in transactions, read by ourselves and by independent clients."""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,9 @@ from fencepost.config.worker_config import InternalTopic
 from fencepost.kafka import ClientConfig
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.kafka.consumer.read_to_end import TopicReader, TopicReadTimeoutError
-from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
+from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.producer.transactional import TransactionalProducer
-from fencepost.storage.configs.task_count import leader_transactional_id
-from fencepost.storage.configs.task_count_store import TaskCounts
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
 from fencepost.storage.offsets.topic import OffsetStore
 from fencepost.storage.offsets.uncommitted import OffsetRecords
@@ -302,36 +299,3 @@ def test_reading_offsets_takes_the_right_to_read_their_topic(secured: SecuredBro
         wait_for(lambda: refused_operation() == f"READ on topic {topic}")
         secured.allow("connector", AclOperation.READ, ResourceType.TOPIC, topic)
         wait_for(lambda: refused_operation() == "none")
-
-
-def test_task_counts_are_written_and_read(config: ClientConfig, topic: str, bootstrap_servers: str):
-    leader = TransactionalProducer(ProducerConfig(client=config), leader_transactional_id(unique("group")))
-    leader.init_transactions()
-    with TaskCounts(TopicReader(config, topic)) as counts:
-        assert counts.read("c1") is None
-        counts.write(leader, "c1", 3)
-        counts.write(leader, "c2", 1)
-        assert (counts.read("c1"), counts.read("c2"), counts.read("c3")) == (3, 1, None)
-        counts.write(leader, "c1", 5)
-        assert counts.read("c1") == 5
-    leader.close()
-    found = [(record.key, json.loads(record.value or b"")) for record in read_topic(bootstrap_servers, topic)]
-    assert found == [
-        (b"tasks-fencing-c1", {"task-count": 3}),
-        (b"tasks-fencing-c2", {"task-count": 1}),
-        (b"tasks-fencing-c1", {"task-count": 5}),
-    ]
-
-
-def test_a_leader_that_was_replaced_cannot_write_a_task_count(config: ClientConfig, topic: str):
-    name = leader_transactional_id(unique("group"))
-    former, present = (TransactionalProducer(ProducerConfig(client=config), name) for _ in range(2))
-    former.init_transactions()
-    present.init_transactions()
-    with TaskCounts(TopicReader(config, topic)) as counts:
-        with pytest.raises(ProducerFencedError):
-            counts.write(former, "c1", 3)
-        counts.write(present, "c1", 2)
-        assert counts.read("c1") == 2
-    former.close()
-    present.close()

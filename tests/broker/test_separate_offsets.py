@@ -12,12 +12,10 @@ from confluent_kafka.admin import AdminClient
 from fencepost.api.errors import ConfigError
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.herder.standalone.herder import StandaloneHerder
 from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
 from fencepost.runtime.state import State
-from fencepost.runtime.worker import Worker
 from fencepost.storage.errors import OffsetsNotCopiedError
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
 from fencepost.storage.offsets.overlay import CommittedOffset
@@ -26,6 +24,7 @@ from tests.support.checker import read_offsets, read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties, seqs
+from tests.support.standalone import StandaloneWorker
 from tests.support.task_runner import TaskRunner, stop
 from tests.support.topics import Topics, unique
 from tests.support.writing import open_producer, producer_config
@@ -119,7 +118,7 @@ def test_d6_a_standalone_connector_of_another_cluster_keeps_its_offsets_there(
     override = {"producer.override.bootstrap.servers": there}
     for limit in (100, 200):
         config = WorkerConfig.from_properties(worker, where="test worker")
-        StandaloneHerder(Worker(config), [properties(name, topic, {"limit": limit, **override})], once=True).run()
+        StandaloneWorker(config, properties(name, topic, {"limit": limit, **override}), once=True).run()
     assert _written(there, topic, name) == list(range(1, 201))
     assert _saved(there, f"{group}-offsets", name) == 200
     settings = Topics(there)

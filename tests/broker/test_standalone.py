@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from fencepost import ConfigError, SourceConnector, SourceRecord, SourceTask
-from fencepost.config.connector_config import ConnectorConfig
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.herder.errors import ConnectorsFailedError, OvertakenError
-from fencepost.herder.standalone.generations import Generations
-from fencepost.herder.standalone.herder import StandaloneHerder
-from fencepost.kafka.clients import KafkaClients
-from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.kafka.producer.transaction import Transaction
-from fencepost.kafka.producer.transactional import TransactionalProducer
-from fencepost.runtime.state import State
+from fencepost.herder.errors import OvertakenError
+from fencepost.herder.standalone.standalone_fencing import StandaloneChecks
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.task_count import leader_transactional_id, task_transactional_id
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.overlapping_source import OverlappingConnector
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
-from tests.support.task_runner import States, wait_for_state
+from tests.support.standalone import ConnectorsFailed, FencingProcess, StandaloneWorker, running
 from tests.support.topics import Topics, unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -68,31 +62,6 @@ def config(bootstrap_servers: str, group: str) -> WorkerConfig:
     )
 
 
-@contextmanager
-def running(herder: StandaloneHerder) -> Iterator[list[Exception]]:
-    """Run a herder on a thread; stop it at the end. Gives the list that its failure will be in."""
-    failures: list[Exception] = []
-
-    def run() -> None:
-        try:
-            herder.run()
-        except Exception as error:  # noqa: BLE001 - handed to the test
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield failures
-    finally:
-        herder.stop()
-        thread.join(60)
-    assert not thread.is_alive()
-
-
-def herder(config: WorkerConfig, *connectors: Mapping[str, str], once: bool = False) -> StandaloneHerder:
-    return StandaloneHerder(Worker(config), connectors, once=once)
-
-
 def task_counts(config: WorkerConfig) -> list[tuple[bytes | None, bytes | None]]:
     records = read_topic(config.bootstrap_servers, config.config_storage.name)
     return [(record.key, record.value) for record in records]
@@ -119,8 +88,8 @@ class Stranger:
 
 def test_connectors_run_to_the_ends_of_their_sources_and_resume_there(config: WorkerConfig, topic: str) -> None:
     first, second = unique("connector"), unique("connector")
-    herder(config, properties(first, topic, {"limit": 250}), once=True).run()
-    herder(
+    StandaloneWorker(config, properties(first, topic, {"limit": 250}), once=True).run()
+    StandaloneWorker(
         config,
         properties(first, topic, {"limit": 400}),
         properties(second, topic, {"limit": 10, "tasks.max": 2}),
@@ -137,15 +106,15 @@ def test_connectors_run_to_the_ends_of_their_sources_and_resume_there(config: Wo
 def test_a_second_instance_of_a_connector_fences_the_first_which_says_so(config: WorkerConfig, topic: str) -> None:
     name = unique("connector")
     connector = properties(name, topic, {"messages.per.poll": 2})
-    with running(herder(config, connector)) as first:
+    with running(StandaloneWorker(config, connector)) as first:
         wait_for(lambda: SEEN[name].committed or first, what="the first instance commits")
-        with running(herder(config, connector)) as second:
+        with running(StandaloneWorker(config, connector)) as second:
             wait_for(lambda: first, what="the first instance ends")
             committed = len(read_topic(config.bootstrap_servers, topic))
             wait_for(lambda: len(read_topic(config.bootstrap_servers, topic)) > committed, what="the second goes on")
         assert not second
 
-    assert isinstance(first[0], ConnectorsFailedError)
+    assert isinstance(first[0], ConnectorsFailed)
     assert f"Task {name}-0 failed" in str(first[0])
     assert "fenced" in str(first[0]).lower()
     found = seqs(values(read_topic(config.bootstrap_servers, topic)), name)
@@ -158,7 +127,7 @@ def test_tasks_change_in_number_with_every_former_one_fenced(config: WorkerConfi
         "connector.class": f"{ResizingConnector.__module__}.{ResizingConnector.__name__}"
     }
     ResizingConnector.wanted = 1
-    with running(herder(config, connector)) as failures:
+    with running(StandaloneWorker(config, connector)) as failures:
         wait_for(lambda: SEEN[name].starts == 1 or failures, what="a task starts")
         ResizingConnector.wanted = 3
         ResizingConnector.latest.context.request_task_reconfiguration()
@@ -176,20 +145,23 @@ def test_tasks_change_in_number_with_every_former_one_fenced(config: WorkerConfi
         assert_exactly_once(done, range(1, max(done, default=0) + 1))
 
 
-@pytest.mark.parametrize(("former", "tasks"), [(3, 5), (5, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("former", "tasks"), [(3, 5), (5, 1), (1, 2), (2, 2), (1, 0)])
 def test_the_former_generation_is_fenced_before_the_next(
     config: WorkerConfig, topic: str, group: str, former: int, tasks: int
 ) -> None:
-    connector = ConnectorConfig.from_properties(properties(unique("connector"), topic))
-    generations = Generations(KafkaClients(), config)
-    generations.ensure_topic()
-    generations.advance(connector, former)
-    ids = [task_transactional_id(group, connector.name, task) for task in range(former)]
-    strangers = [Stranger(config.bootstrap_servers, topic, transactional_id) for transactional_id in ids]
+    connector = properties(unique("connector"), topic)
 
-    generations.advance(connector, tasks)
+    async def scenario() -> None:
+        async with FencingProcess(config) as first, FencingProcess(config) as second:
+            await first.advance(connector, former)
+            ids = [task_transactional_id(group, connector["name"], task) for task in range(former)]
+            strangers = [Stranger(config.bootstrap_servers, topic, transactional_id) for transactional_id in ids]
 
-    assert all(stranger.is_fenced() for stranger in strangers)
+            await second.advance(connector, tasks)
+
+            assert all(stranger.is_fenced() for stranger in strangers)
+
+    asyncio.run(scenario())
     assert task_counts(config)[-1][1] == b'{"task-count":%d}' % tasks
 
 
@@ -197,16 +169,19 @@ def test_the_former_generation_is_fenced_before_the_next(
 def test_one_task_after_one_or_none_needs_no_fencing(
     config: WorkerConfig, topic: str, group: str, former: int | None
 ) -> None:
-    connector = ConnectorConfig.from_properties(properties(unique("connector"), topic))
-    generations = Generations(KafkaClients(), config)
-    generations.ensure_topic()
-    if former is not None:
-        generations.advance(connector, former)
-    stranger = Stranger(config.bootstrap_servers, topic, task_transactional_id(group, connector.name, 0))
+    connector = properties(unique("connector"), topic)
 
-    generations.advance(connector, 1)
+    async def scenario() -> None:
+        async with FencingProcess(config) as process:
+            if former is not None:
+                await process.advance(connector, former)
+            stranger = Stranger(config.bootstrap_servers, topic, task_transactional_id(group, connector["name"], 0))
 
-    assert not stranger.is_fenced()
+            await process.advance(connector, 1)
+
+            assert not stranger.is_fenced()
+
+    asyncio.run(scenario())
 
 
 def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
@@ -215,89 +190,105 @@ def test_one_task_that_delivers_at_least_once_follows_one_that_is_fenced(
     """N3."""
     name = unique("connector")
     exactly_once, at_least_once = (
-        ConnectorConfig.from_properties(properties(name, topic, {"exactly.once.support": support}))
-        for support in ("required", "disabled")
+        properties(name, topic, {"exactly.once.support": support}) for support in ("required", "disabled")
     )
-    generations = Generations(KafkaClients(), config)
-    generations.ensure_topic()
-    generations.advance(exactly_once, 1)
-    stranger = Stranger(config.bootstrap_servers, topic, task_transactional_id(group, name, 0))
 
-    generations.advance(at_least_once, 1)
+    async def scenario() -> None:
+        async with FencingProcess(config) as process:
+            await process.advance(exactly_once, 1)
+            stranger = Stranger(config.bootstrap_servers, topic, task_transactional_id(group, name, 0))
 
-    assert stranger.is_fenced()
+            await process.advance(at_least_once, 1)
+
+            assert stranger.is_fenced()
+
+    asyncio.run(scenario())
     assert task_counts(config)[-1][1] == b'{"task-count":0}'
 
 
-def test_resuming_fences_any_other_instance(config: WorkerConfig, topic: str, group: str) -> None:
-    generations = Generations(KafkaClients(), config)
-    generations.ensure_topic()
-    other = Stranger(config.bootstrap_servers, topic, leader_transactional_id(group))
+def test_a_round_fences_whoever_else_writes_counts(config: WorkerConfig, topic: str, group: str) -> None:
+    async def scenario() -> None:
+        async with FencingProcess(config) as process:
+            other = Stranger(config.bootstrap_servers, topic, leader_transactional_id(group))
 
-    generations.advance(ConnectorConfig.from_properties(properties(unique("connector"), topic)), 1)
+            await process.advance(properties(unique("connector"), topic), 1)
 
-    assert other.is_fenced()
+            assert other.is_fenced()
 
-
-def test_tasks_of_a_generation_that_was_overtaken_do_not_start(config: WorkerConfig, topic: str) -> None:
-    worker, states = Worker(config), States()
-    connector = worker.checked(properties(unique("connector"), topic))
-    generations = Generations(KafkaClients(), config)
-    generations.ensure_topic()
-    held_up = generations.advance(connector, 1)
-    newer = generations.advance(connector, 1)
-    worker.start()
-    running_task = worker.new_task(connector, 0, {**connector.properties, "task.id": "0"}, states, checks=newer)
-    late_task = worker.new_task(connector, 0, {**connector.properties, "task.id": "0"}, states, checks=held_up)
-    try:
-        running_task.start()
-        wait_for(lambda: SEEN[connector.name].committed, what="the newer task commits")
-        late_task.start()
-        wait_for_state(late_task, State.FAILED)
-        committed = len(SEEN[connector.name].committed)
-        wait_for(lambda: len(SEEN[connector.name].committed) > committed, what="the newer task goes on")
-    finally:
-        worker.stop_tasks([running_task, late_task])
-        worker.stop()
-
-    assert isinstance(late_task.error, OvertakenError)
-    assert SEEN[connector.name].starts == 1
-    with pytest.raises(OvertakenError):
-        held_up.after_ownership(late_task.id)
+    asyncio.run(scenario())
 
 
-class _OvertakenOnce(KafkaClients):
-    """Makes producers of which the first loses its id to another one after it has taken it over."""
+def test_tasks_of_a_process_that_was_overtaken_do_not_start(config: WorkerConfig, topic: str) -> None:
+    """It was held up between its round and the start of its task."""
+    connector = properties(unique("connector"), topic)
+    task = ConnectorTaskId(connector["name"], 0)
 
-    def __init__(self) -> None:
-        self.overtakes = 1
+    async def scenario() -> None:
+        async with FencingProcess(config) as held_up, FencingProcess(config) as newer:
+            await held_up.advance(connector, 1)
+            late, current = (StandaloneChecks(each.parts, each.fencing, lambda: True) for each in (held_up, newer))
+            await asyncio.to_thread(late.after_ownership, task)
 
-    def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
-        return _Overtaken(self, config, transactional_id)
+            newer.configure(connector, 1)
+            await asyncio.to_thread(current.before_ownership, task)
+            await asyncio.to_thread(current.after_ownership, task)
 
+            for check in late.before_ownership, late.after_ownership:
+                with pytest.raises(OvertakenError):
+                    await asyncio.to_thread(check, task)
 
-class _Overtaken(TransactionalProducer):
-    def __init__(self, clients: _OvertakenOnce, config: ProducerConfig, transactional_id: str) -> None:
-        super().__init__(config, transactional_id)
-        self._clients = clients
-
-    def begin_transaction(self) -> Transaction:
-        if self._clients.overtakes:
-            self._clients.overtakes -= 1
-            with closing(TransactionalProducer(self.config, self.transactional_id)) as other:
-                other.init_transactions()
-        return super().begin_transaction()
+    asyncio.run(scenario())
+    assert len(task_counts(config)) == 2
 
 
-def test_one_that_is_overtaken_while_moving_on_begins_again(config: WorkerConfig, topic: str) -> None:
-    clients = _OvertakenOnce()
-    generations = Generations(clients, config)
-    generations.ensure_topic()
+def test_a_round_that_is_overtaken_as_it_writes_begins_again(config: WorkerConfig, topic: str) -> None:
+    connector = properties(unique("connector"), topic)
 
-    generations.advance(ConnectorConfig.from_properties(properties(unique("connector"), topic)), 2)
+    async def scenario() -> None:
+        async with FencingProcess(config) as process, FencingProcess(config) as other:
+            counts, overtakes = process.parts.task_counts, [True, True]
+            claim = counts.claim_write_privilege
 
-    assert clients.overtakes == 0
+            def overtaken() -> Future[None]:
+                claimed = claim()
+                if overtakes:
+                    overtakes.pop()
+                    claimed.result(60)
+                    other.parts.task_counts.claim_write_privilege().result(60)
+                return claimed
+
+            counts.claim_write_privilege = overtaken  # type: ignore[method-assign]
+            await process.advance(connector, 2)
+            assert not overtakes
+            assert not process.parts.fencing_is_due(connector["name"])
+
+    asyncio.run(scenario())
     assert [value for _, value in task_counts(config)] == [b'{"task-count":2}']
+
+
+def test_rounds_of_one_process_come_one_after_the_other(config: WorkerConfig, topic: str) -> None:
+    """Between a claim and the count that is written by it, another process may write: both must be the same round's."""
+    connectors = [properties(unique("connector"), topic) for _ in range(2)]
+
+    async def scenario() -> None:
+        async with FencingProcess(config) as process:
+            counts, steps = process.parts.task_counts, []
+            claim, put = counts.claim_write_privilege, counts.put_task_count
+
+            def claimed() -> Future[None]:
+                steps.append("claim")
+                return claim()
+
+            def written(connector: str, tasks: int) -> Future[int | None]:
+                steps.append("write")
+                return put(connector, tasks)
+
+            counts.claim_write_privilege = claimed  # type: ignore[method-assign]
+            counts.put_task_count = written  # type: ignore[method-assign]
+            await asyncio.gather(*(process.advance(connector, 2) for connector in connectors))
+            assert steps == ["claim", "write"] * 2
+
+    asyncio.run(scenario())
 
 
 def test_a_failure_does_not_affect_others_and_is_reported_at_the_end(config: WorkerConfig, topic: str) -> None:
@@ -309,8 +300,8 @@ def test_a_failure_does_not_affect_others_and_is_reported_at_the_end(config: Wor
     SEEN[failing].on_poll = fail
     place = rf"\({re.escape(__file__)}:{fail.__code__.co_firstlineno + 1}\)"
     told = f"^Task {failing}-0 failed: RuntimeError: the source is gone {place}$"
-    with pytest.raises(ConnectorsFailedError, match=told):
-        herder(config, properties(failing, topic), properties(sound, topic, {"limit": 300}), once=True).run()
+    with pytest.raises(ConnectorsFailed, match=told):
+        StandaloneWorker(config, properties(failing, topic), properties(sound, topic, {"limit": 300}), once=True).run()
 
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
 
@@ -329,11 +320,14 @@ def test_a_connector_that_cannot_be_made_leaves_the_others_alone(
             raise raised
 
     breaks_at = 0
+    connectors = [properties(broken, topic), properties(sound, topic, {"limit": 300})]
     monkeypatch.setattr(SequenceConnector, "__init__", make)
-    several = herder(config, properties(broken, topic), properties(sound, topic, {"limit": 300}), once=True)
-    several._checked_configs()
+    worker = Worker(config)
+    for connector in connectors:
+        worker.checked(connector)
     breaks_at = 2 * len(made) + 1
-    with pytest.raises(ConnectorsFailedError, match=f"^Connector {broken} failed: .*{type(raised).__name__}"):
+    several = StandaloneWorker(config, *connectors, once=True)
+    with pytest.raises(ConnectorsFailed, match=f"^Connector {broken} failed: .*{type(raised).__name__}"):
         several.run()
 
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
@@ -347,8 +341,8 @@ def test_a_worker_ends_when_all_that_it_runs_has_failed(
 
     name = unique("connector")
     monkeypatch.setattr(SequenceConnector, "start", refuse)
-    with pytest.raises(ConnectorsFailedError, match=f"^Connector {name} failed: there is no such database"):
-        herder(config, properties(name, topic)).run()
+    with pytest.raises(ConnectorsFailed, match=f"^Connector {name} failed: there is no such database"):
+        StandaloneWorker(config, properties(name, topic)).run()
 
 
 def test_two_connectors_of_one_name_are_refused_before_anything_starts(
@@ -356,7 +350,7 @@ def test_two_connectors_of_one_name_are_refused_before_anything_starts(
 ) -> None:
     name = unique("connector")
     with pytest.raises(ConfigError, match=f"2 connectors are named {name}"):
-        herder(config, properties(name, topic), properties(name, topic)).run()
+        StandaloneWorker(config, properties(name, topic), properties(name, topic)).run()
 
     assert topics.partitions(config.config_storage.name) is None
 
@@ -369,8 +363,8 @@ def test_tasks_that_share_a_source_partition_fail_the_connector(config: WorkerCo
         "topic": topic,
         "tasks.max": "2",
     }
-    with running(herder(config, connector)) as failures:
+    with running(StandaloneWorker(config, connector)) as failures:
         wait_for(lambda: failures, what="everything failed")
-    assert isinstance(failures[0], ConnectorsFailedError)
+    assert isinstance(failures[0], ConnectorsFailed)
     for part in (f"Connector {name} failed", f"Task {name}-0 failed", f"Task {name}-1 failed", '{"file": "shared"}'):
         assert part in str(failures[0])

@@ -68,7 +68,7 @@ def test_a_round_fences_all_former_tasks_and_records_how_many_may_start(bootstra
 @pytest.mark.parametrize(
     ("refusal", "error", "said"),
     [
-        (None, FencingRoundError, "no task count record behind the connector's latest task configurations"),
+        (None, FencingRoundError, "no task count record after the connector's latest task configurations"),
         (
             AuthorizationError("TransactionalId g-c-0", "WRITE"),
             MissingRightError,

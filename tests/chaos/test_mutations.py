@@ -207,6 +207,27 @@ GUARDS = (
         "tests/broker/test_start_checks.py::test_a_task_beyond_the_task_count_does_not_start",
     ),
     Guard(
+        "the look for the task count of another standalone worker",
+        "herder/standalone/standalone_fencing.py",
+        "if fenced is None or latest != fenced.offset:",
+        "if False:",
+        "tests/broker/test_standalone.py::test_tasks_of_a_process_that_was_overtaken_do_not_start",
+    ),
+    Guard(
+        "the turns that rounds of a standalone worker take",
+        "herder/standalone/standalone_fencing.py",
+        "        async with self._turn:\n",
+        "        if True:\n",
+        "tests/broker/test_standalone.py::test_rounds_of_one_process_come_one_after_the_other",
+    ),
+    Guard(
+        "the limits of what requests configure in a standalone worker",
+        "herder/standalone/standalone_parts.py",
+        "self.requested = self.worker.limited()",
+        "self.requested = self.worker",
+        "tests/broker/test_standalone_rest.py::test_requests_are_under_limits_that_files_are_not",
+    ),
+    Guard(
         "the read to end after a task owns its transactional id",
         "herder/distributed/group_checks.py",
         "        await self._parts.read_config_topic()\n        await self._check(task)",

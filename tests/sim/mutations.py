@@ -41,7 +41,7 @@ async def _asks_nobody(fencing: GroupFencing, connector: str) -> None:
 
 
 async def _leads_with_what_it_has_read(rounds: FencingRounds, connector: str) -> None:
-    await rounds._leader.require()
+    await rounds._counts.require()
     await rounds._rounds.call(connector, rounds._round)
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import signal
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from fencepost.cli.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from fencepost.herder.standalone.herder import StandaloneHerder
+    from fencepost.rest.server import RestServer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -28,37 +35,60 @@ def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> Non
     The files are those of Kafka Connect. Source offsets are kept in Kafka, in the same transactions as the data.
     SIGTERM and Ctrl-C commit open transactions and stop; a second one stops at once.
     """
+    if asyncio.run(_run(worker, connectors, once=once)):
+        # Each failure is in the log, from when it came about.
+        raise click.exceptions.Exit(1)
+
+
+async def _run(worker: Path, connectors: Sequence[Path], *, once: bool) -> Sequence[str]:
+    """Return what failed."""
     # The dependencies (Spark, Arrow, a Kafka client) take a second to import.
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_connector_config, load_properties  # noqa: PLC0415 - see above
+    from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
-    from fencepost.herder.errors import ConnectorsFailedError  # noqa: PLC0415 - see above
     from fencepost.herder.standalone.herder import StandaloneHerder  # noqa: PLC0415 - see above
+    from fencepost.rest.server import RestServer  # noqa: PLC0415 - see above
     from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
 
-    properties = load_properties(worker)
+    properties = resolve_worker_properties(_without_offset_file(load_properties(worker), worker), where=str(worker))
+    config = WorkerConfig.from_properties(properties, where=str(worker))
+    rest = RestConfig.from_properties(properties, where=str(worker), alone=True)
+    runtime = Worker(config)
+    configs = [load_connector_config(path) for path in connectors]
+    server = RestServer(rest)
+    herder: StandaloneHerder | None = None
+    try:
+        await server.announce()
+        herder = StandaloneHerder(runtime, configs, server.advertised_url, once=once)
+        return await _serve(herder, server, runtime.metrics.registry)
+    finally:
+        await server.stop()
+        if herder is not None:
+            await herder.stop()
+
+
+async def _serve(herder: StandaloneHerder, server: RestServer, registry: CollectorRegistry) -> Sequence[str]:
+    """Run until a signal comes, or nothing is left to do. Returns what failed by then; raises what prevents a start."""
+    stopping = asyncio.Event()
+    stop_on_signals(stopping)
+    signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
+    starting: asyncio.Future[Any] = asyncio.ensure_future(herder.start())
+    ended: asyncio.Future[Any] = herder.ended
+    await asyncio.wait([starting, signalled], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        await starting
+        await server.start(herder, registry)
+        await asyncio.wait([ended, signalled], return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    signalled.cancel()
+    return herder.ended.result() if herder.ended.done() else ()
+
+
+def _without_offset_file(properties: Mapping[str, str], worker: Path) -> dict[str, str]:
     if _OFFSET_FILE in properties:
         _log.warning(
             "The property %s of %s is ignored: offsets are kept in Kafka (offset.storage.topic), in the same "
             "transactions as the data, or there would be no exactly-once", _OFFSET_FILE, worker,
         )  # fmt: skip
-        del properties[_OFFSET_FILE]
-    properties = resolve_worker_properties(properties, where=str(worker))
-    config = WorkerConfig.from_properties(properties, where=str(worker))
-    herder = StandaloneHerder(Worker(config), [load_connector_config(path) for path in connectors], once=once)
-    _stop_on_signals(herder.stop)
-    try:
-        herder.run()
-    except ConnectorsFailedError as failed:
-        # Each failure is in the log, from when it came about.
-        raise click.exceptions.Exit(1) from failed
-
-
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.default_int_handler)
-        stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+    return {name: value for name, value in properties.items() if name != _OFFSET_FILE}

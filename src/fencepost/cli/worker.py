@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from fencepost.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from fencepost.herder.distributed.herder import DistributedHerder
@@ -74,7 +75,7 @@ def _import_herder() -> None:
 async def _serve(herder: DistributedHerder) -> None:
     """Run until a signal arrives, or the worker cannot be in its group. Raises the error that prevents the start."""
     stopping = asyncio.Event()
-    _stop_on_signals(stopping)
+    stop_on_signals(stopping)
     starting: asyncio.Future[Any] = asyncio.ensure_future(herder.start())
     signalled: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
     ended: asyncio.Future[Any] = herder.failed
@@ -86,16 +87,3 @@ async def _serve(herder: DistributedHerder) -> None:
     signalled.cancel()
     if herder.failed.done():
         raise herder.failed.result()
-
-
-def _stop_on_signals(stopping: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.default_int_handler)
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)

@@ -44,6 +44,10 @@ class PluginSources:
             tuple(dict.fromkeys(module for module in (*values[ALLOWED_MODULES], *own) if module)),
         )
 
+    def without_any_module(self) -> PluginSources:
+        """Return the sources without `*`."""
+        return PluginSources(self.directories, tuple(module for module in self.modules if module != _ALL))
+
     def admit(self, module: str) -> bool:
         """Return whether a module may be imported, or cannot be found at all. Imports nothing."""
         if _ALL in self.modules:

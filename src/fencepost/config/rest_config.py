@@ -40,7 +40,8 @@ def rest_config_def() -> ConfigDef:
             LISTENERS, _T.LIST, None, _I.LOW,
             "The addresses to listen on, comma-separated, as http://host:port or https://host:port. An empty host is "
             "all interfaces; port 0 is any free port. TLS is configured by listeners.https.ssl.*, else by ssl.*. Unset: "
-            f"{_LOOPBACK}, which other machines cannot reach, or {EVERYWHERE} with {CREDENTIALS}.",
+            f"{_LOOPBACK}, which other machines cannot reach, or {EVERYWHERE} with {CREDENTIALS}. A standalone worker "
+            f"listens on {_LOOPBACK} unless this is set, or on another port if that one is taken, which the log names.",
         )
         .define(
             ADMIN_LISTENERS, _T.LIST, None, _I.LOW,
@@ -96,6 +97,8 @@ class RestConfig:
     listeners: Sequence[Listener]
     loopback_by_default: bool
     """Whether `listeners` is the loopback address because it is not set and no password is required."""
+    any_port: bool
+    """Whether any free port of that address may be used if the port is taken: nobody named it."""
     admin_listeners: Sequence[Listener] | None
     """None: /admin is served on `listeners`; empty: it is disabled."""
     advertised_host: str | None
@@ -108,19 +111,24 @@ class RestConfig:
     admin_tls: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str], *, where: str) -> RestConfig:
-        """Read the properties of a worker. Raises ConfigError that names the property and `where` it is."""
+    def from_properties(cls, properties: Mapping[str, str], *, where: str, alone: bool = False) -> RestConfig:
+        """Read the properties of a worker; `alone` says that it is a standalone one, which no other worker has to reach.
+
+        Raises ConfigError that names the property and `where` it is.
+        """
         try:
             values = rest_config_def().parse(properties)
             credentials = _credentials(values[CREDENTIALS], values[_EXTENSIONS])
             SECRETS.learn(dict.fromkeys((credentials or {}).values(), HIDDEN))
             unset = values[LISTENERS] is None
-            usual = [_LOOPBACK if credentials is None else EVERYWHERE]
+            loopback = alone or credentials is None
+            usual = [_LOOPBACK if loopback else EVERYWHERE]
             listeners = _listeners(usual if unset else values[LISTENERS])
             admin = values[ADMIN_LISTENERS]
             return cls(
                 listeners=listeners,
-                loopback_by_default=unset and credentials is None,
+                loopback_by_default=unset and loopback,
+                any_port=unset and alone,
                 admin_listeners=None if admin is None else [_listener(ADMIN_LISTENERS, text) for text in admin],
                 advertised_host=values["rest.advertised.host.name"],
                 advertised_port=values["rest.advertised.port"],

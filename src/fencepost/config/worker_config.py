@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -323,6 +323,19 @@ class WorkerConfig:
             properties=MappingProxyType({"header.converter": values["header.converter"], **properties}),
         )
 
+    def limited(self) -> WorkerConfig:
+        """Return it with the limits of a group's worker where its owner set none.
+
+        A standalone worker trusts the files of its owner, but not whoever reaches its REST API.
+        """
+        given, sources = self.properties, self.plugin_sources
+        return replace(
+            self,
+            plugin_sources=sources if ALLOWED_MODULES in given else sources.without_any_module(),
+            allowed_paths=self.allowed_paths if allowed_paths.PROPERTY in given else _allowed_paths(["."]),
+            allowed_token_urls=self.allowed_token_urls if ALLOWED_URLS in given else (),
+        )
+
     def client_properties(self, kind: ClientKind) -> dict[str, str]:
         """Return the properties of the worker's clients of a kind: the common ones, and over them the prefixed ones."""
         common = {name: value for name, value in self.properties.items() if is_client_property(name)}
@@ -374,9 +387,9 @@ def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[s
 
 
 def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, mode: WorkerMode, where: str) -> None:
-    known = set(definitions.keys())
+    known = {*definitions.keys(), *rest_config.rest_config_def().keys()}
     if mode is WorkerMode.DISTRIBUTED:
-        known.update(rest_config.rest_config_def().keys(), group_config_def().keys())
+        known.update(group_config_def().keys())
     others = [name for name in properties if not is_client_property(name)]
     for name, nearest in unknown_properties(others, known, open_prefixes=_PREFIXES).items():
         hint = "" if nearest is None else f": did you mean {nearest}?"

@@ -1,7 +1,6 @@
 """Errors that end a worker, and errors that its herder answers to requests.
 
 FencepostError
-├── ConnectorsFailedError
 ├── ReplacedError
 │   ├── OvertakenError           another worker has started newer tasks of the connector
 │   └── SupersededError          a task is not to run as it was started: newer configurations, or another worker
@@ -25,10 +24,6 @@ from __future__ import annotations
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.runtime.restart_policy import ReplacedError
-
-
-class ConnectorsFailedError(FencepostError):
-    """Connectors or tasks failed, and this worker has nothing left to do."""
 
 
 class OvertakenError(ReplacedError):

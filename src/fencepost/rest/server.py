@@ -10,7 +10,7 @@ import ssl
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from aiohttp import web
@@ -52,6 +52,9 @@ class _Bound:
     def port(self) -> int:
         port: int = self.socket.getsockname()[1]
         return port
+
+    def __str__(self) -> str:
+        return str(replace(self.listener, port=self.port))
 
 
 class _Endpoint:
@@ -120,7 +123,7 @@ class RestServer:
         self._config = config
         self.client = RestClient(client_tls(config.tls))
         with ExitStack() as undo:
-            self._bound = _bind_all("listeners", config.listeners, config.tls, undo)
+            self._bound = _bind_all("listeners", config.listeners, config.tls, undo, any_port=config.any_port)
             admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
             undo.pop_all()
         self._main, self._admin = _Endpoint(self._bound), _Endpoint(admin)
@@ -148,8 +151,8 @@ class RestServer:
         public = [*_public_routes(herder, registry), *here]
         await self._main.answer(make_app(public, gate))
         await self._admin.answer(make_app(admin, gate))
-        _log.info("The REST API answers at %s", ", ".join(f"{b.listener.scheme} port {b.port}" for b in self._bound))
-        if self._config.loopback_by_default:
+        _log.info("The REST API answers at %s", ", ".join(map(str, self._bound)))
+        if self._config.loopback_by_default and herder.peers is not None:
             _log.info(
                 "Only this machine reaches the REST API, because no password is asked for and %s is not set. A group "
                 "on several machines needs the line %s=%s in the worker's configuration; %s asks for passwords",
@@ -180,16 +183,27 @@ def _public_routes(herder: Herder, registry: CollectorRegistry) -> list[Route]:
     ]
 
 
-def _bind_all(name: str, listeners: Sequence[Listener], tls: Mapping[str, str], undo: ExitStack) -> Sequence[_Bound]:
+def _bind_all(
+    name: str, listeners: Sequence[Listener], tls: Mapping[str, str], undo: ExitStack, *, any_port: bool = False
+) -> Sequence[_Bound]:
     bound = []
     for listener in listeners:
         context = None
         if listener.scheme == "https":
             context = TlsConfig.from_properties(tls).server_context(client_auth=tls.get("ssl.client.auth", "none"))
-        opened = _bind(name, listener)
+        opened = _bind_any(name, listener) if any_port else _bind(name, listener)
         undo.callback(opened.close)
         bound.append(_Bound(listener, opened, context))
     return bound
+
+
+def _bind_any(name: str, listener: Listener) -> socket.socket:
+    """Take the listener's port, or any that is free if that one is taken."""
+    try:
+        return _bind(name, listener)
+    except ConfigError:
+        _log.info("Port %d is taken, so the REST API gets another one. Set %s to choose it", listener.port, name)
+        return _bind(name, replace(listener, port=0))
 
 
 def _bind(name: str, listener: Listener) -> socket.socket:

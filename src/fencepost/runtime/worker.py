@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
 from functools import cache, partial
 from typing import Final
 
@@ -81,6 +82,12 @@ class Worker:
         Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError.
         """
         self._offsets.open_global()
+
+    def limited(self) -> Worker:
+        """Return this worker with the limits of a group's worker: for connectors that requests configure."""
+        limited = copy(self)
+        limited.config = self.config.limited()
+        return limited
 
     def validate(self, properties: Mapping[str, str], *, accepted: bool = False) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.

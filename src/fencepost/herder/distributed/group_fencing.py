@@ -7,24 +7,11 @@ count.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
-from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.errors import (
-    BadRequestError,
-    FencingRoundError,
-    ForbiddenError,
-    MissingRightError,
-    NotFoundError,
-    RebalanceNeededError,
-    RequestTargetError,
-)
-from fencepost.herder.work.fencing_round import FencingRounds, SharedCalls
-from fencepost.kafka.errors import AuthorizationError
-
-_LASTING: Final = (AuthorizationError, ConfigError, BadRequestError, ForbiddenError, MissingRightError, NotFoundError)
+from fencepost.herder.errors import RebalanceNeededError, RequestTargetError
+from fencepost.herder.work.fencing_round import FencingRounds, SharedCalls, retried
 
 
 class GroupFencing:
@@ -42,12 +29,8 @@ class GroupFencing:
         Concurrent calls share one request to the leader. Raises FencingRoundError for retriable failures, and the reason
         otherwise.
         """
-        try:
+        with retried(connector):
             await self._waiting.call(connector, self._fence_by_leader)
-        except _LASTING:
-            raise
-        except FencepostError as error:
-            raise FencingRoundError(f"The former tasks of connector {connector} are not fenced: {error}") from error
 
     async def _fence_by_leader(self, connector: str) -> None:
         if not self._parts.fencing_is_due(connector):

@@ -174,6 +174,6 @@ class GroupParts:
             return False
         return self.state.pending_fencing(connector)
 
-    def fenced(self, seconds: float, *, success: bool) -> None:
+    def record_fencing(self, seconds: float, *, success: bool) -> None:
         """Record a fencing round in the group's metrics."""
         self.metrics.fenced(seconds, success=success)

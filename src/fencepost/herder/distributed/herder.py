@@ -19,7 +19,7 @@ from typing import Final
 from fencepost.config.group_config import GroupConfig
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.distributed.assignor_leader import LeaderAssignor
-from fencepost.herder.distributed.group_clients import cluster_id, config_store, group_member, status_store
+from fencepost.herder.distributed.group_clients import group_member, status_store
 from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.group_requests import GroupRequests
@@ -41,6 +41,7 @@ from fencepost.herder.requests.plugin_requests import PluginRequests
 from fencepost.herder.requests.snapshots import Snapshots
 from fencepost.herder.work.connector_work import ConnectorWork
 from fencepost.herder.work.fencing_round import FencingRounds
+from fencepost.herder.work.worker_clients import cluster_id, config_store
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.codec import LoggerLevel as LoggerLevelRecord

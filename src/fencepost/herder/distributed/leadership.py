@@ -181,6 +181,10 @@ class Leadership:
         # The caller may stop waiting; the next write still waits.
         return await outcome_of(asyncio.ensure_future(self._write_in_turn(write, check)))
 
+    async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
+        """Write that former tasks of a connector are fenced, and so many may start. Raises as `write`."""
+        await self.write(lambda: self._parts.configs.put_task_count(connector, count), check=check)
+
     async def _write_in_turn(self, write: Callable[[], Future[T]], check: Callable[[], None]) -> T:
         try:
             async with self._turn:

@@ -1,209 +1,196 @@
-"""Runs connectors in one process, exactly once.
+"""The standalone herder: connectors and tasks of one process, exactly once.
 
-One thread, that of `run`, owns all state. Connectors and tasks tell of what happens on threads of their own; it comes
-in through a queue, and so does the wish to stop:
+One event loop owns all state. Configurations and states are in memory; source offsets and task counts are in Kafka.
 
-    start connectors -> ask for task configs -> fence former tasks -> start tasks -> wait for events -> stop all
-                            ^                                                           |
-                            └────────────── a connector asks for reconfiguration ───────┘
+    files, REST ──> MemoryConfigs ──events──> LocalWork ──> ConnectorWork, TaskWork
+                        ^                                          │          │
+                        └── TaskConfigurations <──── asked anew ───┘          └──> StandaloneFencing ──> config topic
 
-What a connector or a task fails with does not touch the others.
+What a connector or a task fails with does not touch the others. The worker ends by itself when nothing is left to do:
+see Outcome.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from queue import SimpleQueue
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
-from fencepost.api.errors import ConfigError, FencepostError, PluginError, describe_error
-from fencepost.config.connector_config import ConnectorConfig
+from fencepost.api.errors import ConfigError
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.config.log_context import log_context
-from fencepost.herder.errors import ConnectorsFailedError
-from fencepost.herder.standalone.generations import Generations
-from fencepost.runtime.connector.source_connector import WorkerConnector
-from fencepost.runtime.state import State
-from fencepost.runtime.task.source_task import WorkerSourceTask
+from fencepost.herder.core.mixed_group import MixedGroup
+from fencepost.herder.core.task_transactions import TaskTransactionInfo
+from fencepost.herder.interface import HealthStatus, Herder, Transactions, WorkerHealth
+from fencepost.herder.requests.connector_requests import ConnectorRequests
+from fencepost.herder.requests.logger_registry import LoggerRegistry
+from fencepost.herder.requests.logger_requests import LoggerRequests
+from fencepost.herder.requests.offset_requests import OffsetRequests
+from fencepost.herder.requests.plugin_requests import PluginRequests
+from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.requests.task_transactions import local_transactions, merge
+from fencepost.herder.standalone.config_store import MemoryConfigs
+from fencepost.herder.standalone.outcome import Outcome
+from fencepost.herder.standalone.sole_member import SoleLeader, SoleMember, SoleMemberRestarts
+from fencepost.herder.standalone.standalone_fencing import StandaloneChecks, StandaloneFencing
+from fencepost.herder.standalone.standalone_parts import StandaloneParts
+from fencepost.herder.standalone.task_configurations import TaskConfigurations
+from fencepost.herder.work.connector_work import ConnectorWork
+from fencepost.herder.work.local_work import LocalWork
+from fencepost.herder.work.task_work import TaskWork
+from fencepost.herder.work.worker_clients import cluster_id, config_store
+from fencepost.runtime.connector.client_properties import admin_config
+from fencepost.runtime.task.run import StartChecks
 from fencepost.runtime.worker import Worker
+from fencepost.storage.configs.state import ConfigEvent, ConnectorConfigRemoval, TargetStateChange
 
 _log: Final = logging.getLogger(__name__)
 
-_ENDED: Final = frozenset({State.STOPPED, State.FAILED})
 
+class StandaloneHerder(Herder):
+    """A worker that is alone. It is made, started, asked and stopped on one event loop.
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """Somebody asked to stop."""
+    herder = StandaloneHerder(worker, [properties], url)
+    await herder.start()                                        # the connectors start
+    await rest_server.start(herder, worker.metrics.registry)
+    failures = await herder.ended                               # nothing is left to do
+    await herder.stop()
+    """
 
+    def __init__(
+        self, worker: Worker, connectors: Sequence[Mapping[str, str]], url: str, *, once: bool = False
+    ) -> None:
+        """`connectors` are the configurations of its owner's files, `url` is where the REST API answers.
 
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """The state of a connector or task changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reconfigure:
-    """A connector wants its tasks configured anew."""
-
-    connector: str
-
-
-@dataclass(slots=True)
-class _Running:
-    """A connector with its tasks. `failure` is why it has no tasks although it should."""
-
-    connector: WorkerConnector
-    task_configs: list[dict[str, str]] = field(default_factory=list)
-    tasks: list[WorkerSourceTask] = field(default_factory=list)
-    failure: Exception | None = None
-
-    @property
-    def config(self) -> ConnectorConfig:
-        return self.connector.config
-
-    def failures(self) -> list[str]:
-        """One line for each failure of the connector or a task."""
-        error = self.connector.error or self.failure
-        lines = [] if error is None else [f"Connector {self.config.name} failed: {describe_error(error)}"]
-        failed = [task for task in self.tasks if task.state is State.FAILED]
-        return lines + [f"Task {task.id} failed: {describe_error(task.error)}" for task in failed if task.error]
-
-
-class StandaloneHerder:
-    """Starts connectors with their tasks and watches over them. `stop` may be called from any thread or signal."""
-
-    def __init__(self, worker: Worker, connectors: Sequence[Mapping[str, str]], *, once: bool = False) -> None:
-        """With `once`, tasks end where their sources end, and `run` returns when all did."""
-        self._worker = worker
-        self._properties = connectors
-        self._once = once
-        self._generations = Generations(worker.clients, worker.config)
-        self._events: SimpleQueue[_Stop | _Changed | _Reconfigure] = SimpleQueue()
-        self._running: dict[str, _Running] = {}
-        self._refused: list[str] = []
-
-    def stop(self) -> None:
-        """Have `run` commit what is open, stop everything and return."""
-        self._events.put(_Stop())
-
-    def run(self) -> None:
-        """Run until asked to stop, or until nothing is left to do.
-
-        Raises ConfigError for a configuration that will not do, before anything is started; KafkaError if the brokers
-        cannot be used; ConnectorsFailedError if everything failed or, with `once`, anything did: each failure was
-        logged when it came about.
+        With `once`, tasks end where their sources end. Raises ConfigError.
         """
-        configs = self._checked_configs()
-        try:
-            self._worker.start()
-            self._generations.ensure_topic()
-            for config in configs:
-                self._start(config)
-            stopped = self._watch()
-        finally:
-            self._stop_all()
-        failures = self._refused + [line for running in self._running.values() for line in running.failures()]
-        if failures and not stopped:
-            raise ConnectorsFailedError("; ".join(failures))
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Sequence[str]] = loop.create_future()
+        """Done when nothing is left to do: one line for each failure, which was logged when it came about."""
+        self._connectors = connectors
+        self._once = once
+        self._parts = parts = StandaloneParts(
+            worker,
+            urlsplit(url).netloc,
+            MemoryConfigs(self._on_config),
+            config_store(worker.clients, worker.config, lambda *_: None, loop),
+            loop,
+        )
+        self._fencing = StandaloneFencing(parts)
+        self._task_configs = TaskConfigurations(parts, self._find)
+        self._member = SoleMember()
+        self._work = LocalWork(parts, self._member, new_task=self._new_task, configure_tasks=self._task_configs.request)
+        self._outcome = Outcome(parts.configs, parts.statuses.table, parts.errors, self._is_moving, once=once)
+        self._watching: asyncio.Task[None] | None = None
+        self._cluster_id = ""
+        snapshots = Snapshots(parts)
+        restarts = SoleMemberRestarts(snapshots, self._work)
+        self.connectors = ConnectorRequests(parts, SoleLeader(), restarts, snapshots)
+        self.offsets = OffsetRequests(parts, SoleLeader(), self._fencing)
+        self.transactions = _LocalTransactions(parts, self._work, snapshots)
+        self.plugins = PluginRequests(parts)
+        self.loggers = LoggerRequests(parts, LoggerRegistry())
+        self.peers = None
 
-    def _checked_configs(self) -> list[ConnectorConfig]:
-        configs = [self._worker.checked(properties, warn=True) for properties in self._properties]
-        names = Counter(config.name for config in configs)
-        for name, count in names.items():
+    async def start(self) -> None:
+        """Check the configurations, reach the brokers, and start the connectors.
+
+        Raises ConfigError for a configuration that will not do, before anything is started, and KafkaError if the
+        brokers cannot be used.
+        """
+        parts = self._parts
+        names = await parts.run(self._check_configurations)
+        await parts.run(parts.worker.start)
+        self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
+        await asyncio.wrap_future(parts.task_counts.start(admin_config(parts.config, None)))
+        self._watching = asyncio.ensure_future(self._watch())
+        for name, properties in zip(names, self._connectors, strict=True):
+            parts.configs.load(name, {**properties, "name": name})
+
+    async def stop(self) -> None:
+        """Have tasks commit what is open, stop everything, and let go of what is open."""
+        parts = self._parts
+        if self._watching is not None:
+            self._watching.cancel()
+        self._task_configs.close()
+        self._member.close()
+        await self._work.give_up(self._work.units)
+        await parts.run(parts.task_counts.close)
+        await parts.run(parts.worker.stop)
+
+    async def health(self) -> WorkerHealth:
+        """Say how the worker is."""
+        if failure := self._parts.task_counts.lasting_failure:
+            topic = self._parts.config.config_storage.name
+            return WorkerHealth(
+                HealthStatus.UNHEALTHY,
+                f"The config topic {topic}, which holds the counts of tasks to fence, cannot be read: {failure}. No task "
+                "starts before the worker is started again",
+            )
+        return WorkerHealth(HealthStatus.HEALTHY, "The worker runs by itself and takes requests")
+
+    def mixed_group(self) -> MixedGroup:
+        """Return how this worker is set to deliver. There are no others."""
+        return MixedGroup(str(self._parts.config.exactly_once_source_support))
+
+    async def kafka_cluster_id(self) -> str:
+        """Return the id of the Kafka cluster."""
+        return self._cluster_id
+
+    def _check_configurations(self) -> list[str]:
+        """Return the names of the connectors. Raises ConfigError."""
+        checked = [self._parts.worker.checked(properties, warn=True) for properties in self._connectors]
+        names = [config.name for config in checked]
+        for name, count in Counter(names).items():
             if count > 1:
                 raise ConfigError(f"{count} connectors are named {name}: give each its own name", name="name")
-        return configs
+        return names
 
-    def _start(self, config: ConnectorConfig) -> None:
-        with log_context(config.name):
-            self._start_in_context(config)
+    def _find(self, connector: str) -> ConnectorWork | None:
+        return self._work.find(connector)
 
-    def _start_in_context(self, config: ConnectorConfig) -> None:
-        try:
-            running = _Running(self._worker.new_connector(config, self))
-        except FencepostError as error:
-            if not isinstance(error, PluginError):
-                raise
-            self._refuse(config.name, error)
-            return
-        except Exception as error:  # noqa: BLE001 - a connector's constructor may raise anything; the others run on
-            self._refuse(config.name, error)
-            return
-        self._running[config.name] = running
-        running.connector.start()
-        if running.connector.state is State.RUNNING:
-            self._configure_tasks(running)
+    def _new_task(self, task: ConnectorTaskId) -> TaskWork:
+        return TaskWork(task, self._parts, self._new_checks, stop_at_end=self._once)
 
-    def _refuse(self, name: str, error: Exception) -> None:
-        """Take note of a connector that could not be made."""
-        line = f"Connector {name} failed: {describe_error(error)}"
-        _log.error("%s", line, exc_info=error)
-        self._refused.append(line)
+    def _new_checks(self, is_current: Callable[[], bool]) -> StartChecks:
+        return StandaloneChecks(self._parts, self._fencing, is_current)
 
-    def _configure_tasks(self, running: _Running) -> None:
-        """Replace a connector's tasks, unless it wants them as they are."""
-        name = running.config.name
-        try:
-            task_configs = running.connector.task_configs()
-            if running.tasks and task_configs == running.task_configs:
-                return
-            self._worker.stop_tasks(running.tasks)
-            running.tasks, running.task_configs = [], task_configs
-            generation = self._generations.advance(running.config, len(task_configs))
-            running.tasks = [
-                self._worker.new_task(running.config, number, config, self, checks=generation, stop_at_end=self._once)
-                for number, config in enumerate(task_configs)
-            ]
-        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the others run on
-            _log.error("Connector %s has no tasks: %s", name, describe_error(error), exc_info=error)
-            running.failure = error
-            return
-        running.failure = None
-        _log.info("Connector %s runs with %d task(s)", name, len(running.tasks))
-        for task in running.tasks:
-            task.start()
+    def _on_config(self, event: ConfigEvent) -> None:
+        self._work.on_config(event)
+        match event:
+            case ConnectorConfigRemoval(name):
+                self._parts.statuses.delete_connector(name)
+            case TargetStateChange(name) if self._parts.state.entry(name).half_stopped:
+                # One that was resumed before it came to a stand goes on, and has lost its tasks.
+                self._task_configs.request(name)
+        self._parts.changed.set()
 
-    def _watch(self) -> bool:
-        """Follow events until there is nothing left to watch. True if asked to stop before that."""
-        while not all(self._has_ended(running) for running in self._running.values()):
-            match self._events.get():
-                case _Stop():
-                    return True
-                case _Reconfigure(connector):
-                    with log_context(connector):
-                        self._configure_tasks(self._running[connector])
-                case _Changed():
-                    pass
-        return False
+    def _is_moving(self, connector: str) -> bool:
+        return self._task_configs.is_asked(connector) or not self._work.settled(connector)
 
-    def _has_ended(self, running: _Running) -> bool:
-        if any(task.state not in _ENDED for task in running.tasks):
-            return False
-        # A connector that runs without tasks may still find work for some.
-        return bool(running.tasks) or self._once or running.failure is not None or running.connector.state in _ENDED
+    async def _watch(self) -> None:
+        """Wait until nothing is left to do."""
+        while not self._outcome.complete:
+            await self._parts.changed.wait()
+            self._parts.changed.clear()
+            await self._work.settle()
+        self.ended.set_result(self._outcome.failures)
 
-    def _stop_all(self) -> None:
-        self._worker.stop_tasks([task for running in self._running.values() for task in running.tasks])
-        for running in self._running.values():
-            self._worker.stop_connector(running.connector)
-        self._worker.stop()
 
-    # What connectors and tasks tell, on threads of their own.
+class _LocalTransactions(Transactions):
+    """Shows the transactions of the tasks, which all run here."""
 
-    def on_connector_state(self, connector: str, state: State, error: Exception | None) -> None:
-        """Take note of a connector's state."""
-        del connector, state, error
-        self._events.put(_Changed())
+    def __init__(self, parts: StandaloneParts, work: LocalWork, snapshots: Snapshots) -> None:
+        self._parts = parts
+        self._work = work
+        self._snapshots = snapshots
 
-    def on_task_state(self, task: ConnectorTaskId, state: State, error: Exception | None) -> None:
-        """Take note of a task's state."""
-        del task, state, error
-        self._events.put(_Changed())
-
-    def on_task_reconfiguration(self, connector: str) -> None:
-        """Ask the connector for its task configurations again."""
-        self._events.put(_Reconfigure(connector))
+    async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
+        """Return what each task of a connector has open, by number. Raises NotFoundError."""
+        del authorization
+        self._snapshots.config(name)
+        here = self._parts.worker_id
+        owners = dict.fromkeys(self._parts.state.tasks(name), here)
+        return merge(owners, {here: local_transactions(self._parts, self._work, name)}, self._parts.config.group_id)

@@ -148,6 +148,7 @@ class ConnectorWork(Converging[ConnectorPlan]):
                 self.name,
             )
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+            _log.error("Connector %s failed: %s", self.name, describe_error(error), exc_info=error)
             self._failed(error)
 
     async def _start(self) -> None:

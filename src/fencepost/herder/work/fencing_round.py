@@ -18,18 +18,32 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.log_context import log_context
 from fencepost.herder.core.outliving import outcome_of
-from fencepost.herder.errors import NotFoundError, RebalanceNeededError
-from fencepost.herder.work.parts import HerderParts, Leader, delivers_at_least_once
+from fencepost.herder.errors import (
+    BadRequestError,
+    FencingRoundError,
+    ForbiddenError,
+    MissingRightError,
+    NotFoundError,
+    RebalanceNeededError,
+)
+from fencepost.herder.work.parts import HerderParts, delivers_at_least_once
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.runtime.connector.client_properties import admin_config
+from fencepost.runtime.restart_policy import ReplacedError
 from fencepost.storage.configs.codec import Config
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.task_count import fencing_plan, task_transactional_id
 
 _log: Final = logging.getLogger(__name__)
+
+_LASTING: Final = (
+    AuthorizationError, BadRequestError, ConfigError, ForbiddenError, MissingRightError, NotFoundError, ReplacedError,
+)  # fmt: skip
 
 TaskSet = tuple[str, int | None, int]
 """A connector, the generation of its task configurations, and how many there are."""
@@ -64,12 +78,22 @@ class SharedCalls:
             await function(connector)
 
 
+class CountWriter(Protocol):
+    """Writes task counts to the config topic, as the leader of the worker's group."""
+
+    async def require(self) -> None:
+        """Return if this worker may write. Raises NotLeaderError, and what keeps it from writing."""
+
+    async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
+        """Write that former tasks are fenced, and so many may start. `check` is called right before and may raise."""
+
+
 class FencingRounds:
     """Runs fencing rounds as the leader."""
 
-    def __init__(self, parts: HerderParts, leader: Leader) -> None:
+    def __init__(self, parts: HerderParts, counts: CountWriter) -> None:
         self._parts = parts
-        self._leader = leader
+        self._counts = counts
         self._rounds = SharedCalls(parts)
 
     async def lead(self, connector: str) -> None:
@@ -78,7 +102,7 @@ class FencingRounds:
         Raises NotLeaderError, NotFoundError, RebalanceNeededError for newer task configurations, RequestFailedError
         if the count cannot be written, and what fencing raises.
         """
-        await self._leader.require()
+        await self._counts.require()
         # The requester may have read a commit that this worker has not: the answer must not be that everything is
         # fenced.
         await self._parts.read_config_topic()
@@ -104,9 +128,7 @@ class FencingRounds:
                 await self._parts.run(self._fence, connector, config, former)
             if old_count is not None:
                 await self._parts.read_config_topic()
-            await self._leader.write(
-                lambda: self._parts.configs.put_task_count(connector, count), check=lambda: self._check(work)
-            )
+            await self._counts.write_task_count(connector, count, check=lambda: self._check(work))
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
@@ -115,7 +137,7 @@ class FencingRounds:
             yield
             success = True
         finally:
-            self._parts.fenced(self._parts.loop.time() - started, success=success)
+            self._parts.record_fencing(self._parts.loop.time() - started, success=success)
 
     def _count(self, connector: str) -> int:
         """The number of transactional ids of the connector's tasks."""
@@ -133,3 +155,14 @@ class FencingRounds:
         _log.info("Fencing %d former tasks of connector %s", len(ids), connector.name)
         with worker.clients.admin(admin_config(worker.config, connector)) as admin:
             admin.fence_producers(ids).all()
+
+
+@contextmanager
+def retried(connector: str) -> Iterator[None]:
+    """Make FencingRoundError, with which a task starts again, of what keeps former tasks from being fenced and may pass."""
+    try:
+        yield
+    except _LASTING:
+        raise
+    except FencepostError as error:
+        raise FencingRoundError(f"The former tasks of connector {connector} are not fenced: {error}") from error

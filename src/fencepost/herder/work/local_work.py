@@ -81,6 +81,13 @@ class LocalWork:
         units: list[Unit] = [connector, *self.tasks_of(connector)]
         return all(work is None or work.is_settled for work in map(self._find_work, units))
 
+    async def settle(self) -> None:
+        """Wait until all connectors and tasks are as they are planned."""
+        for unit in self.units:
+            work = self._find_work(unit)
+            if work is not None:
+                await work.settled()
+
     def transactions(self, connector: str) -> dict[ConnectorTaskId, TransactionStatus]:
         """Return the transactions of a connector's tasks in this process."""
         found = ((task, self._tasks[task].transaction) for task in self.tasks_of(connector))

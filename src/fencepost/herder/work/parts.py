@@ -40,12 +40,6 @@ class ConfigStore(Protocol):
     def put_logger_level(self, logger: str, level: str) -> Future[None]:
         """Set the level of a logger on all workers."""
 
-    def put_task_count(self, connector: str, tasks: int) -> Future[int | None]:
-        """Write that a connector's former tasks are fenced, and how many may start.
-
-        The future holds the record's offset, None if it is unknown.
-        """
-
 
 class StatusStore(TopicStatuses, Protocol):
     """Stores the states of connectors and tasks."""
@@ -137,7 +131,7 @@ class HerderParts(Protocol):
     def fencing_is_due(self, connector: str) -> bool:
         """Whether former tasks of the connector must be fenced before its tasks may start."""
 
-    def fenced(self, seconds: float, *, success: bool) -> None:
+    def record_fencing(self, seconds: float, *, success: bool) -> None:
         """Record a fencing round."""
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from fencepost.api.errors import describe_error
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.active_topics import ActiveTopics
 from fencepost.herder.core.convergence import Converging
@@ -18,6 +20,8 @@ from fencepost.runtime.task.run import StartChecks
 from fencepost.runtime.task.source_task import TransactionStatus, WorkerSourceTask
 from fencepost.runtime.worker import connector_version
 from fencepost.storage.configs.codec import Config
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ class TaskWork(Converging[TaskPlan]):
         try:
             self._task = await self._parts.run(self._make, dict(properties or {}), plan, self._run)
         except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
+            _log.error("Task %s failed: %s", self.id, describe_error(error), exc_info=error)
             self._parts.worker.metrics.add(self.id).state(State.FAILED)
             self._parts.report(self.id, State.FAILED, error=error, version=self._version)
         else:

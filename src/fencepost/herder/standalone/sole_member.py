@@ -1,0 +1,62 @@
+"""The membership and the leadership of a worker that is alone: it has everything, and leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.assignor import Unit
+from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.work.local_work import LocalWork
+
+T = TypeVar("T")
+
+
+class SoleMember:
+    """Says that everything is this process's to run, until it is closed."""
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    def has(self, unit: Unit) -> bool:
+        """Whether a connector or task is to run."""
+        del unit
+        return not self._closed
+
+    def held(self, connector: str) -> None:
+        """No task is held back."""
+
+    def close(self) -> None:
+        """Have nothing run any more."""
+        self._closed = True
+
+
+class SoleLeader:
+    """Lets all writes through."""
+
+    async def require(self) -> None:
+        """Do nothing: this worker leads."""
+
+    async def write(self, write: Callable[[], Future[T]], *, check: Callable[[], None] = lambda: None) -> T:
+        """Check, and write."""
+        check()
+        return await asyncio.wrap_future(write())
+
+
+class SoleMemberRestarts:
+    """Restarts any connector or task."""
+
+    def __init__(self, snapshots: Snapshots, work: LocalWork) -> None:
+        self._snapshots = snapshots
+        self._work = work
+
+    async def restart(self, unit: Unit) -> None:
+        """Restart a connector or a task. Raises NotFoundError."""
+        if isinstance(unit, ConnectorTaskId):
+            self._snapshots.check_task(unit)
+        else:
+            self._snapshots.config(unit)
+        self._work.restart(unit, announce=False)

@@ -1,0 +1,128 @@
+"""Has one process at a time run a connector: whoever starts its tasks last fences those of the others (KIP-618).
+
+    a task starts ──> fence: claim the leader's transactional id ──> a round ──> its count's offset is noted
+                             ^                                         │
+                             └──── another process claimed it ─────────┘
+
+    before and after a task owns its transactional id: is the noted offset that of the connector's last task count?
+
+Between the reading of the former count and the writing of the new one nobody else may write a count, so each round
+claims the transactional id of the group's leader first, and rounds of one process come one after the other. A process
+that is overtaken finds out when it writes, and begins again; one that was held up between its round and the start of
+its tasks finds the newer count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.config.log_context import log_context
+from fencepost.herder.errors import OvertakenError, SupersededError
+from fencepost.herder.standalone.standalone_parts import Fenced, StandaloneParts
+from fencepost.herder.work.fencing_round import FencingRounds, retried, task_set
+from fencepost.storage.errors import ConfigWriteError
+
+_log: Final = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 5
+
+
+class StandaloneFencing:
+    """Fences former tasks of connectors, wherever they run, and tells when others have fenced those of this process."""
+
+    def __init__(self, parts: StandaloneParts) -> None:
+        self._parts = parts
+        self._rounds = FencingRounds(parts, self)
+        self._turn = asyncio.Lock()
+
+    async def fence(self, connector: str) -> None:
+        """Return once former tasks of a connector are fenced, for a task that is to start.
+
+        Raises FencingRoundError if what keeps from it may pass, and the reason otherwise.
+        """
+        self._parts.check_config_topic()
+        with retried(connector):
+            await self.lead(connector)
+
+    async def lead(self, connector: str) -> None:
+        """Fence former tasks, unless that was done for the tasks that the connector has.
+
+        Raises OvertakenError if others come in between again and again, ConfigWriteError, and what fencing raises.
+        """
+        async with self._turn:
+            with log_context(connector):
+                for _ in range(_ATTEMPTS):
+                    if not self._parts.fencing_is_due(connector):
+                        return
+                    await self._try_round(connector)
+        if self._parts.fencing_is_due(connector):
+            raise OvertakenError(connector, self._parts.config.group_id)
+
+    async def _try_round(self, connector: str) -> None:
+        try:
+            await self._rounds.lead(connector)
+        except ConfigWriteError as error:
+            if not error.privilege_lost:
+                raise
+            group = self._parts.config.group_id
+            _log.info("Another worker of group %s wrote to the config topic meanwhile, or may have: %s", group, error)
+
+    async def confirm(self, connector: str) -> None:
+        """Raise OvertakenError if another process has fenced the connector's tasks since this one did."""
+        await self._parts.read_config_topic()
+        fenced = self._parts.fenced.get(connector)
+        latest = self._parts.task_counts.state.entry(connector).task_count_offset
+        if fenced is None or latest != fenced.offset:
+            raise OvertakenError(connector, self._parts.config.group_id)
+
+    # -- what writes the counts of rounds ------------------------------------------------------------------------
+
+    async def require(self) -> None:
+        """Claim the transactional id of the group's leader. Raises what initializing it raises."""
+        await asyncio.wrap_future(self._parts.task_counts.claim_write_privilege())
+
+    async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
+        """Write a count, and note its offset. Raises ConfigWriteError, and what `check` raises."""
+        check()
+        tasks = task_set(self._parts.state, connector)
+        offset = await asyncio.wrap_future(self._parts.task_counts.put_task_count(connector, count))
+        if offset is not None:
+            self._parts.fenced[connector] = Fenced(tasks, offset)
+
+
+class StandaloneChecks:
+    """The checks around the moment in which a task takes over its transactional id, on the task's thread.
+
+    The one before it keeps a task that starts again in place from fencing its successor in another process.
+    """
+
+    def __init__(self, parts: StandaloneParts, fencing: StandaloneFencing, is_current: Callable[[], bool]) -> None:
+        """`is_current` is asked on the event loop whether the task is still to run as it was started."""
+        self._parts = parts
+        self._fencing = fencing
+        self._is_current = is_current
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Have former tasks fenced. Raises SupersededError, OvertakenError, and as `StandaloneFencing.fence`."""
+        self._parts.on_loop(self._before(task))
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Raise OvertakenError if another process has newer tasks, SupersededError if this one has."""
+        self._parts.on_loop(self._after(task))
+
+    async def _before(self, task: ConnectorTaskId) -> None:
+        self._check(task)
+        await self._fencing.fence(task.connector)
+        await self._fencing.confirm(task.connector)
+
+    async def _after(self, task: ConnectorTaskId) -> None:
+        await self._fencing.confirm(task.connector)
+        self._check(task)
+
+    def _check(self, task: ConnectorTaskId) -> None:
+        if not self._is_current():
+            raise SupersededError(task.connector, task.task)
