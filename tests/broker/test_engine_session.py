@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -87,3 +88,41 @@ def test_spark_says_nothing_unless_something_is_wrong(tmp_path: Path):
     expected = ("before", "sum", "JAVA_HOME", "running")
     said = [line for line in process.output.splitlines() if not line.startswith(expected)]
     assert said == []
+
+
+JAVA_THAT_HANGS = """#!/bin/sh
+case "$*" in
+  *-version*) echo 'openjdk version "17.0.1"' >&2; exit 0 ;;
+esac
+echo $$ > {started}
+exec sleep 3600
+"""
+
+STOPPED_WHILE_IT_STARTS = """
+import sys, time
+from pathlib import Path
+from fencepost.engine.engine import SparkEngine
+
+engine = SparkEngine({})
+engine.warm_up()
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+engine.stop()
+print("stopped", engine.started)
+"""
+
+
+def test_a_stop_does_not_wait_for_a_jvm_that_is_being_started(tmp_path: Path):
+    home, started = tmp_path / "java", tmp_path / "started"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(JAVA_THAT_HANGS.format(started=started))
+    (home / "bin" / "java").chmod(0o700)
+    command = [sys.executable, "-c", STOPPED_WHILE_IT_STARTS, str(started)]
+    try:
+        with Process(command, tmp_path / "log", environment={"JAVA_HOME": str(home)}) as process:
+            assert process.wait(PATIENCE) == 0, process.output
+            assert "stopped False" in process.output
+            assert psutil.pid_exists(int(started.read_text()))
+    finally:
+        with suppress(FileNotFoundError, psutil.NoSuchProcess):
+            psutil.Process(int(started.read_text())).kill()

@@ -81,6 +81,9 @@ REQUIRED: Final[Mapping[str, Required]] = {
 
 _LAUNCH: Final = threading.Lock()
 
+_STARTING_SECONDS: Final = 2.0
+"""How long a stop waits for a start that is under way."""
+
 _VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
 _SECURITY_ACTION: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _LAST_WITH_SECURITY_ACTION: Final = 23
@@ -163,6 +166,8 @@ class LazySession:
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
         self._owned = False
+        self._stop_due = threading.Event()
+        """Set by a stop that came while a session was being started: who starts it ends it."""
 
     @property
     def started(self) -> bool:
@@ -188,7 +193,11 @@ class LazySession:
                 self._session = None
             if self._session is None:
                 self._session = self._start()
-            return self._session
+            session = self._session
+            if self._stop_due.is_set():
+                self._end()
+                raise SparkStartError("Spark was stopped while it started")
+            return session
 
     def warm_up(self) -> threading.Thread:
         """Start the session in the background; a failure is logged, and raised again by `get`."""
@@ -204,11 +213,26 @@ class LazySession:
         return thread
 
     def stop(self) -> None:
-        """End the session, its JVM and its Python workers. A later `get` starts another one."""
-        with self._lock:
-            session, self._session = self._session, None
-            if session is not None and self._owned:
-                _stop(session)
+        """End the session, its JVM and its Python workers. A later `get` starts another one.
+
+        A session that is still being started is ended once it has started, or with this process.
+        """
+        if not self._lock.acquire(timeout=_STARTING_SECONDS):
+            self._stop_due.set()
+            # The start may have ended just before that.
+            if not self._lock.acquire(blocking=False):
+                logger.info("Spark is still starting: it is not waited for, and ends when it has started")
+                return
+        try:
+            self._end()
+        finally:
+            self._lock.release()
+
+    def _end(self) -> None:
+        self._stop_due.clear()
+        session, self._session = self._session, None
+        if session is not None and self._owned:
+            _stop(session)
 
     def _start(self) -> SparkSession:
         """Start on a thread of its own: on the main thread pyspark would replace the handler of SIGINT."""
@@ -220,7 +244,8 @@ class LazySession:
             except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
                 outcome.append(error)
 
-        thread = threading.Thread(target=start, name="spark-start")
+        # A daemon: a worker that ends does not wait for a JVM that may never start. The JVM ends with the worker.
+        thread = threading.Thread(target=start, name="spark-start", daemon=True)
         thread.start()
         thread.join()
         result = outcome[0]
