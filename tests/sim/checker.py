@@ -154,6 +154,15 @@ class Checker:
                     self._stored[partition] = max(self._stored.get(partition, (0.0, 0)), (time, offset))
         return {partition: offset for partition, (_, offset) in self._stored.items()}
 
+    def has_copies(self, connector: str) -> bool:
+        """Whether a copy counts in the worker's offsets topic for some source partition of a connector."""
+        last: dict[bytes, Any] = {}
+        for log in self._broker.logs(OFFSETS):
+            last |= {row[0]: row for batch in self._broker.batches(log) if batch.committed for row in batch.rows}
+        return any(
+            named.connector == connector and _is_copy(row) for key, row in last.items() if (named := decode_key(key))
+        )
+
     # -- nothing lost, nothing doubled, offsets as visible -----------------------------------------------------
 
     def next_offsets(self) -> dict[tuple[str, int], int]:

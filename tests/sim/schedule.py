@@ -92,6 +92,7 @@ class World:
         self._peace = False
         self._user_is_done = False
         self._steps = dict.fromkeys(self.plan.connectors, 0)
+        self._owners: set[str] = set()
         self._user = self._new_site("user")
         self._rest = SimRest(self._user, self._herders)
 
@@ -257,7 +258,10 @@ class World:
         }
         if self.plan.keyed:
             config["keyed"] = "true"
-        if self.plan.own_offsets and step % 2:
+        # A topic is only given up once a copy names it (decision 14).
+        unnamed = name in self._owners and not self.checker.has_copies(name)
+        if self.plan.own_offsets and (step % 2 or unnamed):
+            self._owners.add(name)
             config["offsets.storage.topic"] = OWN_OFFSETS
         self._ask(
             f"configures {name} with tasks.max {tasks}",
