@@ -98,7 +98,7 @@ class RestConfig:
     loopback_by_default: bool
     """Whether `listeners` is the loopback address because it is not set and no password is required."""
     any_port: bool
-    """Whether any free port of that address may be used if the port is taken: nobody named it."""
+    """Whether any free port of that address may be used if the port is taken, because it was not configured."""
     admin_listeners: Sequence[Listener] | None
     """None: /admin is served on `listeners`; empty: it is disabled."""
     advertised_host: str | None

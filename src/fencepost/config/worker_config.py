@@ -326,7 +326,7 @@ class WorkerConfig:
     def limited(self) -> WorkerConfig:
         """Return it with the limits of a group's worker where its owner set none.
 
-        A standalone worker trusts the files of its owner, but not whoever reaches its REST API.
+        A standalone worker trusts the files of its owner, but not the clients of its REST API.
         """
         given, sources = self.properties, self.plugin_sources
         return replace(

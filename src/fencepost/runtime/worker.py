@@ -1,7 +1,7 @@
-"""The worker: makes connectors and tasks out of configurations, and holds what they share.
+"""The worker: creates connectors and tasks from configurations, and holds their shared parts.
 
-It does not decide what runs: that is for a herder, which listens to states, asks connectors for task configurations
-and starts, pauses and stops tasks.
+A herder decides what runs: it listens to states, asks connectors for task configurations and starts, pauses and stops
+tasks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Worker:
-    """Everything that the connectors and tasks of one process share. Threads may share it.
+    """Everything that the connectors and tasks of one process share. Thread-safe.
 
     properties = resolve_worker_properties(load_properties(path), where=path)
     worker = Worker(WorkerConfig.from_properties(properties, where=path))
@@ -63,9 +63,9 @@ class Worker:
     """
 
     def __init__(self, config: WorkerConfig, clients: KafkaClients | None = None) -> None:
-        """Raises ConfigError for a `plugin.path`, a config provider or a Spark setting that will not do.
+        """Raises ConfigError for an invalid `plugin.path`, config provider or Spark setting.
 
-        Nothing is started. `clients` makes what talks to Kafka, for the herder as well.
+        Nothing is started. `clients` creates the Kafka clients, for the herder as well.
         """
         self.config = config
         self.clients = clients or KafkaClients()
@@ -92,15 +92,15 @@ class Worker:
     def validate(self, properties: Mapping[str, str], *, accepted: bool = False) -> Validation:
         """Check a connector's configuration, with its placeholders resolved.
 
-        What was `accepted` before is not put to the connector's own check again. Raises as `validate` of
-        connector_validation.
+        A configuration that was `accepted` before is not validated by the connector itself again. Raises as
+        `connector.validation.validate`.
         """
         return validate(self.config, self._transformer.transform(properties), accepted=accepted)
 
     def checked(self, properties: Mapping[str, str], *, warn: bool = False, accepted: bool = False) -> ConnectorConfig:
-        """Return a connector's configuration. Raises one ConfigError that lists all that is wrong with it.
+        """Return a connector's configuration. Raises one ConfigError that lists all errors.
 
-        `warn` has properties that nobody knows in the log; `accepted` is that of `validate`.
+        `warn` logs unknown properties; `accepted` is that of `validate`.
         """
         validation = self.validate(properties, accepted=accepted)
         if warn:
@@ -117,7 +117,7 @@ class Worker:
     def connector_config(self, properties: Mapping[str, str | None]) -> ConnectorConfig:
         """Return a connector's configuration, which was validated before, with its placeholders resolved.
 
-        Raises ConfigError for those that have no value, and for the first property that will not do.
+        Raises ConfigError for placeholders without a value, and for the first invalid property.
         """
         given = {name: text for name, text in properties.items() if text is not None}
         transformed = self._transformer.transform(given)
@@ -153,8 +153,8 @@ class Worker:
     ) -> WorkerSourceTask:
         """Return a task, not started. `task_config` may have placeholders.
 
-        `stop_at_end` lets it end where its source does, instead of waiting for more. `wrote_to` is told on the task's
-        thread which topics each commit has records in. Raises ConfigError.
+        `stop_at_end` lets it end where its source does, instead of waiting for more. `wrote_to` is called on the task's
+        thread with the topics of each commit's records. Raises ConfigError.
         """
         task_id = ConnectorTaskId(connector.name, number)
         parts = self._parts(task_id, connector, task_config, checks or NoChecks(), wrote_to)
@@ -162,7 +162,7 @@ class Worker:
         return WorkerSourceTask(task_id, parts, listener, metrics, paused=paused, stop_at_end=stop_at_end)
 
     def restarts(self, config: ConnectorConfig) -> RestartConfig:
-        """Return how a connector and its tasks start again after failures. Raises ConfigError."""
+        """Return the restart settings of a connector and its tasks. Raises ConfigError."""
         return RestartConfig.of(self.config.properties, config.properties)
 
     def offsets(self, config: ConnectorConfig) -> ConnectorOffsetStore:
@@ -192,7 +192,7 @@ class Worker:
         for task in late:
             with log_context(task.id):
                 _log.warning(
-                    "Task %s did not stop in time and is cancelled: what it had not committed is not written", task.id
+                    "Task %s did not stop in time and is cancelled: its uncommitted records are aborted", task.id
                 )
                 task.cancel()
         for task in tasks:
@@ -201,14 +201,14 @@ class Worker:
 
     def stop_connector(self, connector: WorkerConnector) -> None:
         """End a connector."""
-        # First: one that does not come to an end may have a successor meanwhile.
+        # First: a connector whose stop hangs may get a successor meanwhile.
         self.metrics.remove_connector(connector.config.name)
         connector.stop()
 
     def stop(self) -> None:
-        """Let go of the offsets topics and of Spark. Tasks that still run fail.
+        """Close the offsets topics and stop Spark. Tasks that still run fail.
 
-        Offsets that are still to be copied to the worker's offsets topic are waited for, some seconds at most.
+        Waits for pending copies of offsets to the worker's offsets topic, at most some seconds.
         """
         self._guard.close()
         self._offsets.close()
@@ -230,7 +230,7 @@ class Worker:
             config=dict(properties),
             new_task=task_class,
             new_delivery=new_delivery,
-            # Once: a task that starts again must know what it read of a topic that somebody deleted.
+            # Once: a restarting task must keep the offsets that it read from a topic that was deleted meanwhile.
             open_offsets=cache(partial(self._offsets.open, connector)),
             new_boundaries=new_boundaries,
             engine=self.engine,
@@ -260,12 +260,12 @@ class Worker:
 
 
 def connector_version(worker: WorkerConfig, properties: Mapping[str, str]) -> str:
-    """Return the version of the connector that a configuration names. Raises ConfigError if there is none."""
+    """Return the version of the connector in a configuration. Raises ConfigError if there is none."""
     return ConnectorInstance.of(connector_class(worker, properties), properties.get("name")).version()
 
 
 def partitions_follow_task_configs(worker: WorkerConfig, config: ConnectorConfig) -> bool:
-    """Ask a connector's class whether tasks may go on when others change. Raises what asking it raises."""
+    """Ask a connector's class whether tasks may keep running when others change. Raises what the call raises."""
     return new_connector_instance(worker, config).partitions_follow_task_configs(dict(config.properties))
 
 

@@ -1,6 +1,6 @@
 """Moves rows between Arrow and Spark's driver JVM without a Spark job.
 
-They travel in files that only this user can read: an answer of py4j above 8 KiB waits 40 ms for a delayed
+They are passed in files that only this user can read: an answer of py4j above 8 KiB waits 40 ms for a delayed
 acknowledgement. The classes used here are internals of Spark. Where one of them is not as expected, TypeError or
 Py4JError is raised.
 """
@@ -20,7 +20,7 @@ _ONE_BATCH: Final = 2**31 - 1
 _LENGTH_BYTES: Final = 4
 
 TIME_ZONE: Final = "UTC"
-"""A label of the Arrow columns: Spark's timestamps are microseconds since the epoch, whatever the label says."""
+"""A label of the Arrow columns: Spark's timestamps are microseconds since the epoch, regardless of the label."""
 
 
 class _Jvm(NamedTuple):
@@ -36,7 +36,7 @@ class _Jvm(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _jvm(jvm: Any) -> _Jvm:
-    """Look the internals up, which asks the JVM for each part of each name."""
+    """Look up the internals, which asks the JVM for each part of each name."""
     spark = jvm.org.apache.spark
     converters = getattr(getattr(spark.sql.execution.arrow, "ArrowConverters$"), "MODULE$")
     return _Jvm(
@@ -50,7 +50,7 @@ def _jvm(jvm: Any) -> _Jvm:
 
 
 def may_use_files(session: SparkSession) -> bool:
-    """Say whether rows may stand in a file for a moment. They may not where Spark encrypts what it writes to disk."""
+    """Return whether rows may be stored in a file briefly. They may not if Spark encrypts its files."""
     return not session.sparkContext._encryption_enabled  # noqa: SLF001 - pyspark's own question
 
 

@@ -3,7 +3,7 @@
 Spark takes much longer to plan a select than to evaluate it over a hundred rows. So the expressions that its optimizer
 made are kept. Later batches go through them in the driver's JVM: Arrow, rows, Spark's interpreted projection, Arrow.
 
-A kept plan is right only where planning anew would give the same one. So it is kept by all that it depends on: the
+A kept plan is correct only if planning again would give the same one. So its key has everything that it depends on: the
 session and its settings, the transforms, and the types of the columns. Transforms that depend on more are planned for
 each batch (`planned_by_schema`).
 
@@ -37,14 +37,14 @@ _PASSES: Final = "__fencepost_passes"
 
 
 class _Use(Enum):
-    """How often a key was used that has no plan yet."""
+    """How often a key without a plan was used."""
 
     NEVER = auto()
     ONCE = auto()
 
 
 class KnownPlans(Generic[P]):
-    """Keeps plans by keys, those that were used last. For any thread."""
+    """Keeps the most recently used plans, by keys. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,10 +52,11 @@ class KnownPlans(Generic[P]):
 
     @contextmanager
     def borrowed(self, key: Hashable, make: Callable[[], P | None]) -> Iterator[P | None]:
-        """Give a key's plan to the block alone. It is kept if the block ends without an exception.
+        """Lend a key's plan to the block exclusively. It is kept if the block ends without an exception.
 
         `make` is called when a key is used for the second time: a source whose columns always change uses most keys
-        once. It returns None where no plan can be kept. None is given then, for a new key, and for one that is in use.
+        once. It returns None if no plan can be kept. The block gets None then, for a new key, and for one that is in
+        use.
         """
         with self._lock:
             known = self._plans.pop(key, _Use.NEVER)
@@ -86,10 +87,10 @@ class LocalPlan:
 
     @classmethod
     def of(cls, table: DataFrame, selection: DataFrame) -> LocalPlan | None:
-        """Take over the plan of a selection from a table that Spark does not evaluate while it plans.
+        """Keep the plan of a selection from a table that Spark does not evaluate while it plans.
 
-        None where the plan is more than projections of one filter. Raises Py4JError or TypeError if Spark's
-        internals are not as expected.
+        None if the plan is more than projections of one filter. Raises Py4JError or TypeError if Spark's internals are
+        not as expected.
         """
         session = selection.sparkSession
         evaluated = _projections(session, selection)
@@ -111,13 +112,13 @@ class LocalPlan:
         )
 
     def takes(self, batch: pa.RecordBatch) -> bool:
-        """Say whether the batch is small enough, and its columns are what Spark reads, without a conversion."""
+        """Return whether the batch is small enough, and Spark can read its columns without a conversion."""
         return bool(batch.nbytes <= self.limit and batch.schema.types == self.given.types)
 
     def rows(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the selection from a batch.
 
-        Raises what Spark raises for a row that an expression refuses, also for one that the filter leaves out.
+        Raises what Spark raises for a row that an expression refuses, also for one that the filter drops.
         """
         _set_active(self.session)
         batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.given)
@@ -126,7 +127,7 @@ class LocalPlan:
             selected = reduce(lambda rows, projection: rows.map(projection), self.projections, given)
             table = rows_to_arrow(self.session, selected, self.result_java, self.result)
         except Exception:
-            # Counting takes the rows that are left, and so frees the memory that they are in.
+            # Counting consumes the remaining rows, and so frees their memory.
             with suppress(Py4JError, PySparkException):
                 given.size()
             raise

@@ -32,8 +32,8 @@ from fencepost.engine.job_failure import JobFailure
 logger = logging.getLogger(__name__)
 
 LOCAL_SLOTS_PER_CORE: Final = 8
-"""A local session has more task slots than cores, and no job takes more than `cores` of them (its parallelism): a
-long batch of one task leaves slots for the short ones of others, and the operating system shares out the cores."""
+"""A local session has more task slots than cores, and no job takes more than `cores` of them (its parallelism): a long
+batch of one task leaves slots for the short ones of others, and the operating system schedules the cores."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.app.name": "fencepost",
@@ -235,7 +235,7 @@ class LazySession:
             _stop(session)
 
     def _start(self) -> SparkSession:
-        """Start on a thread of its own: on the main thread pyspark would replace the handler of SIGINT."""
+        """Start on a separate thread: on the main thread pyspark would replace the handler of SIGINT."""
         outcome: list[SparkSession | BaseException] = []
 
         def start() -> None:

@@ -102,7 +102,7 @@ def _by_known_plan(
             local, selection = known
             return selection.batches(local.rows(given)), selection.types
     except Exception:  # noqa: BLE001 - whatever it is
-        # If something is wrong with the batch, planning it anew tells what.
+        # If the batch is invalid, planning it again reports the reason.
         _log.debug("A kept plan could not be used for topic %s", group.topic, exc_info=True)
         return None
 

@@ -1,7 +1,7 @@
 """Tracks whether this worker leads its group, and so may write connectors and tasks to the config topic (KIP-618).
 
                       assigned as leader
-    FOLLOWING ─────────────────────────────> CLAIMING <──┐ not claimed: tried again
+    FOLLOWING ─────────────────────────────> CLAIMING <──┐ not claimed: retried
         ^                                     │    └─────┘
         │ assigned as follower, lost          │ claimed, config topic read to its end
         ├─────────────────────────────────────┤

@@ -1,6 +1,6 @@
-"""The configurations of a standalone worker's connectors: in memory, and gone with the process.
+"""The configurations of a standalone worker's connectors, in memory only.
 
-They are the records of a config topic that nobody writes, and one state follows from the other in the same way.
+They are applied like the records of a config topic, without writing any.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from fencepost.storage.configs.state import ClusterConfigState, ConfigEvent, app
 
 
 class MemoryConfigs:
-    """For the herder's event loop. `listener` is told what each write changed, once all of it is in the state."""
+    """Only for the herder's event loop.
+
+    `listener` is called with the changes of each write, once all are in the state.
+    """
 
     def __init__(self, listener: Callable[[ConfigEvent], None]) -> None:
         self.state = ClusterConfigState()
@@ -31,27 +34,27 @@ class MemoryConfigs:
         self._of_files: set[str] = set()
 
     def is_of_file(self, connector: str) -> bool:
-        """Whether a connector's configuration is the one that its file has."""
+        """Whether a connector's configuration is the one in its file."""
         return connector in self._of_files
 
     def load(self, connector: str, config: Config) -> None:
-        """Take in the configuration that a file has."""
+        """Set the configuration from a file."""
         self._of_files.add(connector)
         self._apply(ConnectorRecord(connector, config))
 
     def put_connector(self, connector: str, config: Config, target_state: TargetState | None = None) -> Future[None]:
-        """Take in the configuration that a request has; a new connector is STARTED if no target state is given."""
+        """Set the configuration from a request; a new connector is STARTED if no target state is given."""
         self._of_files.discard(connector)
         target = [] if target_state is None else [TargetStateRecord(connector, target_state)]
         return self._apply(*target, ConnectorRecord(connector, config))
 
     def put_task_configs(self, connector: str, configs: Sequence[Config]) -> Future[None]:
-        """Take in the configurations of all tasks of a connector, perhaps none."""
+        """Set the configurations of all tasks of a connector, possibly none."""
         tasks = [TaskRecord(ConnectorTaskId(connector, number), config) for number, config in enumerate(configs)]
         return self._apply(*tasks, CommitRecord(connector, len(tasks)))
 
     def stop_connector(self, connector: str) -> Future[None]:
-        """Take a connector's tasks away, and have it STOPPED."""
+        """Remove a connector's tasks, and set it to STOPPED."""
         return self._apply(CommitRecord(connector, 0), TargetStateRecord(connector, TargetState.STOPPED))
 
     def remove_connector(self, connector: str) -> Future[None]:
@@ -60,15 +63,15 @@ class MemoryConfigs:
         return self._apply(ConnectorRecord(connector, None), TargetStateRecord(connector, None))
 
     def put_target_state(self, connector: str, state: TargetState) -> Future[None]:
-        """Take in what a connector is meant to do."""
+        """Set a connector's target state."""
         return self._apply(TargetStateRecord(connector, state))
 
     def put_restart_request(self, request: RestartRequest) -> Future[None]:
-        """Have a connector and its tasks restarted."""
+        """Request the restart of a connector and its tasks."""
         return self._apply(request)
 
     def put_logger_level(self, logger: str, level: str) -> Future[None]:
-        """Do nothing: this worker is all that there are, and its own levels are set."""
+        """Do nothing: there is only this worker, and its own levels are already set."""
         del logger, level
         return _done()
 

@@ -6,8 +6,8 @@ One event loop owns all state. Configurations and states are in memory; source o
                         ^                                          │          │
                         └── TaskConfigurations <──── asked anew ───┘          └──> StandaloneFencing ──> config topic
 
-What a connector or a task fails with does not touch the others. The worker ends by itself when nothing is left to do:
-see Outcome.
+The failure of a connector or a task does not affect the others. The worker ends when nothing is left to do: see
+Outcome.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class StandaloneHerder(Herder):
-    """A worker that is alone. It is made, started, asked and stopped on one event loop.
+    """A standalone worker. It is created, started, called and stopped on one event loop.
 
     herder = StandaloneHerder(worker, [properties], url)
     await herder.start()                                        # the connectors start
@@ -62,13 +62,13 @@ class StandaloneHerder(Herder):
     def __init__(
         self, worker: Worker, connectors: Sequence[Mapping[str, str]], url: str, *, once: bool = False
     ) -> None:
-        """`connectors` are the configurations of its owner's files, `url` is where the REST API answers.
+        """`connectors` are the configurations from its owner's files, `url` is the address of the REST API.
 
         With `once`, tasks end where their sources end. Raises ConfigError.
         """
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Sequence[str]] = loop.create_future()
-        """Done when nothing is left to do: one line for each failure, which was logged when it came about."""
+        """Done when nothing is left to do: one line for each failure; failures are logged when they happen."""
         self._connectors = connectors
         self._once = once
         self._parts = parts = StandaloneParts(
@@ -97,8 +97,8 @@ class StandaloneHerder(Herder):
     async def start(self) -> None:
         """Check the configurations, reach the brokers, and start the connectors.
 
-        Raises ConfigError for a configuration that will not do, before anything is started, and KafkaError if the
-        brokers cannot be used.
+        Raises ConfigError for an invalid configuration, before anything is started, and KafkaError if the brokers
+        cannot be used.
         """
         parts = self._parts
         names = await parts.run(self._check_configurations)
@@ -110,7 +110,7 @@ class StandaloneHerder(Herder):
             parts.configs.load(name, {**properties, "name": name})
 
     async def stop(self) -> None:
-        """Have tasks commit what is open, stop everything, and let go of what is open."""
+        """Let tasks commit, stop everything, and close all resources."""
         parts = self._parts
         if self._watching is not None:
             self._watching.cancel()
@@ -121,7 +121,7 @@ class StandaloneHerder(Herder):
         await parts.run(parts.worker.stop)
 
     async def health(self) -> WorkerHealth:
-        """Say how the worker is."""
+        """Return the worker's health."""
         if failure := self._parts.task_counts.lasting_failure:
             topic = self._parts.config.config_storage.name
             return WorkerHealth(
@@ -129,10 +129,10 @@ class StandaloneHerder(Herder):
                 f"The config topic {topic}, which holds the counts of tasks to fence, cannot be read: {failure}. No task "
                 "starts before the worker is started again",
             )
-        return WorkerHealth(HealthStatus.HEALTHY, "The worker runs by itself and takes requests")
+        return WorkerHealth(HealthStatus.HEALTHY, "The worker runs and accepts requests")
 
     def mixed_group(self) -> MixedGroup:
-        """Return how this worker is set to deliver. There are no others."""
+        """Return this worker's delivery setting. There are no other workers."""
         return MixedGroup(str(self._parts.config.exactly_once_source_support))
 
     async def kafka_cluster_id(self) -> str:
@@ -163,7 +163,7 @@ class StandaloneHerder(Herder):
             case ConnectorConfigRemoval(name):
                 self._parts.statuses.delete_connector(name)
             case TargetStateChange(name) if self._parts.state.entry(name).half_stopped:
-                # One that was resumed before it came to a stand goes on, and has lost its tasks.
+                # A connector that was resumed before it had stopped keeps running, and has lost its tasks.
                 self._task_configs.request(name)
         self._parts.changed.set()
 
@@ -188,7 +188,7 @@ class _LocalTransactions(Transactions):
         self._snapshots = snapshots
 
     async def everywhere(self, name: str, authorization: str | None) -> list[TaskTransactionInfo]:
-        """Return what each task of a connector has open, by number. Raises NotFoundError."""
+        """Return the open transaction of each task of a connector, by number. Raises NotFoundError."""
         del authorization
         self._snapshots.config(name)
         here = self._parts.worker_id

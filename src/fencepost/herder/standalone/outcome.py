@@ -17,7 +17,7 @@ _ENDED: Final = frozenset(map(str, ENDS))
 
 
 class Outcome:
-    """What became of the connectors, by their states."""
+    """The outcome of the connectors, by their states."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class Outcome:
         *,
         once: bool,
     ) -> None:
-        """`errors` says why what is FAILED failed.
+        """`errors` has the reasons of FAILED connectors and tasks.
 
-        `is_moving` tells whether a connector or its tasks are about to change their states.
+        `is_moving`: a connector or its tasks are about to change their states.
         """
         self._configs = configs
         self._statuses = statuses
@@ -63,7 +63,7 @@ class Outcome:
     def _has_ended(self, connector: str) -> bool:
         if self._configs.state.target_state(connector) is not TargetState.STARTED or self._is_moving(connector):
             return False
-        # What a request has configured, others may want to look at, and to mend by further requests.
+        # Clients may want to inspect connectors that were configured by requests, and fix them by further requests.
         if not self._configs.is_of_file(connector) and not self._once:
             return False
         tasks = self._configs.state.tasks(connector)

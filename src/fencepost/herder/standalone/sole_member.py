@@ -1,4 +1,4 @@
-"""The membership and the leadership of a worker that is alone: it has everything, and leads."""
+"""The membership and the leadership of a standalone worker: it runs everything, and leads."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ T = TypeVar("T")
 
 
 class SoleMember:
-    """Says that everything is this process's to run, until it is closed."""
+    """Assigns everything to this process, until it is closed."""
 
     def __init__(self) -> None:
         self._closed = False
 
     def has(self, unit: Unit) -> bool:
-        """Whether a connector or task is to run."""
+        """Whether a connector or task should run."""
         del unit
         return not self._closed
 
     def held(self, connector: str) -> None:
-        """No task is held back."""
+        """No task is held."""
 
     def close(self) -> None:
-        """Have nothing run any more."""
+        """Let nothing run any more."""
         self._closed = True
 
 
 class SoleLeader:
-    """Lets all writes through."""
+    """Allows all writes."""
 
     async def require(self) -> None:
         """Do nothing: this worker leads."""

@@ -1,4 +1,4 @@
-"""Has one process at a time run a connector: whoever starts its tasks last fences those of the others (KIP-618).
+"""Ensures that one process at a time runs a connector: the last one to start its tasks fences the others (KIP-618).
 
     a task starts ──> fence: claim the leader's transactional id ──> a round ──> its count's offset is noted
                              ^                                         │
@@ -6,10 +6,10 @@
 
     before and after a task owns its transactional id: is the noted offset that of the connector's last task count?
 
-Between the reading of the former count and the writing of the new one nobody else may write a count, so each round
-claims the transactional id of the group's leader first, and rounds of one process come one after the other. A process
-that is overtaken finds out when it writes, and begins again; one that was held up between its round and the start of
-its tasks finds the newer count.
+No other process may write a count between the read of the former count and the write of the new one. So each round
+claims the transactional id of the group's leader first, and rounds of one process run one after the other. A process
+that is overtaken fails when it writes, and begins again; one that was suspended between its round and the start of its
+tasks finds the newer count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ATTEMPTS: Final = 5
 
 
 class StandaloneFencing:
-    """Fences former tasks of connectors, wherever they run, and tells when others have fenced those of this process."""
+    """Fences former tasks of connectors in any process, and detects when others have fenced those of this process."""
 
     def __init__(self, parts: StandaloneParts) -> None:
         self._parts = parts
@@ -40,18 +40,18 @@ class StandaloneFencing:
         self._turn = asyncio.Lock()
 
     async def fence(self, connector: str) -> None:
-        """Return once former tasks of a connector are fenced, for a task that is to start.
+        """Return once former tasks of a connector are fenced, before a task starts.
 
-        Raises FencingRoundError if what keeps from it may pass, and the reason otherwise.
+        Raises FencingRoundError for retriable failures, and the reason otherwise.
         """
         self._parts.check_config_topic()
         with retried(connector):
             await self.lead(connector)
 
     async def lead(self, connector: str) -> None:
-        """Fence former tasks, unless that was done for the tasks that the connector has.
+        """Fence former tasks, unless that was done for the connector's current tasks.
 
-        Raises OvertakenError if others come in between again and again, ConfigWriteError, and what fencing raises.
+        Raises OvertakenError if other processes interfere repeatedly, ConfigWriteError, and what fencing raises.
         """
         async with self._turn:
             with log_context(connector):
@@ -79,14 +79,14 @@ class StandaloneFencing:
         if fenced is None or latest != fenced.offset:
             raise OvertakenError(connector, self._parts.config.group_id)
 
-    # -- what writes the counts of rounds ------------------------------------------------------------------------
+    # -- the writes of the rounds' counts ------------------------------------------------------------------------
 
     async def require(self) -> None:
         """Claim the transactional id of the group's leader. Raises what initializing it raises."""
         await asyncio.wrap_future(self._parts.task_counts.claim_write_privilege())
 
     async def write_task_count(self, connector: str, count: int, *, check: Callable[[], None]) -> None:
-        """Write a count, and note its offset. Raises ConfigWriteError, and what `check` raises."""
+        """Write a count, and store its offset. Raises ConfigWriteError, and what `check` raises."""
         check()
         tasks = task_set(self._parts.state, connector)
         offset = await asyncio.wrap_future(self._parts.task_counts.put_task_count(connector, count))
@@ -95,19 +95,19 @@ class StandaloneFencing:
 
 
 class StandaloneChecks:
-    """The checks around the moment in which a task takes over its transactional id, on the task's thread.
+    """The checks before and after a task takes over its transactional id, on the task's thread.
 
-    The one before it keeps a task that starts again in place from fencing its successor in another process.
+    The one before prevents a task that restarts in place from fencing its successor in another process.
     """
 
     def __init__(self, parts: StandaloneParts, fencing: StandaloneFencing, is_current: Callable[[], bool]) -> None:
-        """`is_current` is asked on the event loop whether the task is still to run as it was started."""
+        """`is_current` returns, on the event loop, whether the task should still run as it was started."""
         self._parts = parts
         self._fencing = fencing
         self._is_current = is_current
 
     def before_ownership(self, task: ConnectorTaskId) -> None:
-        """Have former tasks fenced. Raises SupersededError, OvertakenError, and as `StandaloneFencing.fence`."""
+        """Let former tasks be fenced. Raises SupersededError, OvertakenError, and as `StandaloneFencing.fence`."""
         self._parts.on_loop(self._before(task))
 
     def after_ownership(self, task: ConnectorTaskId) -> None:

@@ -1,4 +1,4 @@
-"""What the parts of a standalone herder share."""
+"""The shared parts of a standalone herder."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _log: Final = logging.getLogger(__name__)
 _CALLS_AT_ONCE: Final = 32
 _TURN_SECONDS: Final = 5.0
 _GENERATION: Final = 0
-"""Of the statuses: there is no group whose generations could be counted."""
+"""The generation in statuses: there is no group with generations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The tasks that a round of fencing was for, and the offset of the task count that it wrote."""
+    """The tasks of a fencing round, and the offset of the task count that it wrote."""
 
     tasks: TaskSet
     offset: int
@@ -44,8 +44,8 @@ class Fenced:
 class StandaloneParts:
     """The worker, its stores and its loop.
 
-    `requested` is the worker under the limits that requests are under, `worker_id` what statuses name. `task_counts`
-    is the config topic, of which nothing but task counts is read and written.
+    `requested` is the worker with the limits for requests, `worker_id` its name in statuses. `task_counts` is the
+    config topic, of which only task counts are read and written.
     """
 
     worker: Worker
@@ -58,7 +58,7 @@ class StandaloneParts:
     errors: dict[str | ConnectorTaskId, Exception] = field(default_factory=dict)
     """Why connectors and tasks are FAILED."""
     fenced: dict[str, Fenced] = field(default_factory=dict)
-    """The last round of fencing of this process for each connector."""
+    """The last fencing round of this process for each connector."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a state or a configuration changed."""
     _calls: Calls = field(init=False)
@@ -74,11 +74,11 @@ class StandaloneParts:
 
     @property
     def state(self) -> ClusterConfigState:
-        """What connectors there are, and with which tasks."""
+        """The current connectors and their tasks."""
         return self.configs.state
 
     def worker_for(self, connector: str) -> Worker:
-        """Return the worker: under the limits of requests, unless its owner's file has the connector's configuration."""
+        """Return the worker: with the limits for requests, unless the connector's configuration is its owner's file."""
         return self.worker if self.configs.is_of_file(connector) else self.requested
 
     def all_configs(self) -> list[Mapping[str, str | None]]:
@@ -87,17 +87,17 @@ class StandaloneParts:
         return [self.config.properties, *(entry.config for entry in entries if entry.config is not None)]
 
     async def started(self) -> None:
-        """Do nothing: nobody is let in before the worker has started."""
+        """Do nothing: requests are accepted only after the worker has started."""
 
     async def joined(self) -> None:
         """Do nothing: there is no group to join."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call what may block on a thread, and wait for it."""
+        """Call a blocking function on a thread, and wait for it."""
         return await self._calls.run(in_context(lambda: function(*args, **kwargs)))
 
     def on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the event loop and wait for it, on any other thread. Raises what it raises."""
+        """Run a coroutine on the event loop and wait for it on another thread. Raises what it raises."""
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     async def read_config_topic(self) -> None:
@@ -110,14 +110,14 @@ class StandaloneParts:
         self.check_config_topic()
 
     def check_config_topic(self) -> None:
-        """Raise why the config topic is not read any more, where that does not pass by itself."""
+        """Raise the fatal error because of which the config topic is not read any more."""
         if self.task_counts.lasting_failure is not None:
             raise self.task_counts.lasting_failure
 
     def report(
         self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None
     ) -> None:
-        """Take note of how a connector or a task is."""
+        """Set the state of a connector or a task."""
         trace = None if error is None else format_trace(error)
         self.statuses.put(subject, Status(state, self.worker_id, _GENERATION, trace, version))
         if error is None:
@@ -127,14 +127,14 @@ class StandaloneParts:
         self.changed.set()
 
     def task_count(self, connector: str) -> int | None:
-        """Return with how many tasks a connector was last fenced for, by any worker of the group id."""
+        """Return the number of tasks in a connector's last task count record, of any worker of the group id."""
         return self.task_counts.state.task_count_record(connector)
 
     def fencing_is_due(self, connector: str) -> bool:
-        """Whether tasks of the connector may not start before former ones are fenced."""
+        """Whether former tasks of the connector must be fenced before its tasks may start."""
         fenced = self.fenced.get(connector)
         return fenced is None or fenced.tasks != task_set(self.state, connector)
 
     def record_fencing(self, seconds: float, *, success: bool) -> None:
-        """Take note of a round of fencing, in the log."""
-        _log.debug("A round of fencing took %.3f s and %s", seconds, "succeeded" if success else "failed")
+        """Log a fencing round."""
+        _log.debug("A fencing round took %.3f s and %s", seconds, "succeeded" if success else "failed")

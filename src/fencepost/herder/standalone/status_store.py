@@ -10,18 +10,18 @@ from fencepost.storage.statuses.table import StatusTable
 
 
 class MemoryStatuses:
-    """Threads may share it."""
+    """The statuses of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self.table = StatusTable()
-        """What is known."""
+        """The known statuses."""
 
     def put(self, subject: str | ConnectorTaskId, status: Status) -> None:
-        """Take note of how a connector (by its name) or a task is."""
+        """Set the status of a connector (by its name) or a task."""
         self.table.apply(subject, status)
 
     def delete_connector(self, connector: str) -> None:
-        """Forget a connector, and all that is known about its tasks and topics."""
+        """Remove a connector's status, and those of its tasks and topics."""
         for task in self.table.tasks(connector):
             self.delete_task(task)
         for status in self.table.topics(connector):
@@ -29,15 +29,15 @@ class MemoryStatuses:
         self.table.apply(connector, None)
 
     def delete_task(self, task: ConnectorTaskId) -> None:
-        """Forget a task."""
+        """Remove a task's status."""
         self.table.apply(task, None)
 
     def put_active_topic(self, task: ConnectorTaskId, topic: str) -> None:
-        """Take note that a task wrote to a topic."""
+        """Record that a task wrote to a topic."""
         active = ActiveTopic(task.connector, topic)
         if self.table.topic(active) is None:
             self.table.apply(active, TopicStatus(topic, task.connector, task.task, time.time_ns() // 1_000_000))
 
     def delete_active_topic(self, active: ActiveTopic) -> None:
-        """Forget that a connector wrote to a topic."""
+        """Remove a topic from a connector's active topics."""
         self.table.apply(active, None)

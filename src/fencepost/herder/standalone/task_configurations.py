@@ -17,17 +17,17 @@ _log: Final = logging.getLogger(__name__)
 
 
 class TaskConfigurations:
-    """Takes in what connectors answer. For the event loop alone."""
+    """Stores the connectors' task configurations. Only for the event loop."""
 
     def __init__(self, parts: StandaloneParts, find: Callable[[str], ConnectorWork | None]) -> None:
-        """`find` returns a connector that there is."""
+        """`find` returns a running connector."""
         self._parts = parts
         self._find = find
         self._asked: set[str] = set()
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def request(self, connector: str) -> None:
-        """Ask a connector soon; once for all requests that come before that."""
+        """Ask a connector soon; requests until then are merged."""
         self._asked.add(connector)
         if connector not in self._busy:
             task = self._busy[connector] = asyncio.ensure_future(self._follow(connector))
@@ -66,7 +66,7 @@ class TaskConfigurations:
         if configs is None:
             return
         work.take_tasks()
-        # It may have been stopped since it was asked.
+        # It may have been stopped meanwhile.
         if self._parts.state.target_state(connector) is TargetState.STOPPED:
             return
         if not self._parts.state.has_tasks(connector, configs):

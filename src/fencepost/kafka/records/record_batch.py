@@ -50,7 +50,7 @@ _FIXED_BYTES_OF_RECORD = 10
 
 
 class OversizeRecordError(KafkaError):
-    """One record takes a batch of its own of `size` bytes, more than `limit`. `index` is its row."""
+    """One record alone takes a batch of `size` bytes, more than `limit`. `index` is its row."""
 
     def __init__(self, index: int, size: int, limit: int) -> None:
         super().__init__(

@@ -30,6 +30,6 @@ def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> No
         return
     _TOLD_AT[servers] = now
     _LOG.warning(
-        "No Kafka broker answers at bootstrap.servers=%s for %.0f s, and it is tried again: check that the brokers run, "
+        "No Kafka broker has answered at bootstrap.servers=%s for %.0f s; retrying: check that the brokers run, "
         "that this is their address, and that security.protocol is the one of that port", servers, now - since,
     )  # fmt: skip

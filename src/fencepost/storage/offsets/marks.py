@@ -50,7 +50,7 @@ class Origin:
 class CommitAuthor:
     """A task, by its transactional id, and a text without spaces that no other run of the task has.
 
-    What a task commits after it has read offsets anew counts as another run: it may know of other tasks' commits then.
+    Commits after a task has read offsets again count as another run: it may know other tasks' commits then.
     """
 
     task: str

@@ -20,11 +20,11 @@ from fencepost.storage.offsets.topic import OffsetStore
 _LOG: Final = logging.getLogger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
-# An open transaction of a stranger holds up the others that read the topic, and the start of a connector.
+# A foreign client's open transaction blocks the other readers of the topic, and the start of a connector.
 _READING_MS: Final = 5_000
 
 OnShared = Callable[[SharedPartitionError], None]
-"""Called on a thread of its own."""
+"""Called on a separate thread."""
 
 
 class Watch:
@@ -38,7 +38,7 @@ class Watch:
         self._known: int | None = None
 
     def look(self) -> None:
-        """Report what was read since the last call; the first call only takes note of what was read before."""
+        """Report findings since the last call; the first call only sets the starting point."""
         known = self._known
         self._known, shared = self.store.table.shared_partitions(self._connector)
         if known is None or known == self._known or shared is None:
@@ -52,7 +52,7 @@ class Watch:
 
 
 class PartitionGuard:
-    """Reads the offsets topics of its watches, on a thread that starts with the first watch. Threads may share it."""
+    """Reads the offsets topics of its watches, on a thread that starts with the first watch. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

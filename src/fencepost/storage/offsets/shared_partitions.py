@@ -10,7 +10,7 @@ Each run of a task has a span for each source partition: from its first to its l
 
 Commits are ordered by their commit times (see marks). A task reads the offsets before it starts, and its commits have
 later times than all that it read. So the spans of a task that is fenced before its successor starts cannot overlap
-those of the successor, whatever the clocks say.
+those of the successor, with any clocks.
 """
 
 from __future__ import annotations

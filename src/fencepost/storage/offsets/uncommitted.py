@@ -32,11 +32,11 @@ class OffsetRecords:
         known_time: Callable[[SourcePartition | None], int] | None = None,
         author: Callable[[], CommitAuthor | None] = lambda: None,
     ) -> None:
-        """`on_commit` is told which offsets were committed; it must not wait or raise.
+        """`on_commit` is called with the committed offsets; it must not wait or raise.
 
-        `known_time` returns when a source partition's newest offset was committed, as far as was read of all topics
-        that count; 0 if there is none. Where it is missing, `table` is asked. `author` returns the run of the task that
-        commits, None if nobody is to compare it with other tasks.
+        `known_time` returns the commit time of a source partition's newest offset, as read from all relevant topics; 0 if
+        there is none. Without it, `table` is used. `author` returns the committing run of the task, None if it must not be
+        compared with other tasks.
         """
         self._connector = connector
         self._table = table
@@ -88,7 +88,7 @@ class OffsetRecords:
         signed = OffsetMark(self._time, author=self._author()).headers()
         unsigned = OffsetMark(self._time).headers()
         records = [
-            # Tasks may share what says nothing: no source partition, or no position in it.
+            # Tasks may share empty values: no source partition, or no position in it.
             record._replace(headers=signed if partition and offset else unsigned)
             for partition, offset in latest
             for record in self._table.records(self._connector, partition, encode_value(self._connector, offset))
