@@ -31,7 +31,7 @@ def test_silence_is_logged_with_the_address_and_what_to_check(nobody: str, caplo
     warn_while_unreachable([nobody], time.monotonic() - 4)
 
     (told,) = caplog.messages
-    assert told.startswith(f"No Kafka broker answers at bootstrap.servers={nobody} for 4 s")
+    assert told.startswith(f"No Kafka broker has answered at bootstrap.servers={nobody} for 4 s")
     assert "check that the brokers run" in told
 
 
