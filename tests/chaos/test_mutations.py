@@ -376,7 +376,7 @@ GUARDS = (
     Guard(
         "the loopback that is listened on without passwords",
         "config/rest_config.py",
-        "usual = [_LOOPBACK if credentials is None else EVERYWHERE]",
+        "usual = [_LOOPBACK if loopback else EVERYWHERE]",
         "usual = [EVERYWHERE]",
         "tests/unit/config/test_rest_config.py::"
         "test_without_passwords_a_worker_listens_on_port_8083_of_the_loopback_by_default",
