@@ -19,7 +19,7 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.errors import BrokerRefusedError
 from fencepost.kafka.group.membership import MemberState
 from fencepost.kafka.group.protocol import ConnectProtocol
-from fencepost.kafka.transport.control_client import ControlClient
+from fencepost.kafka.transport.broker_client import BrokerClient
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.group import Cluster, until
 from tests.support.topics import unique
@@ -147,7 +147,7 @@ def expel(bootstrap_servers: str, group_id: str, member_id: str) -> None:
     member = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=None, reason="test")
     request = LeaveGroupRequest(group_id=group_id, member_id=member_id, members=[member])
     lookup = FindCoordinatorRequest(key=group_id, key_type=0, coordinator_keys=[group_id])
-    with ControlClient(ClientConfig(bootstrap_servers=(bootstrap_servers,))) as client:
+    with BrokerClient(ClientConfig(bootstrap_servers=(bootstrap_servers,))) as client:
         found = client.run(client.send, lookup, doing="looking for the coordinator")
         node = found.coordinators[0].node_id
         assert client.run(client.send, request, node, doing="expelling").error_code == 0

@@ -213,7 +213,7 @@ def test_the_command_reports_wrong_credentials_in_one_line(
     assert command.run(secured.properties("worker", secret="wrong")) == 1
 
     (line,) = errors(capsys, caplog)
-    assert "does not accept the credentials" in line
+    assert "refused the credentials" in line
     assert "sasl.jaas.config" in line
 
 

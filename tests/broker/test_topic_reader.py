@@ -305,7 +305,7 @@ def test_a_missing_topic_is_named(config: ClientConfig):
 
 def test_an_unreachable_broker_is_named():
     config = ClientConfig(bootstrap_servers=("127.0.0.1:1",), request_timeout_ms=500)
-    with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1.*bootstrap\.servers"):
+    with pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers=127\.0\.0\.1:1"):
         list(read_to_end(config, "topic"))
 
 

@@ -312,8 +312,8 @@ GUARDS = (
     Guard(
         "the fresh look at a topic's partitions",
         "kafka/consumer/read_to_end.py",
-        "await self._find_leaders(deadline, max_age_ms=0)",
-        "await self._find_leaders(deadline)",
+        "self._find_leaders(deadline, max_age_ms=0)",
+        "self._find_leaders(deadline)",
         "tests/broker/test_topic_reader.py::test_a_read_sees_what_was_written_to_partitions_that_are_new",
     ),
     Guard(

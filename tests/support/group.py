@@ -55,6 +55,7 @@ class RecordingWorker:
         *,
         protocol: ConnectProtocol = ConnectProtocol.SESSIONED,
         rebalance_timeout_ms: int = 20_000,
+        client: ClientConfig | None = None,
     ) -> None:
         self.cluster = cluster
         self.name = name
@@ -69,7 +70,7 @@ class RecordingWorker:
         self.may_stop.set()
         self.assignor = LeaderAssignor(self._snapshot, max_delay_ms=cluster.max_delay_ms)
         self.member = GroupMember(
-            ClientConfig(bootstrap_servers=(bootstrap_servers,), client_id=name, retry_backoff_max_ms=200),
+            client or ClientConfig(bootstrap_servers=(bootstrap_servers,), client_id=name, retry_backoff_max_ms=200),
             GroupSettings(
                 group_id=cluster.group_id,
                 url=f"http://{name}:8083/",

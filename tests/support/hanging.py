@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -14,7 +15,7 @@ from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.producer.idempotent import IdempotentProducer
 from fencepost.kafka.records.compression import Compression
 from fencepost.kafka.records.record_batch import encode
-from fencepost.kafka.transport.control_client import ControlClient
+from fencepost.kafka.transport.broker_client import BrokerClient
 from fencepost.kafka.transport.topic_leaders import topic_leaders
 from tests.support.processes import wait_for
 from tests.support.topics import unique
@@ -50,14 +51,15 @@ def hang(config: ProducerConfig, topic: str, value: bytes, *, settings: Mapping[
         acks=-1,
         timeout_ms=_TIMEOUT_MS,
         topic_data=[data(name=topic, partition_data=[row])],
-        max_version=_PRODUCE_VERSION,
     )
     admin = AdminClient({"bootstrap.servers": ",".join(client.bootstrap_servers), **(settings or {})})
-    with ControlClient(client) as control, _unverified(admin):
+    with BrokerClient(client) as control, _unverified(admin):
         leaders = control.run(topic_leaders, control, topic, Deadline.after(_TIMEOUT_MS), doing="finding the leader")
 
         def taken() -> bool:
-            answer = control.run(control.send, request, leaders[0], doing="producing")
+            answer = control.run(
+                partial(control.send, at_most=_PRODUCE_VERSION), request, leaders[0], doing="producing"
+            )
             return bool(answer.responses[0].partition_responses[0].error_code == 0)
 
         wait_for(taken, what="the broker takes records without asking")

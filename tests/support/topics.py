@@ -37,6 +37,8 @@ class Topics:
         name = name or unique("topic")
         topic = NewTopic(name, partitions, replication, config=dict(config or {}))
         self._admin.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
+        # The controller answers before each broker knows the topic.
+        wait_for(lambda: self.partitions(name) == partitions)
         return name
 
     def delete(self, name: str) -> None:

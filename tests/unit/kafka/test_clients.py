@@ -23,7 +23,7 @@ _MADE_ON_EXECUTORS = {"RecordWriter": "engine/write_spec.py"}
 def _client_classes() -> set[str]:
     source = ast.parse((_PACKAGE / "kafka/clients.py").read_text(encoding="utf-8"))
     made = {call.func.id for call in ast.walk(source) if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
-    return made | {"ControlClient", "RecordWriter", "TransactionCoordinator", "Connection"}
+    return made | {"BrokerClient", "RecordWriter", "TransactionCoordinator", "Connection"}
 
 
 def _calls(package: str) -> Iterator[tuple[str, str]]:

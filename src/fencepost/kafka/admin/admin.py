@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
-import kafka.errors as client_errors
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from fencepost.api.errors import ConfigError
 from fencepost.kafka.admin import fencing
@@ -26,8 +24,9 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicCreationError
 from fencepost.kafka.producer.transaction import ProducerIdentity
-from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, remaining_ms
 from fencepost.kafka.transport.created_topics import LEARNING_MS, note_created
+from fencepost.kafka.transport.error_codes import Code, code_name, is_retriable, refused
 from fencepost.kafka.transport.topic_leaders import metadata_error, topic_leaders, topic_row
 
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -67,7 +66,7 @@ class Admin:
     """Administers one cluster. Threads may share it; calls then wait for each other."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self._client = ControlClient(config)
+        self._client = BrokerClient(config)
 
     def __enter__(self) -> Self:
         return self
@@ -203,74 +202,69 @@ class Admin:
         """Close the connections."""
         self._client.close()
 
-    async def _create(self, topics: tuple[NewTopic, ...]) -> dict[str, bool]:
+    def _create(self, topics: tuple[NewTopic, ...]) -> dict[str, bool]:
         deadline = Deadline.after(self._client.config.request_timeout_ms)
         created: dict[str, bool] = {}
         failure: KafkaError | None = None
-        for topic, row in zip(topics, await self._creation_rows(topics, deadline), strict=True):
-            error = client_errors.for_code(row.error_code)
-            if error in (client_errors.NoError, client_errors.TopicAlreadyExistsError):
-                created[topic.name] = error is client_errors.NoError
+        for topic, row in zip(topics, self._creation_rows(topics, deadline), strict=True):
+            if row.error_code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
+                created[topic.name] = row.error_code == Code.NONE
             else:
-                failure = failure or _creation_error(topic, error, row.error_message)
+                failure = failure or _creation_error(topic, row.error_code, row.error_message)
         for name in created:
             note_created(self._client.config.bootstrap_servers, name)
-            await topic_leaders(self._client, name, Deadline.after(LEARNING_MS))
+            topic_leaders(self._client, name, Deadline.after(LEARNING_MS))
         if failure is not None:
             raise failure
         return created
 
-    async def _creation_rows(self, topics: tuple[NewTopic, ...], deadline: Deadline) -> list[Any]:
+    def _creation_rows(self, topics: tuple[NewTopic, ...], deadline: Deadline) -> list[Any]:
         """The answer's rows in the order of the topics; retries while the controller moves or throttles."""
         while True:
             try:
-                response = await self._client.send(
+                response = self._client.send(
                     _creation_request(topics, deadline),
-                    await self._controller(),
+                    self._controller(),
                     timeout_ms=remaining_ms(deadline, self._client.config.request_timeout_ms),
                 )
                 rows = {row.name: row for row in response.topics}
-                errors = [client_errors.for_code(row.error_code) for row in rows.values()]
-                if deadline.passed or not any(issubclass(error, TRANSIENT) for error in errors):
+                if deadline.passed or not any(is_retriable(row.error_code) for row in rows.values()):
                     return [rows[topic.name] for topic in topics]
             except TRANSIENT:
                 if deadline.passed:
                     raise
-            await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
+            self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
 
-    async def _controller(self) -> int | None:
+    def _controller(self) -> int | None:
         """The broker that creates topics, where only one does (in clusters with ZooKeeper)."""
-        response = await self._client.send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        controller: int = response.controller_id
-        return controller if controller in self._client.broker_ids() else None
+        controller: int = self._client.metadata().controller_id
+        return controller if controller in self._client.cluster.broker_ids() else None
 
-    async def _row(self, name: str) -> Any:
+    def _row(self, name: str) -> Any:
         """The metadata of a topic, None if the brokers do not know it."""
-        row = await topic_row(self._client, name)
-        error = client_errors.for_code(row.error_code)
-        if error is client_errors.UnknownTopicOrPartitionError:
+        row = topic_row(self._client, name)
+        if row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
             return None
-        if error is not client_errors.NoError:
-            raise metadata_error(error, name)
+        if row.error_code != Code.NONE:
+            raise metadata_error(row.error_code, name)
         return row
 
-    async def _describe(self, name: str) -> TopicDescription | None:
-        row = await self._row(name)
+    def _describe(self, name: str) -> TopicDescription | None:
+        row = self._row(name)
         if row is None:
             return None
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
         )
-        response = await self._ask_any(DescribeConfigsRequest(resources=[resource]))
+        response = self._client.send(DescribeConfigsRequest(resources=[resource]))
         result = response.results[0]
-        error = client_errors.for_code(result.error_code)
-        if error is client_errors.UnknownTopicOrPartitionError:
+        if result.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
             # Deleted meanwhile, or created so recently that this broker does not know it.
             return None
-        if error is client_errors.TopicAuthorizationFailedError:
+        if result.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             raise AuthorizationError(f"topic {name}", _SEE_SETTINGS)
-        if error is not client_errors.NoError:
-            raise refusal(error(result.error_message), f"describing the settings of topic {name}")
+        if result.error_code != Code.NONE:
+            raise refused(f"describing the settings of topic {name}", result.error_code, result.error_message)
         return TopicDescription(
             name=name,
             partitions=len(row.partitions),
@@ -278,25 +272,11 @@ class Admin:
             configs={config.name: config.value for config in result.configs},
         )
 
-    async def _cluster_id(self) -> str:
-        response = await self._ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        return response.cluster_id or ""
+    def _cluster_id(self) -> str:
+        return self._client.metadata().cluster_id or ""
 
-    async def _ask_any(self, request: Any) -> Any:
-        """Send a request to any broker; if connections break, retry with others for at most request.timeout.ms."""
-        config = self._client.config
-        deadline = Deadline.after(config.request_timeout_ms)
-        while True:
-            try:
-                return await self._client.send(request, timeout_ms=remaining_ms(deadline, config.request_timeout_ms))
-            except TRANSIENT:
-                if deadline.passed:
-                    raise
-            await self._client.sleep(remaining_ms(deadline, config.retry_backoff_ms))
-
-    async def _count_brokers(self) -> int:
-        await self._client.refresh_brokers()
-        return len(self._client.broker_ids())
+    def _count_brokers(self) -> int:
+        return len(self._client.metadata().brokers)
 
 
 def _creation_request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:
@@ -319,26 +299,26 @@ def _creation_request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:
     )
 
 
-def _creation_error(topic: NewTopic, error: type[client_errors.KafkaError], told: str | None) -> KafkaError:
+def _creation_error(topic: NewTopic, code: int, told: str | None) -> KafkaError:
     """Return the error, with the remedy in one line, for a topic that the cluster refuses to create."""
-    if issubclass(error, client_errors.AuthorizationError):
+    if code in (Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED):
         return AuthorizationError(f"topic {topic.name}", "CREATE (or CREATE on the cluster)")
-    said = (told or error.__name__).rstrip(". ")
-    if error is client_errors.InvalidReplicationFactorError:
+    said = (told or code_name(code)).rstrip(". ")
+    if code == Code.INVALID_REPLICATION_FACTOR:
         advice = (
             f"start more brokers, or set a lower replication factor than {topic.replication_factor} "
             "(*.storage.replication.factor for an internal topic, topic.creation.default.replication.factor for others)"
         )
-    elif error is client_errors.InvalidPartitionsError:
+    elif code == Code.INVALID_PARTITIONS:
         advice = f"set another number of partitions than {topic.partitions}"
-    elif error is client_errors.InvalidConfigurationError:
+    elif code == Code.INVALID_CONFIG:
         advice = f"correct the topic's settings ({_shown(topic.configs)})"
-    elif error is client_errors.PolicyViolationError:
+    elif code == Code.POLICY_VIOLATION:
         advice = (
             f"choose settings that the cluster's create.topic.policy.class.name accepts (now {topic.partitions} "
             f"partitions, {topic.replication_factor} replicas, {_shown(topic.configs)}), or have an administrator create it"
         )
-    elif error is client_errors.InvalidTopicError:
+    elif code == Code.INVALID_TOPIC:
         advice = "use a name of at most 249 letters, digits, '.', '_' and '-'"
     else:
         advice = "check the cluster's health and its brokers' logs"

@@ -1,47 +1,34 @@
 """Fences producers by their transactional ids, many at once (the admin call of KIP-618).
 
 Each id is initialized by its transaction coordinator (InitProducerId), which bumps its epoch and aborts its open
-transaction: former owners of the id are refused from then on. Coordinators are looked up in batches, and each
-coordinator fences several ids at a time.
+transaction: former owners of the id are refused from then on. Coordinators are looked up in batches. A broker answers
+one request of a connection at a time, so a coordinator fences several ids at once over several connections, each used
+by one thread.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
-
-import kafka.errors as client_errors
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
-from kafka.protocol.producer.transaction import InitProducerIdRequest
+from typing import Final
 
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.errors import AuthorizationError, KafkaError
-from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.errors import AuthenticationError, AuthorizationError, BrokerUnavailableError, KafkaError
+from fencepost.kafka.producer.coordinator_lookup import ask_for_coordinators
+from fencepost.kafka.producer.transaction import ProducerIdentity
+from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
+from fencepost.kafka.transport.broker_client import BrokerClient
+from fencepost.kafka.transport.connection import Address
+from fencepost.kafka.transport.error_codes import Code
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 
-# Ids in one FindCoordinator request, and the version from which it takes more than one.
-_LOOKUP_BATCH: Final = 500
-_BATCHED_LOOKUP: Final = 4
-# kafka-python refuses more than 5 requests in flight on a connection; one is left for looking up coordinators.
 _REQUESTS_PER_COORDINATOR: Final = 4
 # No transaction begins under this; it only has to be within the broker's transaction.max.timeout.ms.
 _TRANSACTION_TIMEOUT_MS: Final = 1_000
-_RETRY_MS: Final = 20
 _NAMED_IN_MESSAGE: Final = 10
 _RIGHTS: Final = "WRITE and DESCRIBE"
-
-_COORDINATOR_MOVED: Final = (
-    client_errors.NotCoordinatorError,
-    client_errors.CoordinatorNotAvailableError,
-    client_errors.KafkaConnectionError,
-    client_errors.RequestTimedOutError,
-    client_errors.UnknownBrokerIdError,
-    client_errors.Cancelled,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,118 +105,62 @@ class FenceProducersResult:
         return outcome
 
 
-async def fence(client: ControlClient, ids: Iterable[str], timeout_ms: float) -> FenceProducersResult:
+def fence(client: BrokerClient, ids: Iterable[str], timeout_ms: float) -> FenceProducersResult:
     """Fence each transactional id. The result contains the failures; a single failure raises nothing."""
     unique = list(dict.fromkeys(ids))
-    outcomes = await _Round(client, timeout_ms).fence(unique)
+    outcomes = _Round(client, timeout_ms).fence(unique)
     return FenceProducersResult({name: outcomes[name] for name in unique})
 
 
 class _Round:
-    """The ids of one call: by coordinator, with the last problem of each."""
+    """One call of `fence`, with its deadline."""
 
-    def __init__(self, client: ControlClient, timeout_ms: float) -> None:
+    def __init__(self, client: BrokerClient, timeout_ms: float) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
         self._deadline = Deadline.after(timeout_ms)
-        self._outcomes: dict[str, FencedProducer | KafkaError] = {}
-        self._last_problem: dict[str, str] = {}
 
-    async def fence(self, ids: Sequence[str]) -> Mapping[str, FencedProducer | KafkaError]:
+    def fence(self, ids: Sequence[str]) -> Mapping[str, FencedProducer | KafkaError]:
         """Retry until every id has an outcome or the time is up."""
-        open_ids = list(ids)
-        while open_ids and not self._deadline.passed:
-            coordinators = await self._find_coordinators(open_ids)
-            await self._client.gather(list(self._workers(coordinators)))
-            open_ids = [name for name in open_ids if name not in self._outcomes]
-            if open_ids:
-                await self._client.sleep(remaining_ms(self._deadline, _RETRY_MS))
-        for name in open_ids:
-            problem = self._last_problem.get(name, "no answer yet")
-            self._outcomes[name] = FencingTimeoutError(name, self._timeout_ms, problem)
-        return self._outcomes
-
-    def _workers(self, coordinators: Mapping[int, list[str]]) -> Iterator[Callable[[], Awaitable[None]]]:
-        for node_id, names in coordinators.items():
-            # The workers of a coordinator take from the same iterator.
-            queue = iter(names)
-            for _ in range(min(_REQUESTS_PER_COORDINATOR, len(names))):
-                yield partial(self._fence_from, queue, node_id)
-
-    async def _fence_from(self, queue: Iterator[str], node_id: int) -> None:
-        for name in queue:
-            if self._deadline.passed:
-                return
-            await self._fence_one(name, node_id)
-
-    async def _fence_one(self, name: str, node_id: int) -> None:
-        """Ask the coordinator until its answer is final; an id whose coordinator moved waits for the next look-up."""
-        while not self._deadline.passed:
-            try:
-                response = await self._client.send(
-                    InitProducerIdRequest(
-                        transactional_id=name,
-                        transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
-                        producer_id=-1,
-                        producer_epoch=-1,
-                    ),
-                    node_id,
-                    timeout_ms=self._request_timeout_ms(),
-                )
-                if self._settled(name, response.error_code):
-                    self._outcomes[name] = FencedProducer(response.producer_id, response.producer_epoch)
-            except _COORDINATOR_MOVED as error:
-                self._last_problem[name] = str(error)
-                return
-            except TRANSIENT as error:
-                self._last_problem[name] = str(error)
-                await self._client.sleep(remaining_ms(self._deadline, _RETRY_MS))
-            else:
-                return
-
-    async def _find_coordinators(self, ids: Sequence[str]) -> Mapping[int, list[str]]:
-        """The ids by coordinator; without those that have none yet or failed fatally."""
-        coordinators: dict[int, list[str]] = defaultdict(list)
-        for batch, request in self._lookups(ids):
-            try:
-                response = await self._client.send(request, timeout_ms=self._request_timeout_ms())
-            except TRANSIENT as error:
-                self._last_problem |= dict.fromkeys(batch, str(error))
-                await self._client.refresh_brokers(self._request_timeout_ms())
-                continue
-            rows = response.coordinators if response.API_VERSION >= _BATCHED_LOOKUP else [response]
-            for name, row in zip(batch, rows, strict=True):
-                found_for = getattr(row, "key", None) or name
-                try:
-                    if self._settled(found_for, row.error_code):
-                        coordinators[row.node_id].append(found_for)
-                except TRANSIENT as error:
-                    self._last_problem[found_for] = str(error)
-        return coordinators
-
-    def _lookups(self, ids: Sequence[str]) -> Iterator[tuple[Sequence[str], Any]]:
-        kind = CoordinatorType.TRANSACTION.value
-        if self._client.latest_version(FindCoordinatorRequest) >= _BATCHED_LOOKUP:
-            for start in range(0, len(ids), _LOOKUP_BATCH):
-                batch = ids[start : start + _LOOKUP_BATCH]
-                request = FindCoordinatorRequest(key_type=kind, coordinator_keys=batch, min_version=_BATCHED_LOOKUP)
-                yield batch, request
+        if not ids:
+            return {}
+        coordinators = self._find_coordinators(ids)
+        at_once = min(len(ids), _REQUESTS_PER_COORDINATOR * max(1, len(set(coordinators.values()))))
+        if at_once == 1:
+            outcomes = [self._fence_one(name, coordinators.get(name)) for name in ids]
         else:
-            for name in ids:
-                yield [name], FindCoordinatorRequest(key_type=kind, key=name, max_version=_BATCHED_LOOKUP - 1)
+            with ThreadPoolExecutor(at_once, thread_name_prefix="fencing") as threads:
+                outcomes = list(threads.map(lambda name: self._fence_one(name, coordinators.get(name)), ids))
+        self._client.interruption.check()
+        return dict(zip(ids, outcomes, strict=True))
 
-    def _settled(self, name: str, error_code: int) -> bool:
-        """Whether an answer has no error. A fatal error becomes the id's outcome, a retriable one is raised."""
-        error = client_errors.for_code(error_code)
-        if error is client_errors.NoError:
-            return True
-        if issubclass(error, TRANSIENT):
-            raise error(error.__name__.removesuffix("Error"))
-        if error is client_errors.TransactionalIdAuthorizationFailedError:
-            self._outcomes[name] = AuthorizationError(f"transactional id {name}", _RIGHTS)
-        else:
-            self._outcomes[name] = refusal(error(), f"fencing the producer {name}")
-        return False
+    def _find_coordinators(self, ids: Sequence[str]) -> Mapping[str, Address]:
+        """Return the addresses of those coordinators that are known at once."""
+        client = self._client
+        try:
+            rows = dict(ask_for_coordinators(client.cluster, ids, self._deadline, client.interruption))
+        except BrokerUnavailableError:
+            return {}
+        return {name: (row.host, row.port) for name, row in rows.items() if row.error_code == Code.NONE}
 
-    def _request_timeout_ms(self) -> float:
-        return remaining_ms(self._deadline, self._client.config.request_timeout_ms)
+    def _fence_one(self, name: str, address: Address | None) -> FencedProducer | KafkaError:
+        """Ask the coordinator of an id; look it up first if it is unknown, and again if it moved."""
+        if self._deadline.passed:
+            return FencingTimeoutError(name, self._timeout_ms, "no answer yet")
+        cluster, interruption = self._client.cluster, self._client.interruption
+        coordinator = TransactionCoordinator(cluster, name, address=address, interruption=interruption)
+        try:
+            fenced, _ = coordinator.init_producer_id(
+                ProducerIdentity(), timeout_ms=_TRANSACTION_TIMEOUT_MS, deadline=self._deadline
+            )
+        except BrokerUnavailableError as error:
+            return FencingTimeoutError(name, self._timeout_ms, str(error))
+        except AuthorizationError:
+            return AuthorizationError(f"transactional id {name}", _RIGHTS)
+        except AuthenticationError:
+            raise
+        except KafkaError as error:
+            return error
+        finally:
+            coordinator.close()
+        return FencedProducer(fenced.producer_id, fenced.epoch)

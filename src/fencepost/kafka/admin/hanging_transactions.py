@@ -7,7 +7,6 @@ one, sent to the leader of the partition: the WriteTxnMarkers request of KIP-664
 
 from __future__ import annotations
 
-import kafka.errors as client_errors
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from fencepost.kafka.admin.open_transactions import (
@@ -19,30 +18,33 @@ from fencepost.kafka.admin.open_transactions import (
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, KafkaError, TopicNotFoundError
 from fencepost.kafka.producer.transaction import ProducerIdentity
-from fencepost.kafka.transport.control_client import ControlClient, refusal
+from fencepost.kafka.transport.broker_client import AnsweredError, BrokerClient
+from fencepost.kafka.transport.error_codes import Code, refused
 from fencepost.kafka.transport.topic_leaders import topic_leaders
 
 
-async def abort_hanging(client: ControlClient, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
+def abort_hanging(client: BrokerClient, topic: str, partition: int, start_offset: int) -> ProducerIdentity:
     """Abort, in one partition, the transaction that began at an offset; return its producer.
 
     Raises NoOpenTransactionError if there is none or a coordinator knows of it, TopicNotFoundError, and
     AuthorizationError without READ on the topic and ALTER on the cluster.
     """
-    leaders = await topic_leaders(client, topic, Deadline.after(client.config.request_timeout_ms))
+    leaders = topic_leaders(client, topic, Deadline.after(client.config.request_timeout_ms))
     if partition not in leaders:
         raise NoOpenTransactionError(f"Topic {topic} has no partition {partition}: it has 0 to {len(leaders) - 1}")
-    producer = await _find(client, topic, partition, leaders[partition], start_offset)
-    await _refuse_if_known(client, topic, partition, producer)
-    await _write_marker(client, topic, partition, leaders[partition], producer)
+    producer = _find(client, topic, partition, leaders[partition], start_offset)
+    _refuse_if_known(client, topic, partition, producer)
+    _write_marker(client, topic, partition, leaders[partition], producer)
     return producer.identity
 
 
-async def _find(client: ControlClient, topic: str, partition: int, leader: int, start_offset: int) -> OpenProducer:
+def _find(client: BrokerClient, topic: str, partition: int, leader: int, start_offset: int) -> OpenProducer:
     try:
-        producers = await open_producers(client, topic, partition, leader)
-    except client_errors.TopicAuthorizationFailedError as error:
-        raise AuthorizationError(f"topic {topic}", "READ") from error
+        producers = open_producers(client, topic, partition, leader)
+    except AnsweredError as error:
+        if error.code == Code.TOPIC_AUTHORIZATION_FAILED:
+            raise AuthorizationError(f"topic {topic}", "READ") from error
+        raise
     for producer in producers:
         if producer.start_offset == start_offset:
             return producer
@@ -53,8 +55,8 @@ async def _find(client: ControlClient, topic: str, partition: int, leader: int, 
     )
 
 
-async def _refuse_if_known(client: ControlClient, topic: str, partition: int, producer: OpenProducer) -> None:
-    for transaction in await list_open_transactions(client):
+def _refuse_if_known(client: BrokerClient, topic: str, partition: int, producer: OpenProducer) -> None:
+    for transaction in list_open_transactions(client):
         same = transaction.identity.producer_id == producer.identity.producer_id
         if same and (topic, partition) in transaction.partitions:
             raise NoOpenTransactionError(
@@ -64,7 +66,7 @@ async def _refuse_if_known(client: ControlClient, topic: str, partition: int, pr
             )
 
 
-async def _write_marker(client: ControlClient, topic: str, partition: int, leader: int, producer: OpenProducer) -> None:
+def _write_marker(client: BrokerClient, topic: str, partition: int, leader: int, producer: OpenProducer) -> None:
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     request = WriteTxnMarkersRequest(
         markers=[
@@ -77,15 +79,15 @@ async def _write_marker(client: ControlClient, topic: str, partition: int, leade
             )
         ]
     )
-    response = await client.send(request, leader)
-    error = client_errors.for_code(response.markers[0].topics[0].partitions[0].error_code)
-    if error is not client_errors.NoError:
-        raise _marker_error(error, topic, partition)
+    response = client.send(request, leader)
+    code = response.markers[0].topics[0].partitions[0].error_code
+    if code != Code.NONE:
+        raise _marker_error(code, topic, partition)
 
 
-def _marker_error(error: type[client_errors.KafkaError], topic: str, partition: int) -> KafkaError:
-    if error is client_errors.ClusterAuthorizationFailedError:
+def _marker_error(code: int, topic: str, partition: int) -> KafkaError:
+    if code == Code.CLUSTER_AUTHORIZATION_FAILED:
         return AuthorizationError("the cluster", "ALTER (CLUSTER_ACTION before KIP-1037)")
-    if error is client_errors.UnknownTopicOrPartitionError:
+    if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
         return TopicNotFoundError(topic)
-    return refusal(error(), f"aborting a transaction in {topic}-{partition}")
+    return refused(f"aborting a transaction in {topic}-{partition}", code)

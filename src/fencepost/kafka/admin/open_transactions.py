@@ -5,18 +5,18 @@ The requests are KIP-664's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-import kafka.errors as client_errors
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest
 
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import KafkaError
 from fencepost.kafka.producer.transaction import ProducerIdentity, TopicPartition
-from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, remaining_ms
+from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, answered, remaining_ms
+from fencepost.kafka.transport.error_codes import Code, is_retriable
 
 ONGOING: Final = "Ongoing"
 """The state in which a transaction accepts records; in the others its coordinator is ending it."""
@@ -57,7 +57,7 @@ class OpenProducer:
     start_offset: int
 
 
-async def list_open_transactions(client: ControlClient) -> list[OpenTransaction]:
+def list_open_transactions(client: BrokerClient) -> list[OpenTransaction]:
     """Return the open transactions of a cluster, the oldest first.
 
     Transactional ids that the principal may not DESCRIBE are omitted.
@@ -65,29 +65,28 @@ async def list_open_transactions(client: ControlClient) -> list[OpenTransaction]
     deadline = Deadline.after(client.config.request_timeout_ms)
     while True:
         try:
-            await client.refresh_brokers(remaining_ms(deadline, client.config.request_timeout_ms))
-            found = [row for broker in client.broker_ids() async for row in _of_coordinator(client, broker)]
+            client.refresh_brokers(remaining_ms(deadline, client.config.request_timeout_ms))
+            found = [row for broker in client.cluster.broker_ids() for row in _of_coordinator(client, broker)]
             return sorted(found, key=lambda transaction: transaction.started_ms)
         except TRANSIENT:
             if deadline.passed:
                 raise
-        await client.sleep(remaining_ms(deadline, client.config.retry_backoff_ms))
+        client.sleep(remaining_ms(deadline, client.config.retry_backoff_ms))
 
 
-async def _of_coordinator(client: ControlClient, broker: int) -> AsyncIterator[OpenTransaction]:
-    listed = await client.send(ListTransactionsRequest(state_filters=_OPEN_STATES, producer_id_filters=[]), broker)
+def _of_coordinator(client: BrokerClient, broker: int) -> Iterator[OpenTransaction]:
+    listed = client.send(ListTransactionsRequest(state_filters=_OPEN_STATES, producer_id_filters=[]), broker)
     if listed.error_code:
-        raise client_errors.for_code(listed.error_code)
+        raise answered(listed.error_code)
     names = [row.transactional_id for row in listed.transaction_states]
     if not names:
         return
-    described = await client.send(DescribeTransactionsRequest(transactional_ids=names), broker)
+    described = client.send(DescribeTransactionsRequest(transactional_ids=names), broker)
     for row in described.transaction_states:
-        error = client_errors.for_code(row.error_code)
-        if issubclass(error, TRANSIENT):
-            raise error
+        if is_retriable(row.error_code):
+            raise answered(row.error_code)
         # It may have ended meanwhile.
-        if error is client_errors.NoError and row.transaction_state in _OPEN_STATES:
+        if row.error_code == Code.NONE and row.transaction_state in _OPEN_STATES:
             yield OpenTransaction(
                 transactional_id=row.transactional_id,
                 identity=ProducerIdentity(row.producer_id, row.producer_epoch),
@@ -99,19 +98,19 @@ async def _of_coordinator(client: ControlClient, broker: int) -> AsyncIterator[O
             )
 
 
-async def find_open_transactions(client: ControlClient, topic: str, partition: int, leader: int, before: int) -> str:
+def find_open_transactions(client: BrokerClient, topic: str, partition: int, leader: int, before: int) -> str:
     """Describe the transactions that are open in a partition and began before an offset; empty if none is found.
 
     The broker may be too old for these requests, or the principal may lack DESCRIBE on the transactional ids: unknown
     details are omitted.
     """
     described: list[str] = []
-    with suppress(client_errors.KafkaError):
-        open_now = await open_producers(client, topic, partition, leader)
+    with suppress(KafkaError):
+        open_now = open_producers(client, topic, partition, leader)
         producers = [producer for producer in open_now if producer.start_offset < before]
         names: dict[int, str] = {}
-        with suppress(client_errors.KafkaError):
-            names = await _transactional_ids(client, [producer.identity.producer_id for producer in producers])
+        with suppress(KafkaError):
+            names = _transactional_ids(client, [producer.identity.producer_id for producer in producers])
         for producer in producers:
             number = producer.identity.producer_id
             name = f"transactional id {names[number]}" if number in names else "a transactional id"
@@ -121,13 +120,13 @@ async def find_open_transactions(client: ControlClient, topic: str, partition: i
     return " and ".join(described)
 
 
-async def open_producers(client: ControlClient, topic: str, partition: int, leader: int) -> list[OpenProducer]:
+def open_producers(client: BrokerClient, topic: str, partition: int, leader: int) -> list[OpenProducer]:
     """Return the producers with an open transaction in a partition, from its leader. Needs READ on the topic."""
     asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
-    response = await client.send(DescribeProducersRequest(topics=[asked]), leader)
+    response = client.send(DescribeProducersRequest(topics=[asked]), leader)
     row = response.topics[0].partitions[0]
     if row.error_code:
-        raise client_errors.for_code(row.error_code)
+        raise answered(row.error_code)
     return [
         OpenProducer(
             identity=ProducerIdentity(producer.producer_id, producer.producer_epoch),
@@ -139,10 +138,10 @@ async def open_producers(client: ControlClient, topic: str, partition: int, lead
     ]
 
 
-async def _transactional_ids(client: ControlClient, producer_ids: list[int]) -> dict[int, str]:
+def _transactional_ids(client: BrokerClient, producer_ids: list[int]) -> dict[int, str]:
     found = {}
-    for broker in client.broker_ids():
+    for broker in client.cluster.broker_ids():
         request = ListTransactionsRequest(state_filters=[], producer_id_filters=producer_ids)
-        response = await client.send(request, broker)
+        response = client.send(request, broker)
         found.update({row.producer_id: row.transactional_id for row in response.transaction_states})
     return found

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from http.client import HTTPMessage
 from typing import IO, Final
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.net.sasl.oauth import AbstractTokenProvider  # noqa: TID251 - SASL's mechanisms, which do no I/O
 
 from fencepost.kafka.config.oauth import ENDPOINT, OAuthConfig
 from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import UUID
 
-import kafka.errors as client_errors
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from fencepost.api.errors import FencepostError
@@ -28,7 +27,8 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, read_fetched
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError
-from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, PassingError, remaining_ms
+from fencepost.kafka.transport.error_codes import Code, is_retriable, refused
 from fencepost.kafka.transport.topic_leaders import TopicLeaders, topic_row
 
 # A transaction whose producer died is aborted by its coordinator after transaction.timeout.ms (60 s unless set), which
@@ -72,7 +72,7 @@ class TopicReader:
 
     def __init__(self, config: ClientConfig, topic: str) -> None:
         self.topic = topic
-        self._client = ControlClient(config)
+        self._client = BrokerClient(config)
         self._positions: dict[int, int] = {}
         self._topic_leaders = TopicLeaders(self._client, topic)
         self._leaders: dict[int, int] = {}
@@ -145,7 +145,7 @@ class TopicReader:
             row = self._run(topic_row, self._client, self.topic, _LONG_POLL_MS)
         except FencepostError:
             return False
-        return client_errors.for_code(row.error_code) is client_errors.UnknownTopicOrPartitionError
+        return bool(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION)
 
     def late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
         """Return the error with the reason why a reader at `position` did not reach `end` in time."""
@@ -159,12 +159,12 @@ class TopicReader:
     def _run(self, procedure: Any, *args: Any) -> Any:
         return self._client.run(procedure, *args, doing=f"reading topic {self.topic}")
 
-    async def _end_offsets(self, deadline: Deadline) -> dict[int, int]:
+    def _end_offsets(self, deadline: Deadline) -> dict[int, int]:
         """The read_uncommitted end of each partition; a partition that is new is positioned at its beginning."""
         while True:
             try:
-                await self._find_leaders(deadline, max_age_ms=0)
-                ends = await self._list_offsets(self._leaders, _LATEST, deadline)
+                self._find_leaders(deadline, max_age_ms=0)
+                ends = self._list_offsets(self._leaders, _LATEST, deadline)
                 unknown = [
                     partition
                     for partition, end in ends.items()
@@ -172,22 +172,22 @@ class TopicReader:
                     if self._positions.get(partition, end + 1) > end
                 ]
                 if unknown:
-                    self._positions |= await self._list_offsets(unknown, _EARLIEST, deadline)
+                    self._positions |= self._list_offsets(unknown, _EARLIEST, deadline)
             except TRANSIENT as error:
-                await self._back_off(error, deadline)
+                self._back_off(error, deadline)
             else:
                 return ends
 
-    async def _find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
-        self._leaders = await self._topic_leaders.find(deadline, max_age_ms)
+    def _find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
+        self._leaders = self._topic_leaders.find(deadline, max_age_ms)
         if self._topic_id != self._topic_leaders.topic_id:
             self._positions.clear()
             self._topic_id = self._topic_leaders.topic_id
         for gone in self._positions.keys() - self._leaders.keys():
             del self._positions[gone]
 
-    async def _list_offsets(self, partitions: Iterable[int], timestamp: int, deadline: Deadline) -> dict[int, int]:
-        responses = await self._ask_leaders(partitions, partial(self._list_request, timestamp), deadline)
+    def _list_offsets(self, partitions: Iterable[int], timestamp: int, deadline: Deadline) -> dict[int, int]:
+        responses = self._ask_leaders(partitions, partial(self._list_request, timestamp), deadline)
         offsets = {}
         for response in responses:
             for row in response.topics[0].partitions:
@@ -205,7 +205,7 @@ class TopicReader:
             replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic(name=self.topic, partitions=rows)]
         )
 
-    async def _fetch_all(
+    def _fetch_all(
         self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, patient: bool
     ) -> dict[int, tuple[list[ConsumedRecord], int]]:
         """The next records of the partitions (all if None), and each next offset; without partitions that had none.
@@ -214,26 +214,28 @@ class TopicReader:
         """
         wait_ms = int(remaining_ms(deadline, _LONG_POLL_MS)) if patient else 0
         try:
-            await self._find_leaders(deadline, _FOLLOWED_MAX_AGE_MS if behind is None else None)
+            self._find_leaders(deadline, _FOLLOWED_MAX_AGE_MS if behind is None else None)
             if added := self._leaders.keys() - self._positions.keys():
-                self._positions |= await self._list_offsets(added, _EARLIEST, deadline)
+                self._positions |= self._list_offsets(added, _EARLIEST, deadline)
             asked = self._positions if behind is None else self._positions.keys() & behind
-            responses = await self._ask_leaders(asked, partial(self._fetch_request, wait_ms), deadline)
+            responses = self._ask_leaders(
+                asked, partial(self._fetch_request, wait_ms), deadline, at_most=_FETCH_VERSION
+            )
             rows = [row for response in responses for topic in response.responses for row in topic.partitions]
-            return await self._take(rows, ends, deadline)
+            return self._take(rows, ends, deadline)
         except TRANSIENT as error:
-            await self._back_off(error, deadline)
+            self._back_off(error, deadline)
             return {}
 
-    async def _take(
+    def _take(
         self, rows: list[Any], ends: Mapping[int, int], deadline: Deadline
     ) -> dict[int, tuple[list[ConsumedRecord], int]]:
         taken = {}
         nothing_at_all = not any(row.records for row in rows)
         for row in rows:
             partition = row.partition_index
-            if client_errors.for_code(row.error_code) is client_errors.OffsetOutOfRangeError:
-                self._positions |= await self._list_offsets([partition], _EARLIEST, deadline)
+            if row.error_code == Code.OFFSET_OUT_OF_RANGE:
+                self._positions |= self._list_offsets([partition], _EARLIEST, deadline)
                 continue
             self._raise_for(row.error_code, "READ")
             position = self._positions[partition]
@@ -276,43 +278,39 @@ class TopicReader:
             topics=[topic(topic=self.topic, partitions=rows)],
             forgotten_topics_data=[],
             rack_id="",
-            max_version=_FETCH_VERSION,
         )
 
-    async def _ask_leaders(self, partitions: Iterable[int], request: Any, deadline: Deadline) -> list[Any]:
+    def _ask_leaders(
+        self, partitions: Iterable[int], request: Any, deadline: Deadline, *, at_most: int | None = None
+    ) -> list[Any]:
         by_leader = defaultdict(list)
         for partition in partitions:
             by_leader[self._leaders[partition]].append(partition)
         timeout_ms = remaining_ms(deadline, self._client.config.request_timeout_ms) + _ANSWER_GRACE_MS
-        return await self._client.gather(
-            [
-                partial(self._client.send, request(owned), leader, timeout_ms=timeout_ms)
-                for leader, owned in by_leader.items()
-            ]
-        )
+        requests = [(request(owned), leader) for leader, owned in by_leader.items()]
+        return self._client.send_all(requests, timeout_ms=timeout_ms, at_most=at_most)
 
     def _raise_for(self, error_code: int, operation: str) -> None:
-        error = client_errors.for_code(error_code)
-        if error is client_errors.NoError:
+        if error_code == Code.NONE:
             return
-        if error is client_errors.TopicAuthorizationFailedError:
+        if error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             raise AuthorizationError(f"topic {self.topic}", operation)
-        if issubclass(error, TRANSIENT):
-            raise error
-        raise refusal(error(), f"reading topic {self.topic}")
+        if is_retriable(error_code):
+            raise PassingError(error_code)
+        raise refused(f"reading topic {self.topic}", error_code)
 
-    async def _back_off(self, error: Exception, deadline: Deadline) -> None:
+    def _back_off(self, error: Exception, deadline: Deadline) -> None:
         """Pause and drop the cached leaders; raise when the deadline has passed."""
         if deadline.passed:
             raise BrokerUnavailableError(
                 f"Topic {self.topic} cannot be read: {error}. Check the health of its partitions' leaders"
             ) from error
         self._topic_leaders.forget()
-        await self._client.refresh_brokers(remaining_ms(deadline, self._client.config.request_timeout_ms))
-        await self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
+        self._client.refresh_brokers(remaining_ms(deadline, self._client.config.request_timeout_ms))
+        self._client.sleep(remaining_ms(deadline, self._client.config.retry_backoff_ms))
 
-    async def _late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
-        found = await find_open_transactions(self._client, self.topic, partition, self._leaders[partition], end)
+    def _late(self, partition: int, position: int, end: int, timeout_ms: float) -> TopicReadTimeoutError:
+        found = find_open_transactions(self._client, self.topic, partition, self._leaders[partition], end)
         if found:
             cause = (
                 f"{found} is still open. It ends by itself after its producer's transaction.timeout.ms; to end it at "

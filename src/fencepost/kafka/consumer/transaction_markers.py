@@ -9,13 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import kafka.errors as client_errors
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record.memory_records import MemoryRecords
 
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.transport.control_client import ControlClient, refusal
+from fencepost.kafka.transport.broker_client import BrokerClient, answered
 from fencepost.kafka.transport.topic_leaders import topic_leaders
 
 _TIMEOUT_MS: Final = 60_000
@@ -49,7 +48,7 @@ def read_transaction_markers(config: ClientConfig, topic: str) -> list[Transacti
     Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
     """
     markers: list[TransactionMarker] = []
-    with ControlClient(config) as client:
+    with BrokerClient(config) as client:
         ask = partial(client.run, doing=f"reading the transaction markers of topic {topic}")
         leaders = ask(topic_leaders, client, topic, Deadline.after(_TIMEOUT_MS))
         for partition, leader in sorted(leaders.items()):
@@ -76,7 +75,7 @@ def _collect(topic: str, partition: int, data: bytes | None, markers: list[Trans
     return next_offset
 
 
-async def _offset(client: ControlClient, topic: str, partition: int, leader: int, timestamp: int) -> int:
+def _offset(client: BrokerClient, topic: str, partition: int, leader: int, timestamp: int) -> int:
     row = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
     )
@@ -85,12 +84,12 @@ async def _offset(client: ControlClient, topic: str, partition: int, leader: int
         isolation_level=0,
         topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[row])],
     )
-    answer = (await client.send(request, leader)).topics[0].partitions[0]
-    _raise_for(answer, topic)
+    answer = client.send(request, leader).topics[0].partitions[0]
+    _raise_for(answer)
     return int(answer.offset)
 
 
-async def _fetch(client: ControlClient, topic: str, partition: int, leader: int, position: int) -> Any:
+def _fetch(client: BrokerClient, topic: str, partition: int, leader: int, position: int) -> Any:
     row = FetchRequest.FetchTopic.FetchPartition(
         partition=partition,
         current_leader_epoch=-1,
@@ -109,13 +108,12 @@ async def _fetch(client: ControlClient, topic: str, partition: int, leader: int,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[row])],
         forgotten_topics_data=[],
         rack_id="",
-        max_version=_FETCH_VERSION,
     )
-    answer = (await client.send(request, leader)).responses[0].partitions[0]
-    _raise_for(answer, topic)
+    answer = client.send(request, leader, at_most=_FETCH_VERSION).responses[0].partitions[0]
+    _raise_for(answer)
     return answer.records
 
 
-def _raise_for(answer: Any, topic: str) -> None:
+def _raise_for(answer: Any) -> None:
     if answer.error_code:
-        raise refusal(client_errors.for_code(answer.error_code)(), f"reading the transaction markers of topic {topic}")
+        raise answered(answer.error_code)

@@ -12,7 +12,7 @@ import kafka.errors as client_errors
 from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 
-from fencepost.kafka.transport.control_connections import ConnectionManager
+from fencepost.kafka.group.connections import ConnectionManager
 
 _log: Final = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from kafka.errors import KafkaError, MemberIdRequiredError
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
 
+from fencepost.kafka.group.connections import ConnectionManager
 from fencepost.kafka.group.membership import GroupObserver, GroupRequest
 from fencepost.kafka.group.protocol import PROTOCOL_TYPE
-from fencepost.kafka.transport.control_connections import ConnectionManager
 
 # Moving work to another worker takes two generations. A member that revoked nothing in the first one learns about the
 # second one only from a heartbeat.

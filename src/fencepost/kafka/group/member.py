@@ -27,6 +27,7 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group.asyncio_bridge import ListenerLoop
+from fencepost.kafka.group.connections import BAD_CREDENTIALS, ConnectionManager, TlsError, translated
 from fencepost.kafka.group.coordinator import ConnectCoordinator
 from fencepost.kafka.group.membership import (
     TRANSITIONS,
@@ -46,8 +47,6 @@ from fencepost.kafka.group.protocol import (
     encode_assignment,
     encode_metadata,
 )
-from fencepost.kafka.transport.control_client import translated
-from fencepost.kafka.transport.control_connections import BAD_CREDENTIALS, ConnectionManager, TlsError
 
 _log: Final = logging.getLogger(__name__)
 

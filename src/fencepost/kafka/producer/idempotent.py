@@ -9,29 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
-
-from kafka.protocol.producer import InitProducerIdRequest
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.kafka.deadline import Backoff, Deadline
-from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError
+from fencepost.kafka.deadline import Deadline
+from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.producer.partition_queue import Ack, sequence_after
 from fencepost.kafka.producer.sender import RecordWriter
 from fencepost.kafka.producer.transaction import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     ProducerIdentity,
     TopicPartition,
     Transaction,
     TransactionVersion,
 )
+from fencepost.kafka.producer.transaction_coordinator import INIT_PRODUCER_ID, init_producer_id_request
 from fencepost.kafka.transport.cluster import Cluster
-from fencepost.kafka.transport.error_codes import PASSING, Code, code_name, refused
-
-_INIT_PRODUCER_ID: Final = 5
-"""The last version without two-phase commit (KIP-939)."""
+from fencepost.kafka.transport.error_codes import Code, refused
 
 
 class IdempotentProducer:
@@ -94,24 +87,17 @@ class IdempotentProducer:
 
     def _init_producer_id(self) -> ProducerIdentity:
         deadline = Deadline.after(self._config.max_block_ms)
-        backoff = Backoff(self._config.client.retry_backoff_ms, self._config.client.retry_backoff_max_ms)
-        request = InitProducerIdRequest(
-            transactional_id=None,
-            transaction_timeout_ms=self._config.transaction_timeout_ms,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
+        request = init_producer_id_request(None, ProducerIdentity(), timeout_ms=self._config.transaction_timeout_ms)
+        answer = self._cluster.settle(
+            request,
+            deadline,
+            at_most=INIT_PRODUCER_ID,
+            code_of=lambda answer: int(answer.error_code),
+            what="The request for a producer id",
         )
-        while True:
-            answer = self._cluster.call(request, deadline, at_most=_INIT_PRODUCER_ID)
-            if answer.error_code == Code.NONE:
-                return ProducerIdentity(answer.producer_id, answer.producer_epoch)
-            if answer.error_code == Code.CLUSTER_AUTHORIZATION_FAILED:
-                # Since Kafka 2.8 the right to WRITE to any topic is sufficient (KIP-679).
-                raise AuthorizationError("the cluster (or WRITE on a topic)", "IDEMPOTENT_WRITE")
-            if answer.error_code not in PASSING:
-                raise refused("InitProducerId", answer.error_code)
-            if deadline.passed:
-                raise BrokerUnavailableError(
-                    f"No producer id was given out in time ({code_name(answer.error_code)}): check the brokers' health"
-                )
-            backoff.sleep(deadline)
+        if answer.error_code == Code.CLUSTER_AUTHORIZATION_FAILED:
+            # Since Kafka 2.8 the right to WRITE to any topic will do (KIP-679).
+            raise AuthorizationError("the cluster (or WRITE on a topic)", "IDEMPOTENT_WRITE")
+        if answer.error_code != Code.NONE:
+            raise refused("InitProducerId", answer.error_code)
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)

@@ -11,28 +11,27 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-import kafka.errors as client_errors
 from kafka.protocol.producer import ProduceRequest
 
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.deadline import Backoff, Deadline
-from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, RecordTooLargeError
+from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError, RecordTooLargeError
 from fencepost.kafka.producer.partitioner import records_by_partition
 from fencepost.kafka.producer.produce_request import HIGHEST_VERSION
 from fencepost.kafka.producer.transaction import NO_PRODUCER_ID, TransactionVersion
 from fencepost.kafka.records.columns import OutgoingRecord, Records, Row
 from fencepost.kafka.records.record_batch import OversizeRecordError, encode, split_by_bytes
-from fencepost.kafka.transport.control_client import TRANSIENT, ControlClient, refusal, remaining_ms
+from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, PassingError, remaining_ms
+from fencepost.kafka.transport.error_codes import Code, is_retriable, refused
 from fencepost.kafka.transport.topic_leaders import TopicLeaders
 
 _NO_EPOCH: Final = -1
 _NO_SEQUENCE: Final = -1
 _ALL_REPLICAS: Final = -1
-_TOO_LARGE: Final = (client_errors.MessageSizeTooLargeError, client_errors.RecordListTooLargeError)
+_TOO_LARGE: Final = (Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE)
 
 
 class PlainProducer:
@@ -40,7 +39,7 @@ class PlainProducer:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
-        self._client = ControlClient(config.client)
+        self._client = BrokerClient(config.client)
         self._leaders: dict[str, TopicLeaders] = {}
         self._writing = threading.Lock()
 
@@ -70,22 +69,22 @@ class PlainProducer:
         """Close the connections; a write on another thread ends with an IllegalStateError."""
         self._client.close()
 
-    async def _write(self, topic: str, records: list[OutgoingRecord], deadline: Deadline) -> dict[int, int]:
+    def _write(self, topic: str, records: list[OutgoingRecord], deadline: Deadline) -> dict[int, int]:
         known = self._leaders.setdefault(topic, TopicLeaders(self._client, topic))
         waiting: dict[int, deque[Records]] | None = None
         ends: dict[int, int] = {}
         backoff = Backoff(self._config.client.retry_backoff_ms, self._config.client.retry_backoff_max_ms)
         while waiting is None or waiting:
             try:
-                leaders = await known.find(deadline)
+                leaders = known.find(deadline)
                 if not ends:
                     # A topic that was created again may have another number of partitions.
                     waiting = self._batches(topic, records, len(leaders))
                 while waiting:
-                    await self._send_first(topic, waiting, leaders, ends, deadline)
+                    self._send_first(topic, waiting, leaders, ends, deadline)
             except TRANSIENT as error:
                 known.forget()
-                await self._back_off(topic, error, backoff, deadline)
+                self._back_off(topic, error, backoff, deadline)
         return ends
 
     def _batches(self, topic: str, records: list[OutgoingRecord], partitions: int) -> dict[int, deque[Records]]:
@@ -98,7 +97,7 @@ class PlainProducer:
         except OversizeRecordError as error:
             raise RecordTooLargeError(topic, error.size, limit, "producer.max.request.size") from error
 
-    async def _send_first(
+    def _send_first(
         self,
         topic: str,
         waiting: dict[int, deque[Records]],
@@ -111,22 +110,18 @@ class PlainProducer:
         for partition in waiting:
             by_leader[leaders[partition]].append(partition)
         timeout_ms = remaining_ms(deadline, self._config.client.request_timeout_ms)
-        responses = await self._client.gather(
+        responses = self._client.send_all(
             [
-                partial(
-                    self._client.send,
-                    self._request(topic, {partition: waiting[partition][0] for partition in owned}, timeout_ms),
-                    leader,
-                    timeout_ms=timeout_ms,
-                )
+                (self._request(topic, {partition: waiting[partition][0] for partition in owned}, timeout_ms), leader)
                 for leader, owned in by_leader.items()
-            ]
+            ],
+            timeout_ms=timeout_ms,
+            at_most=HIGHEST_VERSION[TransactionVersion.V1],
         )
         failure: Exception | None = None
         for row in (row for response in responses for row in response.responses[0].partition_responses):
-            error = client_errors.for_code(row.error_code)
-            if error is not client_errors.NoError:
-                failure = failure or self._failure(topic, error, row.error_message)
+            if row.error_code != Code.NONE:
+                failure = failure or _failure(topic, row.error_code, row.error_message)
                 continue
             ends[row.index] = row.base_offset + len(waiting[row.index].popleft())
             if not waiting[row.index]:
@@ -145,7 +140,6 @@ class PlainProducer:
             acks=_ALL_REPLICAS,
             timeout_ms=int(timeout_ms),
             topic_data=[data(name=topic, partition_data=rows)],
-            max_version=HIGHEST_VERSION[TransactionVersion.V1],
         )
 
     def _encoded(self, records: Records) -> bytes:
@@ -161,22 +155,20 @@ class PlainProducer:
         )
         return b"".join(parts)
 
-    def _failure(self, topic: str, error: type[client_errors.KafkaError], told: str | None) -> Exception:
-        if issubclass(error, TRANSIENT):
-            transient: Exception = error(told)
-            return transient
-        if error is client_errors.TopicAuthorizationFailedError:
-            return AuthorizationError(f"topic {topic}", "WRITE")
-        doing: Final = f"records for topic {topic}"
-        if issubclass(error, _TOO_LARGE):
-            return refusal(error(f"raise max.message.bytes of topic {topic}"), doing)
-        return refusal(error(told), doing)
-
-    async def _back_off(self, topic: str, error: Exception, backoff: Backoff, deadline: Deadline) -> None:
+    def _back_off(self, topic: str, error: Exception, backoff: Backoff, deadline: Deadline) -> None:
         if deadline.passed:
             raise BrokerUnavailableError(
                 f"Records for topic {topic} were not acknowledged in time: {error}. Check the health of its "
                 "partitions' leaders and replicas"
             ) from error
-        await self._client.refresh_brokers(remaining_ms(deadline, self._config.client.request_timeout_ms))
-        await self._client.sleep(min(backoff.next_s() * 1000, remaining_ms(deadline, float("inf"))))
+        self._client.refresh_brokers(remaining_ms(deadline, self._config.client.request_timeout_ms))
+        self._client.sleep(min(backoff.next_s() * 1000, remaining_ms(deadline, float("inf"))))
+
+
+def _failure(topic: str, code: int, told: str | None) -> KafkaError:
+    if is_retriable(code):
+        return PassingError(code, told)
+    if code == Code.TOPIC_AUTHORIZATION_FAILED:
+        return AuthorizationError(f"topic {topic}", "WRITE")
+    advice = f"raise max.message.bytes of topic {topic}" if code in _TOO_LARGE else told
+    return refused(f"records for topic {topic}", code, advice)

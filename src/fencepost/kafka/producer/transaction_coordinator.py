@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from kafka.protocol.admin import DescribeTransactionsRequest
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -35,6 +34,7 @@ from fencepost.kafka.errors import (
     TransactionalIdExpiredError,
     UnsupportedBrokerError,
 )
+from fencepost.kafka.producer.coordinator_lookup import find_coordinator
 from fencepost.kafka.producer.transaction import (
     BEING_COMPLETED,
     CoordinatorView,
@@ -45,17 +45,18 @@ from fencepost.kafka.producer.transaction import (
 from fencepost.kafka.transport.cluster import Cluster
 from fencepost.kafka.transport.connection import Address, Connection
 from fencepost.kafka.transport.error_codes import COORDINATOR_MOVED, EPOCH_IS_DEAD, PASSING, Code, code_name, refused
-from fencepost.kafka.transport.pool import POOL
+from fencepost.kafka.transport.interruption import Interruption
 
 # The last versions for transaction version 1; later ones mean transaction version 2, or are for brokers only.
 _ADD_PARTITIONS_V1: Final = 3
 _END_TXN_V1: Final = 4
 _END_TXN_V2: Final = 5
 _PRODUCE_V2: Final = 12
-# Version 6 brings two-phase commit (KIP-939).
-_INIT_PRODUCER_ID: Final = 5
-# Since version 4 several keys are looked up at once.
-_FIND_COORDINATOR_BATCHED: Final = 4
+INIT_PRODUCER_ID: Final = 5
+"""The last version without two-phase commit (KIP-939)."""
+
+_OPENING_MS: Final = 1_000
+"""How long a connection is opened at least: a deadline that is near must not lose one that opens at once."""
 
 # A transaction that is being completed takes a millisecond or a few (its markers are being written).
 _FIRST_PAUSE_MS: Final = 1
@@ -68,10 +69,19 @@ class TransactionCoordinator:
     raises InvalidProducerEpochError, a missing right AuthorizationError.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        address: Address | None = None,
+        interruption: Interruption | None = None,
+    ) -> None:
+        """The coordinator is looked up first, unless its `address` is known."""
         self._cluster = cluster
         self._transactional_id = transactional_id
-        self._address: Address | None = None
+        self._address = address
+        self._interruption = interruption or Interruption()
         self._connection: Connection | None = None
         self._given_up = False
 
@@ -98,13 +108,8 @@ class TransactionCoordinator:
         With a `current` identity its epoch is bumped instead, unless another producer owns the id by now (KIP-360).
         Returns the identity to use and the coordinator's transaction version.
         """
-        request = InitProducerIdRequest(
-            transactional_id=self._transactional_id,
-            transaction_timeout_ms=timeout_ms,
-            producer_id=current.producer_id,
-            producer_epoch=current.epoch,
-        )
-        answer = self._call(request, deadline, at_most=_INIT_PRODUCER_ID, code_of=_top_level)
+        request = init_producer_id_request(self._transactional_id, current, timeout_ms=timeout_ms)
+        answer = self._call(request, deadline, at_most=INIT_PRODUCER_ID, code_of=_top_level)
         if answer.error_code == Code.INVALID_TRANSACTION_TIMEOUT:
             raise ConfigError(
                 f"transaction.timeout.ms={timeout_ms} is more than the brokers' transaction.max.timeout.ms allows: "
@@ -205,7 +210,7 @@ class TransactionCoordinator:
     def close(self) -> None:
         """Return the connection to the pool."""
         if self._connection is not None:
-            POOL.give_back(self._cluster.config, self._connection)
+            self._interruption.give_back(self._cluster.config, self._connection)
             self._connection = None
 
     # ---------------------------------------------------------------------------------------------------------
@@ -251,7 +256,7 @@ class TransactionCoordinator:
             except BrokerUnavailableError as error:
                 problem = str(error)
                 self._leave()
-            if deadline.passed or self._given_up:
+            if deadline.passed or self._given_up or self._interruption.requested:
                 raise BrokerUnavailableError(
                     f"The transaction coordinator of {self._transactional_id} did not answer "
                     f"{type(request).__name__} in time. The last problem was: {problem}"
@@ -262,7 +267,8 @@ class TransactionCoordinator:
         if self._connection is None or self._connection.closed:
             if self._address is None:
                 self._address = self._find(deadline)
-            self._connection = POOL.take(self._cluster.config, self._address)
+            opened_by = max(deadline, Deadline.after(_OPENING_MS), key=lambda moment: moment.at)
+            self._connection = self._interruption.take(self._cluster.config, self._address, opened_by)
         return self._connection
 
     def _leave(self) -> None:
@@ -270,26 +276,9 @@ class TransactionCoordinator:
         self._address = None
 
     def _find(self, deadline: Deadline) -> Address:
-        # On a new cluster this also makes the brokers create their transaction log.
-        backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
-        request = FindCoordinatorRequest(
-            key=self._transactional_id,
-            key_type=CoordinatorType.TRANSACTION,
-            coordinator_keys=[self._transactional_id],
-        )
-        while True:
-            answer = self._cluster.call(request, deadline)
-            found = answer.coordinators[0] if answer.API_VERSION >= _FIND_COORDINATOR_BATCHED else answer
-            if found.error_code == Code.NONE:
-                return found.host, found.port
-            if found.error_code not in PASSING:
-                self._raise_for(found.error_code, "FindCoordinator")
-            if deadline.passed:
-                raise BrokerUnavailableError(
-                    f"There is no transaction coordinator for {self._transactional_id} "
-                    f"({code_name(found.error_code)}): check the health of the brokers and of __transaction_state"
-                )
-            backoff.sleep(deadline)
+        code, address = find_coordinator(self._cluster, self._transactional_id, deadline)
+        self._raise_for(code, "FindCoordinator")
+        return address
 
     def _version(self) -> TransactionVersion:
         connection = self._connection
@@ -321,6 +310,18 @@ class TransactionCoordinator:
                 "again in a new one"
             )
         return refused(f"{request} of {self._transactional_id}", code)
+
+
+def init_producer_id_request(
+    transactional_id: str | None, current: ProducerIdentity, *, timeout_ms: int
+) -> InitProducerIdRequest:
+    """Return the request for a producer id, of a transactional id or (None) for writes outside of transactions."""
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=current.producer_id,
+        producer_epoch=current.epoch,
+    )
 
 
 def _reach_after_end_txn_sent() -> None:

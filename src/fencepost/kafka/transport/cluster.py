@@ -10,7 +10,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,16 +26,16 @@ from fencepost.kafka.errors import (
     UnsupportedBrokerError,
 )
 from fencepost.kafka.transport.connection import Address
-from fencepost.kafka.transport.created_topics import unknown_until
-from fencepost.kafka.transport.error_codes import Code, refused
-from fencepost.kafka.transport.pool import POOL
+from fencepost.kafka.transport.created_topics import UNKNOWN_MS, unknown_until
+from fencepost.kafka.transport.error_codes import PASSING, Code, code_name, refused
+from fencepost.kafka.transport.interruption import Interruption
 from fencepost.kafka.transport.unreachable_warning import warn_while_unreachable
 
 _METADATA_VERSION: Final = 9
 """Metadata 10 and later also have topic ids, which are not needed here."""
 
-_TOPIC_GRACE_MS: Final = 5_000
-"""How long a topic may be unknown: brokers learn of a new topic, or create a requested one, with some delay."""
+_ANSWER_MS: Final = 1_000
+"""The shortest wait for an answer: a deadline that is near must not lose an answer that comes at once."""
 
 _GROWTH_GRACE_MS: Final = 1_000
 """How long a record's partition may be unknown: brokers learn of added partitions one after the other."""
@@ -118,7 +118,7 @@ class Cluster:
         Raises TopicNotFoundError, AuthorizationError, BrokerUnavailableError.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
-        grace = Deadline.after(_TOPIC_GRACE_MS)
+        grace = Deadline.after(UNKNOWN_MS)
         while True:
             leaders = self._topic(topic, deadline).leaders
             with self._lock:
@@ -152,24 +152,63 @@ class Cluster:
                 self._message_bytes[topic] = known
         return known.limit
 
-    def call(self, request: Any, deadline: Deadline, *, at_most: int | None = None) -> Any:
+    def broker_ids(self) -> list[int]:
+        """Return the ids of the brokers that are known."""
+        with self._lock:
+            return list(self._brokers)
+
+    def address(self, broker: int) -> Address | None:
+        """Return where a broker listens, None if there is none of that id as far as is known."""
+        with self._lock:
+            return self._brokers.get(broker)
+
+    def learn_brokers(self, metadata: Any) -> None:
+        """Take note of the brokers that an answer to Metadata lists."""
+        with self._lock:
+            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+
+    def settle(
+        self, request: Any, deadline: Deadline, *, at_most: int | None = None, code_of: Callable[[Any], int], what: str
+    ) -> Any:
+        """Ask any broker until the code of its answer is not a passing one; `what` is for messages.
+
+        Raises as `call`, and BrokerUnavailableError if there is no other code in time.
+        """
+        backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
+        while True:
+            answer = self.call(request, deadline, at_most=at_most)
+            code = code_of(answer)
+            if code not in PASSING:
+                return answer
+            if deadline.passed:
+                raise BrokerUnavailableError(
+                    f"{what} did not end in time ({code_name(code)}): check the health of the brokers"
+                )
+            backoff.sleep(deadline)
+
+    def call(
+        self,
+        request: Any,
+        deadline: Deadline,
+        *,
+        at_most: int | None = None,
+        interruption: Interruption | None = None,
+    ) -> Any:
         """Ask any broker, one after the other until one answers.
 
         Raises BrokerUnavailableError that names bootstrap.servers once `deadline` has passed, and at once
-        AuthenticationError and UnsupportedBrokerError.
+        AuthenticationError and UnsupportedBrokerError, and BrokerUnavailableError if it is interrupted.
         """
+        interruption = interruption or Interruption()
         backoff = Backoff(self.config.retry_backoff_ms / 2, self.config.retry_backoff_max_ms)
         since = time.monotonic()
         while True:
             for address in self._addresses():
+                interruption.check()
                 try:
-                    connection = POOL.take(self.config, address)
-                    answer = connection.call(request, at_most=at_most)
+                    return self.ask(address, request, deadline, at_most=at_most, interruption=interruption)
                 except BrokerUnavailableError as error:
                     last = error
-                    continue
-                POOL.give_back(self.config, connection)
-                return answer
             if deadline.passed:
                 servers = ",".join(self.config.bootstrap_servers)
                 raise BrokerUnavailableError(
@@ -178,7 +217,24 @@ class Cluster:
                     address=servers,
                 ) from last
             warn_while_unreachable(self.config.bootstrap_servers, since)
-            backoff.sleep(deadline)
+            interruption.sleep(min(backoff.next_s(), deadline.remaining_s))
+
+    def ask(
+        self,
+        address: Address,
+        request: Any,
+        deadline: Deadline,
+        *,
+        at_most: int | None = None,
+        interruption: Interruption,
+    ) -> Any:
+        """Ask one broker, once. Raises as `Connection` does."""
+        deadline = max(deadline, Deadline.after(_ANSWER_MS), key=lambda moment: moment.at)
+        connection = interruption.take(self.config, address, deadline)
+        try:
+            return connection.call(request, at_most=at_most, deadline=deadline)
+        finally:
+            interruption.give_back(self.config, connection)
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -199,7 +255,7 @@ class Cluster:
 
     def _ask_topic(self, name: str, deadline: Deadline) -> _Topic:
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
-        grace = unknown_until(self.config.bootstrap_servers, name, _TOPIC_GRACE_MS)
+        grace = unknown_until(self.config.bootstrap_servers, name)
         while True:
             row = self._ask_metadata(name, deadline)
             leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
@@ -225,8 +281,7 @@ class Cluster:
             creates = name not in self._kept
         request = MetadataRequest(topics=[topic], allow_auto_topic_creation=creates)
         answer = self.call(request, deadline, at_most=_METADATA_VERSION)
-        with self._lock:
-            self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self.learn_brokers(answer)
         return answer.topics[0]
 
     def _ask_message_bytes(self, topic: str, deadline: Deadline) -> int | None:

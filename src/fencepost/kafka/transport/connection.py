@@ -13,13 +13,13 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl import get_sasl_mechanism  # noqa: TID251 - SASL's mechanisms, which do no I/O
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -36,6 +36,7 @@ Address = tuple[str, int]
 """A broker's host and port."""
 
 _UNSUPPORTED_VERSION: Final = 35
+_RECEIVE_BYTES: Final = 262_144
 _SENDMSG_PARTS: Final = 512
 """Linux accepts at most 1,024 parts (IOV_MAX)."""
 
@@ -52,10 +53,19 @@ class _Pending:
 class Connection:
     """A connection that is ready for requests. Not thread-safe."""
 
-    def __init__(self, address: Address, config: ClientConfig) -> None:
+    def __init__(
+        self,
+        address: Address,
+        config: ClientConfig,
+        *,
+        deadline: Deadline | None = None,
+        opening: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
         """Connect, learn the broker's versions and authenticate.
 
-        Raises BrokerUnavailableError, AuthenticationError, or ConfigError for unusable certificates.
+        Each step takes `socket.connection.setup.timeout.ms` at most, and ends with the deadline. `opening` is given the
+        connection when its socket is open: from then on it can be interrupted. Raises BrokerUnavailableError,
+        AuthenticationError, or ConfigError for unusable certificates.
         """
         self.address = address
         self.closed = False
@@ -68,8 +78,10 @@ class Connection:
         self._session_ends: float | None = None
         self._used_at = time.monotonic()
         self._received = bytearray()
+        self._setup_deadline = deadline
         self._socket = self._open()
         try:
+            opening(self)
             self._handshake()
         except BaseException:
             self.close()
@@ -141,10 +153,10 @@ class Connection:
             )
         return version
 
-    def call(self, request: Any, *, at_most: int | None = None) -> Any:
-        """Send a request and return its answer. Raises BrokerUnavailableError when the connection is lost."""
+    def call(self, request: Any, *, at_most: int | None = None, deadline: Deadline | None = None) -> Any:
+        """Send a request and return its answer. Raises as `receive`."""
         self.send(request, at_most=at_most)
-        return self.receive()[1]
+        return self.receive(deadline)[1]
 
     def send(self, request: Any, *, at_most: int | None = None, tag: Any = None) -> None:
         """Send a request without waiting for its answer."""
@@ -227,7 +239,7 @@ class Connection:
                     del self._received[: 4 + size]
                     return frame
             self._socket.settimeout(max(0.001, due_at - time.monotonic()))
-            chunk = self._socket.recv(65_536)
+            chunk = self._socket.recv(_RECEIVE_BYTES)
             if not chunk:
                 raise ConnectionResetError("the broker closed the connection")
             self._received += chunk
@@ -243,7 +255,7 @@ class Connection:
 
     def _open(self) -> socket.socket:
         host, port = self.address
-        timeout_s = self._config.socket_connection_setup_timeout_ms / 1000
+        timeout_s = max(0.001, self._setup_step().remaining_s)
         try:
             plain = socket.create_connection(self.address, timeout=timeout_s)
         except OSError as error:
@@ -260,7 +272,7 @@ class Connection:
             plain.close()
             raise AuthenticationError(
                 f"TLS with the broker {host}:{port} failed ({error.reason or error}): check that security.protocol fits the "
-                "listener, that ssl.truststore holds the authority of the broker's certificate, and that the "
+                "listener, that ssl.truststore.location holds the authority of the broker's certificate, and that the "
                 "certificate names this host"
             ) from error
         except OSError as error:
@@ -271,13 +283,18 @@ class Connection:
                 address=f"{host}:{port}",
             ) from error
 
+    def _setup_step(self) -> Deadline:
+        step = Deadline.after(self._config.socket_connection_setup_timeout_ms)
+        given = self._setup_deadline
+        return step if given is None or given.at > step.at else given
+
     def _handshake(self) -> None:
         # Every broker supports version 0; version 3 lists the finalized features.
         self.versions = {ApiVersionsRequest.API_KEY: (0, 3)}
         request = ApiVersionsRequest(client_software_name="fencepost", client_software_version=__version__)
-        answer = self.call(request)
+        answer = self.call(request, deadline=self._setup_step())
         if answer.error_code == _UNSUPPORTED_VERSION:
-            answer = self.call(ApiVersionsRequest(), at_most=0)
+            answer = self.call(ApiVersionsRequest(), at_most=0, deadline=self._setup_step())
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
         finalized = getattr(answer, "finalized_features", None) or ()
         self.features = {feature.name: feature.max_version_level for feature in finalized}
@@ -285,7 +302,8 @@ class Connection:
             self._authenticate(self._config.sasl.mechanism)
 
     def _authenticate(self, mechanism_name: str) -> None:
-        answer = self.call(SaslHandshakeRequest(mechanism=mechanism_name), at_most=1)
+        request = SaslHandshakeRequest(mechanism=mechanism_name)
+        answer = self.call(request, at_most=1, deadline=self._setup_step())
         if answer.error_code:
             offered = ", ".join(answer.mechanisms)
             remedy = f"set it to one of {offered}" if offered else "that port has no SASL, see security.protocol"
@@ -296,7 +314,8 @@ class Connection:
         mechanism = get_sasl_mechanism(mechanism_name)(host=self.address[0], **settings)
         lifetime_ms = 0
         while not mechanism.is_done():
-            answer = self.call(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()), at_most=2)
+            request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes())
+            answer = self.call(request, at_most=2, deadline=self._setup_step())
             if answer.error_code:
                 raise self._refused(mechanism_name, answer.error_message)
             lifetime_ms = getattr(answer, "session_lifetime_ms", 0) or 0

@@ -8,6 +8,9 @@ from typing import Final
 
 from fencepost.kafka.deadline import Deadline
 
+UNKNOWN_MS: Final = 5_000
+"""How long a topic may be unknown: brokers learn of a new topic, or create a requested one, with some delay."""
+
 LEARNING_MS: Final = 60_000
 """How long brokers may take to learn of a new topic: as long as Kafka's `default.api.timeout.ms`."""
 
@@ -24,12 +27,9 @@ def note_created(servers: Sequence[str], topic: str) -> None:
     _CREATED_AT[servers, topic] = now
 
 
-def unknown_until(servers: Sequence[str], topic: str, usual_ms: float) -> Deadline:
-    """Return until when brokers may not know a topic.
-
-    That is `usual_ms` from now, or longer for a recently created topic.
-    """
-    usual = Deadline.after(usual_ms)
+def unknown_until(servers: Sequence[str], topic: str) -> Deadline:
+    """Return until when brokers may not know a topic; longer if it was just created."""
+    usual = Deadline.after(UNKNOWN_MS)
     created_at = _CREATED_AT.get((servers, topic))
     if created_at is None:
         return usual

@@ -8,13 +8,14 @@ from typing import Any, Final
 from kafka import errors as kafka_python_errors
 from kafka.protocol.api_header import ResponseClassRegistry
 
-from fencepost.kafka.errors import BrokerRefusedError
+from fencepost.kafka.errors import AuthorizationError, BrokerRefusedError, KafkaError
 
 
 class Code(IntEnum):
     """The error codes that fencepost treats specially (https://kafka.apache.org/protocol#protocol_error_codes)."""
 
     NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3
     LEADER_NOT_AVAILABLE = 5
@@ -31,6 +32,11 @@ class Code(IntEnum):
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     TOPIC_AUTHORIZATION_FAILED = 29
     CLUSTER_AUTHORIZATION_FAILED = 31
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_CONFIG = 40
+    POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
@@ -94,6 +100,13 @@ def code_name(code: int) -> str:
         return str(kafka_python_errors.for_code(code).message)
 
 
-def refused(request: str, code: int, detail: str | None = None) -> BrokerRefusedError:
-    """Return the error for a code without a separate class."""
+def is_retriable(code: int) -> bool:
+    """Whether a request may be retried after an error code: leaders or coordinators move, time-outs."""
+    return issubclass(kafka_python_errors.for_code(code), kafka_python_errors.RetriableError)
+
+
+def refused(request: str, code: int, detail: str | None = None) -> KafkaError:
+    """Return the error for a code without a separate class. `request` is for example "creating topic orders"."""
+    if code == Code.CLUSTER_AUTHORIZATION_FAILED:
+        return AuthorizationError("the cluster", f"the right needed for {request}")
     return BrokerRefusedError(request, code, code_name(code), detail)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.transport.connection import Address, Connection
 
 _MOST_IDLE: Final = 8
@@ -29,15 +32,40 @@ class ConnectionPool:
         self._swept_at = time.monotonic()
         self._lock = threading.Lock()
         self._idle: dict[tuple[ClientConfig, Address], list[Connection]] = {}
+        self._users: Counter[ClientConfig] = Counter()
 
-    def take(self, config: ClientConfig, address: Address) -> Connection:
-        """Return an idle connection, or open one. Raises as `Connection` does."""
+    def join(self, config: ClientConfig) -> None:
+        """Take note of somebody who uses connections of a configuration, until `leave`."""
+        with self._lock:
+            self._users[config] += 1
+
+    def leave(self, config: ClientConfig) -> None:
+        """Take note that somebody is done; with the last one the idle connections of the configuration are closed."""
+        useless: list[Connection] = []
+        with self._lock:
+            self._users[config] -= 1
+            if self._users[config] <= 0:
+                del self._users[config]
+                for key in [key for key in self._idle if key[0] == config]:
+                    useless += self._idle.pop(key)
+        for connection in useless:
+            connection.close()
+
+    def take(
+        self,
+        config: ClientConfig,
+        address: Address,
+        *,
+        deadline: Deadline | None = None,
+        opening: Callable[[Connection], None] = lambda _: None,
+    ) -> Connection:
+        """Return an idle connection, or open one, with the last arguments of `Connection`. Raises as that does."""
         while True:
             with self._lock:
                 idle = self._idle.get((config, address))
                 connection = idle.pop() if idle else None
             if connection is None:
-                return Connection(address, config)
+                return Connection(address, config, deadline=deadline, opening=opening)
             if connection.fit_for_reuse and not connection.broken_while_idle():
                 return connection
             connection.close()
@@ -83,6 +111,7 @@ class ConnectionPool:
     def forget_after_fork(self) -> None:
         """Drop inherited state: a thread that does not exist in this process may hold the lock."""
         self._lock = threading.Lock()
+        self._users.clear()
         self.close()
 
 

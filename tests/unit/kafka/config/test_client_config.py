@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
-from kafka.net.selector import NetworkSelector
+from kafka.net.selector import NetworkSelector  # noqa: TID251 - what the group's connections are made of
 
 from fencepost.api.errors import ConfigError
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.config.oauth import OAuthConfig
 from fencepost.kafka.config.token_provider import TokenProvider
+from fencepost.kafka.group.connections import ConnectionManager
 from fencepost.kafka.records.compression import Compression
-from fencepost.kafka.transport.control_connections import ConnectionManager
 
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

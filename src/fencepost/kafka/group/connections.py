@@ -1,7 +1,7 @@
 """kafka-python's connection manager with two fixes: fatal failures are raised at once, and no socket leaks.
 
-kafka.net is internal to kafka-python; only this module and control_client use it. tests/broker/test_admin.py tests the
-internals that are used here.
+kafka.net is internal to kafka-python; only kafka.group uses it. tests/broker/test_group_connections.py tests the
+behavior that this module depends on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,18 @@ import kafka.errors as client_errors
 from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError, KafkaError, UnsupportedBrokerError
+from fencepost.kafka.transport.error_codes import refused
+
+_UNREACHABLE: Final = (
+    client_errors.KafkaConnectionError,
+    client_errors.KafkaTimeoutError,
+    client_errors.RequestTimedOutError,
+    client_errors.NodeNotReadyError,
+    client_errors.UnknownBrokerIdError,
+    client_errors.Cancelled,
+)
 
 BAD_CREDENTIALS: Final = (
     client_errors.SaslAuthenticationFailedError,
@@ -126,3 +138,26 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
             transport.abort()
             raise
         return transport
+
+
+def translated(error: client_errors.KafkaError, doing: str, *, address: str) -> KafkaError:
+    """Return the typed form of what kafka-python raises. `address` names the cluster in messages."""
+    if isinstance(error, BAD_CREDENTIALS):
+        return AuthenticationError(
+            f"The broker at {address} does not accept the credentials while {doing}: {error}. "
+            "Check sasl.mechanism and sasl.jaas.config"
+        )
+    if isinstance(error, TlsError):
+        return AuthenticationError(
+            f"No secure connection to {address} while {doing}: {error}. Check ssl.truststore.location, "
+            "ssl.keystore.location, and that security.protocol is the one of that port"
+        )
+    if isinstance(error, _UNREACHABLE):
+        return BrokerUnavailableError(
+            f"No answer from the brokers at {address} while {doing}: {error}. Check that they run, "
+            "bootstrap.servers, and that security.protocol is the one of that port",
+            address=address,
+        )
+    if isinstance(error, client_errors.IncompatibleBrokerVersion):
+        return UnsupportedBrokerError(f"The broker at {address} is too old for {doing}: {error}")
+    return refused(doing, getattr(error, "errno", None) or -1, str(error))
