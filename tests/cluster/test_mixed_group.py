@@ -27,7 +27,7 @@ def _breaking(worker: Worker) -> Any:
 def _waiting(worker: Worker, connector: str) -> set[str]:
     """The workers that have a task which waits until the group is mended, as one of them sees it."""
     status = worker.get(f"/connectors/{connector}/status") or {"tasks": []}
-    return {task["worker_id"] for task in status["tasks"] if "It starts by itself" in task.get("trace", "")}
+    return {task["worker_id"] for task in status["tasks"] if "It starts automatically" in task.get("trace", "")}
 
 
 def _uninitialized(worker: Worker, connector: str) -> set[bool]:
