@@ -174,6 +174,7 @@ class SimMember:
         self._group = site.group
         self._url = settings.url
         self._support = settings.support
+        self._topics = settings.topics
         self._protocol = settings.protocol
         self._config_offset = config_offset
         self._assign = assign
@@ -252,7 +253,11 @@ class SimMember:
             self._lose("the coordinator does not know it")
         self._rejoin_asked, self._joining = False, True
         metadata = WorkerMetadata(
-            url=self._url, config_offset=self._config_offset(), assignment=self._held, support=self._support
+            url=self._url,
+            config_offset=self._config_offset(),
+            assignment=self._held,
+            support=self._support,
+            topics=self._topics,
         )
         member = self._id
         answer = self._network.ask(lambda reply: self._group.join(member, metadata, reply), timeout=REBALANCE_S + 2)

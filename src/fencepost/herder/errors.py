@@ -4,7 +4,7 @@ FencepostError
 ├── ReplacedError
 │   ├── OvertakenError           another worker has started newer tasks of the connector
 │   └── SupersededError          a task is not to run as it was started: newer configurations, or another worker
-├── MixedGroupError              a task waits until all members of the group are set for exactly-once delivery
+├── MixedGroupError              a task waits until all members of the group are set for exactly-once delivery, alike
 ├── FencingRoundError            former tasks could not be fenced; tried again
 └── HerderError                  a request was not carried out, and left nothing changed unless it says so
     ├── BadRequestError          400  what was asked makes no sense, or not in the state that the connector is in
@@ -42,10 +42,11 @@ class OvertakenError(ReplacedError):
 
 
 class MixedGroupError(FencepostError):
-    """A task waits: the settings of the group's members prevent exactly-once delivery."""
+    """A task or connector waits: the settings of the group's members prevent exactly-once delivery."""
 
-    def __init__(self, task: ConnectorTaskId, advice: str) -> None:
-        super().__init__(f"Task {task} is not started. {advice}. It starts automatically then")
+    def __init__(self, unit: str | ConnectorTaskId, advice: str) -> None:
+        what = "Connector" if isinstance(unit, str) else "Task"
+        super().__init__(f"{what} {unit} is not started. {advice}. It starts automatically then")
 
 
 class SupersededError(ReplacedError):

@@ -44,6 +44,7 @@ class RootResource:
                 "kafka_cluster_id": cluster,
                 "exactly_once_source_support": mixed.support,
                 "workers_breaking_exactly_once": mixed.breaking if mixed.known else None,
+                "workers_with_other_topics": mixed.other_topics if mixed.known else None,
                 "workers_of_unknown_support": mixed.unknown if mixed.known else None,
             }
         )

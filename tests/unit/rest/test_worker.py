@@ -31,11 +31,13 @@ def test_the_root_names_a_connect_version_that_tools_know(api: Api):
 
 
 def test_k1_the_root_shows_which_workers_break_exactly_once_delivery(api: Api, herder: ModelHerder):
-    herder.group = MixedGroup("preparing", breaking=("http://a:1/",), unknown=("http://b:1/",))
+    others = ("http://a:1/", "http://c:1/")
+    herder.group = MixedGroup("preparing", breaking=others[:1], unknown=("http://b:1/",), other_topics=others)
     body = api.get("/").body
     assert body["exactly_once_source_support"] == "preparing"
     assert body["workers_breaking_exactly_once"] == ["http://a:1/"]
     assert body["workers_of_unknown_support"] == ["http://b:1/"]
+    assert body["workers_with_other_topics"] == ["http://a:1/", "http://c:1/"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 A member whose `exactly.once.source.support` is `disabled` breaks it for all, once another one is `enabled`: as the
 leader it writes to the config topic without transactions, so a former leader can still write, and its tasks cannot be
-fenced. Members that are `preparing` are harmless: that is the purpose of this step of a rolling upgrade. Workers of Kafka
-Connect do not announce their setting.
+fenced. Members that are `preparing` are harmless: that is the purpose of this step of a rolling upgrade. A member
+with other internal topics (`group_topics`) breaks it as well. Workers of Kafka Connect do not announce their settings.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.herder.core.group_topics import GroupTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,36 +20,42 @@ class MixedGroup:
     """The members, by their URLs, that break exactly-once delivery, and those with an unknown setting.
 
     `support` is the `exactly.once.source.support` of the worker that determined this. Outside of its group it does not
-    know the others: then `known` is False.
+    know the others: then `known` is False. `disabled` are the `breaking` members with that setting, `other_topics` all
+    members whose internal topics differ from the leader's.
     """
 
     support: str
     breaking: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     known: bool = True
+    disabled: tuple[str, ...] = ()
+    other_topics: tuple[str, ...] = ()
 
     @property
     def holds_tasks(self) -> bool:
-        """Whether this worker must not start exactly-once tasks."""
-        return bool(self.breaking) and self.support == ExactlyOnceSourceSupport.ENABLED
+        """Whether this worker must not start exactly-once tasks, because members are disabled."""
+        return bool(self.disabled) and self.support == ExactlyOnceSourceSupport.ENABLED
 
     @property
     def advice(self) -> str:
-        """The problem, if there are `breaking` members, and the remedy."""
+        """The problem, if there are `disabled` members, and the remedy."""
         return (
-            f"Exactly-once delivery does not hold in this group: the worker(s) {', '.join(self.breaking)} have "
+            f"Exactly-once delivery does not hold in this group: the worker(s) {', '.join(self.disabled)} have "
             "exactly.once.source.support=disabled while others have enabled. Set it to enabled on them as well, or "
             "first to preparing if you do it one worker after the other, and restart them"
         )
 
 
-def judge_group(own: ExactlyOnceSourceSupport, supports: Iterable[tuple[str, str]]) -> MixedGroup:
+def judge_group(own: ExactlyOnceSourceSupport, supports: Iterable[tuple[str, str]], topics: GroupTopics) -> MixedGroup:
     """Return the findings for a group, from the URL and the setting of each member; the setting is empty if unknown."""
     told = sorted(set(supports))
     if not any(support == ExactlyOnceSourceSupport.ENABLED for _, support in told):
-        return MixedGroup(str(own))
+        return MixedGroup(str(own), other_topics=topics.differing)
+    disabled = tuple(url for url, support in told if support == ExactlyOnceSourceSupport.DISABLED)
     return MixedGroup(
         str(own),
-        breaking=tuple(url for url, support in told if support == ExactlyOnceSourceSupport.DISABLED),
+        breaking=tuple(sorted({*disabled, *topics.breaking})),
+        disabled=disabled,
+        other_topics=topics.differing,
         unknown=tuple(url for url, support in told if not support),
     )

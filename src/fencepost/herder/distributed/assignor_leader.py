@@ -65,7 +65,9 @@ class LeaderAssignor:
         if not election.led_before:
             self._state, self._inherited = None, election.held
         configured = self._configured()
-        known = max(member.config_offset for member in election.members.values())
+        # Offsets of another config topic say nothing about this worker's.
+        own = election.members[election.leader].topics.config
+        known = max(member.config_offset for member in election.members.values() if member.topics.config in (own, ""))
         if configured.config_offset < known:
             _log.info("The config topic was read to %d here and to %d elsewhere", configured.config_offset, known)
             return _to_all(election, AssignmentError.CONFIG_MISMATCH, known)
@@ -140,10 +142,11 @@ def _assignment(
 ) -> Assignment:
     connectors, tasks = _split(assigned)
     revoked_connectors, revoked_tasks = _split(revoked)
+    leader = election.members[election.leader]
     return Assignment(
         error=error,
         leader=election.leader,
-        leader_url=election.members[election.leader].url,
+        leader_url=leader.url,
         config_offset=config_offset,
         connectors=connectors,
         tasks=tasks,
@@ -151,6 +154,12 @@ def _assignment(
         revoked_tasks=revoked_tasks,
         delay_ms=delay_ms,
         supports=tuple(sorted((member.url, member.support) for member in election.members.values())),
+        leader_topics=leader.topics,
+        other_topics=tuple(
+            sorted(
+                (member.url, member.topics) for member in election.members.values() if member.topics != leader.topics
+            )
+        ),
     )
 
 

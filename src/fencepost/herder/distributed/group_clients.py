@@ -43,8 +43,9 @@ def _settings(parts: GroupParts) -> GroupSettings:
     config, group = parts.config, parts.group
     return GroupSettings(
         group_id=config.group_id,
-        url=f"{parts.url.rstrip('/')}/",
+        url=parts.group_url,
         support=str(config.exactly_once_source_support),
+        topics=parts.topics.own,
         protocol=ConnectProtocol.of_setting(group.connect_protocol),
         session_timeout_ms=group.session_timeout_ms,
         heartbeat_interval_ms=group.heartbeat_interval_ms,

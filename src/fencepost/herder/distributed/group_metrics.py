@@ -86,7 +86,8 @@ _MIXED: Final = define(
     _MIXED_PREFIX,
     {
         "workers_breaking_exactly_once": "Workers of the group whose exactly.once.source.support is disabled while "
-        "others have enabled: while there are any, exactly-once delivery does not hold",
+        "others have enabled, or whose offsets or config topic differs from the leader's: while there are any, "
+        "exactly-once delivery does not hold",
         "workers_of_unknown_support": "Workers of a group with exactly-once delivery that do not announce their "
         "setting, such as Kafka Connect's",
     },

@@ -14,6 +14,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.core.calls import Calls
+from fencepost.herder.core.group_topics import GroupTopics
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.core.outliving import outcome_of
 from fencepost.herder.distributed.group_metrics import GroupMetrics
@@ -22,6 +23,7 @@ from fencepost.herder.errors import RequestFailedError
 from fencepost.herder.peers.rest_client import RestClient
 from fencepost.herder.work.parts import delivers_at_least_once
 from fencepost.kafka.errors import TopicNotFoundError
+from fencepost.kafka.group.protocol import WorkerTopics
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.topic import ConfigBackingStore
@@ -55,6 +57,8 @@ class GroupParts:
     readiness: Readiness = field(init=False)
     mixed: MixedGroup = field(init=False)
     """The members' settings in the last generation of the group."""
+    topics: GroupTopics = field(init=False)
+    """The members' internal topics in the last generation of the group."""
     _reading: asyncio.Future[None] | None = None
     _next_read: asyncio.Future[None] | None = None
     _calls: Calls = field(init=False)
@@ -63,6 +67,8 @@ class GroupParts:
         self._calls = Calls(self.loop, at_once=_CALLS_AT_ONCE, turn_s=_TURN_SECONDS)
         self.readiness = Readiness(self.config.group_id)
         self.mixed = MixedGroup(str(self.config.exactly_once_source_support))
+        stores = (self.config.offset_storage, self.config.config_storage, self.config.status_storage)
+        self.topics = GroupTopics(WorkerTopics(*(store.name for store in stores)), self.group_url)
 
     @property
     def state(self) -> ClusterConfigState:
@@ -73,6 +79,11 @@ class GroupParts:
         """Return the properties of the worker and of all connectors."""
         entries = self.state.entries.values()
         return [self.config.properties, *(entry.config for entry in entries if entry.config is not None)]
+
+    @property
+    def group_url(self) -> str:
+        """How this worker is named to the members of its group."""
+        return f"{self.url.rstrip('/')}/"
 
     @property
     def worker_id(self) -> str:
@@ -91,8 +102,11 @@ class GroupParts:
     def topic_problem(self) -> str | None:
         """The fatal error of the config or status topic, and the remedy; None if both are read.
 
-        The config topic comes first: no request can be processed without it.
+        The config topic comes first: no request can be processed without it, or with another one than the
+        leader's.
         """
+        if not self.topics.knows_connectors:
+            return self.topics.advice
         topic, failure = self.config.config_storage.name, self.configs.lasting_failure
         if isinstance(failure, TopicNotFoundError | TopicReplacedError):
             again = " and created again" if isinstance(failure, TopicReplacedError) else ""
@@ -113,8 +127,8 @@ class GroupParts:
         return None
 
     def check_config_topic(self) -> None:
-        """Raise RequestFailedError if the config topic is not read any more because of a fatal error."""
-        if self.configs.lasting_failure is not None:
+        """Raise RequestFailedError if the group's config topic is not read because of a fatal error or another setting."""
+        if not self.topics.knows_connectors or self.configs.lasting_failure is not None:
             raise RequestFailedError(str(self.topic_problem))
 
     async def read_config_topic(self) -> None:

@@ -17,16 +17,19 @@ from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.herder.core.assignor import Unit, Work
+from fencepost.herder.core.group_topics import GroupTopics, judge_topics
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork
 from fencepost.herder.distributed.group_checks import Fencing, GroupChecks
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.distributed.readiness import Standing
+from fencepost.herder.errors import MixedGroupError
 from fencepost.herder.work.local_work import LocalWork
 from fencepost.herder.work.parts import delivers_at_least_once
 from fencepost.herder.work.task_work import TaskWork
 from fencepost.kafka.group.membership import Membership
+from fencepost.runtime.state import State
 from fencepost.runtime.task.run import NoChecks, StartChecks
 from fencepost.storage.configs.state import (
     ClusterConfigState,
@@ -89,6 +92,8 @@ class GroupWork:
 
     def held(self, connector: str) -> str | None:
         """Why tasks of a connector must not be started: the group is mixed."""
+        if self._parts.topics.holds_tasks:
+            return self._parts.topics.advice
         mixed = self._parts.mixed
         return mixed.advice if mixed.holds_tasks and not delivers_at_least_once(self._parts.state, connector) else None
 
@@ -145,13 +150,23 @@ class GroupWork:
 
     def _judge(self, membership: Membership) -> None:
         former = self._parts.mixed
-        found = judge_group(self._parts.config.exactly_once_source_support, membership.assignment.supports)
+        topics = self._judge_topics(membership)
+        found = judge_group(self._parts.config.exactly_once_source_support, membership.assignment.supports, topics)
         self._parts.mixed = found
         self._parts.metrics.judged(found)
-        if found.breaking and found.breaking != former.breaking:
+        if found.disabled and found.disabled != former.disabled:
             _log.warning("%s", found.advice)
-        elif former.breaking and not found.breaking:
+        elif former.disabled and not found.disabled:
             _log.info("All members of the group are set for exactly-once delivery again")
+
+    def _judge_topics(self, membership: Membership) -> GroupTopics:
+        former = self._parts.topics
+        found = self._parts.topics = judge_topics(former, membership.assignment)
+        if found.advice and found.advice != former.advice:
+            _log.warning("%s", found.advice)
+        elif former.advice and not found.advice:
+            _log.info("All members of the group use the same internal topics again")
+        return found
 
     async def on_lost(self, reason: str) -> None:
         """Stop everything, and return once it has stopped."""
@@ -189,14 +204,18 @@ class GroupWork:
         if not membership.leader:
             self._shared_out = task_counts(self._parts.state)
         self._rebalance_due = False
-        former, self._assigned = self._assigned, frozenset(assignment.connectors) | frozenset(assignment.tasks)
+        given = frozenset(assignment.connectors) | frozenset(assignment.tasks)
+        if not self._parts.topics.knows_connectors:
+            self._refuse(given)
+            given = frozenset()
+        former, self._assigned = self._assigned, given
         if self._assigned != former:
             _log.info(
             "Generation %d: this worker runs %d connector(s) and %d task(s)",
             membership.generation, len(assignment.connectors), len(assignment.tasks),
         )  # fmt: skip
         # Kept work follows the config topic; only the holding of tasks depends on the group.
-        held, self._held = self._held, self._parts.mixed.holds_tasks
+        held, self._held = self._held, self._parts.mixed.holds_tasks or self._parts.topics.holds_tasks
         for unit in former ^ self._assigned if held == self._held else former | self._assigned:
             self.local.plan(unit)
         for work in self.local.tasks:
@@ -206,9 +225,15 @@ class GroupWork:
             # The former leader may have died during an operation.
             self._leader = assignment.leader
             self._finish_stop(*self._parts.state.connectors())
-        if membership.leader:
+        if membership.leader and self._parts.topics.knows_connectors:
             self._forget_statuses()
         self._share_out_again()
+
+    def _refuse(self, units: Work) -> None:
+        """Report that assigned work cannot run here: this worker follows another config topic than the leader."""
+        for unit in units:
+            error = MixedGroupError(unit, self._parts.topics.advice)
+            self._parts.report(unit, State.UNASSIGNED, error=error)
 
     def _on_fenced(self, task: ConnectorTaskId) -> bool:
         """Find out by a rebalance whether a fenced task still belongs to this worker; if it does, it restarts.
@@ -244,7 +269,7 @@ class GroupWork:
         self._share_out_again()
 
     def _finish_stop(self, *connectors: str) -> None:
-        for name in connectors:
+        for name in connectors if self._parts.topics.knows_connectors else ():
             if self._parts.state.entry(name).half_stopped:
                 self._configure_tasks(name)
 

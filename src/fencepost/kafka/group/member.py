@@ -38,6 +38,7 @@ from fencepost.kafka.group.membership import (
     MemberState,
 )
 from fencepost.kafka.group.protocol import (
+    UNKNOWN_TOPICS,
     Assignment,
     ConnectProtocol,
     Election,
@@ -284,7 +285,9 @@ class GroupMember:
     def protocols(self) -> Iterable[tuple[str, bytes]]:
         """Offer this worker's protocols, with the work that it runs."""
         own, offset = self._settings, self._config_offset()
-        metadata = WorkerMetadata(url=own.url, config_offset=offset, assignment=self._held, support=own.support)
+        metadata = WorkerMetadata(
+            url=own.url, config_offset=offset, assignment=self._held, support=own.support, topics=own.topics
+        )
         return [(str(protocol), encode_metadata(metadata, protocol)) for protocol in own.protocol.offered]
 
     async def before_joining(self) -> None:
@@ -319,7 +322,9 @@ class GroupMember:
         if self._closing or self._is_silent():
             return
         whole = given.added_to(self._held)
-        self._held = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0, supports=())
+        # What the leader says of the group's members is no part of this member's work.
+        own = replace(whole, error=0, revoked_connectors=(), revoked_tasks=(), delay_ms=0)
+        self._held = replace(own, supports=(), leader_topics=UNKNOWN_TOPICS, other_topics=())
         self._rejoin_at = time.monotonic() + given.delay_ms / 1000 if given.delay_ms else None
         if given.revokes:
             self._ask_to_join()

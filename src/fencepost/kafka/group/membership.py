@@ -20,7 +20,7 @@ from enum import Enum, StrEnum, auto
 from typing import Final, Protocol
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.kafka.group.protocol import Assignment, ConnectProtocol
+from fencepost.kafka.group.protocol import UNKNOWN_TOPICS, Assignment, ConnectProtocol, WorkerTopics
 
 
 class MemberState(StrEnum):
@@ -45,12 +45,14 @@ TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 class GroupSettings:
     """What a member joins with. `url` is where other workers reach this one; times are in milliseconds.
 
-    `support` is its `exactly.once.source.support`, which the leader sends to all.
+    `support` is its `exactly.once.source.support`, which the leader sends to all; `topics` are its internal topics,
+    which the leader compares to its own.
     """
 
     group_id: str
     url: str
     support: str = ""
+    topics: WorkerTopics = UNKNOWN_TOPICS
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 500

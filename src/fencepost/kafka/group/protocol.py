@@ -14,7 +14,9 @@ Bytes after these fields are ignored, by Connect's workers too, so that a later 
 workers add fields that Connect does not have, each after the marker `FNCP`:
 
     Metadata         STRING exactly.once.source.support of the member
+                     then after `FNCT` Topics: STRING offset, config and status.storage.topic of the member
     Assignment       [STRING url, STRING exactly.once.source.support], of all members, empty for unknown
+                     then after `FNCT` Topics of the leader | [STRING url, Topics], of members that have others
 
 Connect's workers read version 0 as version 1 that may end early. So in version 0 the marker also follows the fields of
 version 1, which are empty: no allocation, no revocations, no delay.
@@ -27,7 +29,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.errors import GroupProtocolError
@@ -35,6 +37,7 @@ from fencepost.kafka.errors import GroupProtocolError
 PROTOCOL_TYPE: Final = "connect"
 
 _MARK: Final = b"FNCP"
+_TOPICS_MARK: Final = b"FNCT"
 _NO_ALLOCATION: Final = b"\xff\xff\xff\xff"
 _NO_CHANGE: Final = bytes(8)
 """An empty array of revocations, and no delay."""
@@ -72,6 +75,17 @@ class ConnectProtocol(StrEnum):
 _VERSIONS: Final = {ConnectProtocol.EAGER: 0, ConnectProtocol.COMPATIBLE: 1, ConnectProtocol.SESSIONED: 2}
 
 
+class WorkerTopics(NamedTuple):
+    """The names of a worker's internal topics, all empty if they are unknown."""
+
+    offset: str = ""
+    config: str = ""
+    status: str = ""
+
+
+UNKNOWN_TOPICS: Final = WorkerTopics()
+
+
 class AssignmentError(IntEnum):
     """Why an assignment is empty."""
 
@@ -89,6 +103,8 @@ class Assignment:
     how far the config topic must be read before anything is started. After `delay_ms`, if not 0, members join again,
     because the leader does not assign the work of a lost member until then. `supports` has the URL and the
     `exactly.once.source.support` of each member, empty if unknown; it has no entries if the leader does not send them.
+    `leader_topics` are the leader's internal topics, and `other_topics` the URLs and topics of the members that use
+    others or do not announce theirs.
     """
 
     error: int = AssignmentError.NONE
@@ -101,6 +117,8 @@ class Assignment:
     revoked_tasks: tuple[ConnectorTaskId, ...] = ()
     delay_ms: int = 0
     supports: tuple[tuple[str, str], ...] = ()
+    leader_topics: WorkerTopics = UNKNOWN_TOPICS
+    other_topics: tuple[tuple[str, WorkerTopics], ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -146,6 +164,7 @@ class WorkerMetadata:
     config_offset: int
     assignment: Assignment | None = None
     support: str = ""
+    topics: WorkerTopics = UNKNOWN_TOPICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +188,9 @@ class Election:
 def encode_metadata(metadata: WorkerMetadata, protocol: ConnectProtocol) -> bytes:
     """Return the metadata of a member for one of the protocols that it offers."""
     encoded = _int16(protocol.version) + _string(metadata.url) + _int64(metadata.config_offset)
-    added = _MARK + _string(metadata.support) if metadata.support else b""
+    added = _MARK + _string(metadata.support) if metadata.support or any(metadata.topics) else b""
+    if any(metadata.topics):
+        added += _TOPICS_MARK + _topics(metadata.topics)
     if protocol is ConnectProtocol.EAGER:
         return encoded + (_NO_ALLOCATION + added if added else b"")
     if metadata.assignment is None:
@@ -185,8 +206,11 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
     url, config_offset = reader.string(), reader.int64()
     allocation = reader.nullable_bytes() if version > 0 else None
     assignment = decode_assignment(allocation) if allocation else None
-    support = reader.string() if reader.marked(behind=b"" if version > 0 else _NO_ALLOCATION) else ""
-    return WorkerMetadata(url=url, config_offset=config_offset, assignment=assignment, support=support)
+    support, topics = "", UNKNOWN_TOPICS
+    if reader.marked(_MARK if version > 0 else _NO_ALLOCATION + _MARK):
+        support = reader.string()
+        topics = reader.topics() if reader.marked(_TOPICS_MARK) else UNKNOWN_TOPICS
+    return WorkerMetadata(url=url, config_offset=config_offset, assignment=assignment, support=support, topics=topics)
 
 
 def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> bytes:
@@ -205,6 +229,10 @@ def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> byte
         pairs = (_string(url) + _string(support) for url, support in assignment.supports)
         encoded += _NO_CHANGE if protocol is ConnectProtocol.EAGER else b""
         encoded += _MARK + _int32(len(assignment.supports)) + b"".join(pairs)
+        if any(assignment.leader_topics):
+            others = (_string(url) + _topics(topics) for url, topics in assignment.other_topics)
+            encoded += _TOPICS_MARK + _topics(assignment.leader_topics)
+            encoded += _int32(len(assignment.other_topics)) + b"".join(others)
     return encoded
 
 
@@ -215,6 +243,9 @@ def decode_assignment(data: bytes) -> Assignment:
     error, leader, leader_url, config_offset = reader.int16(), reader.string(), reader.string(), reader.int64()
     connectors, tasks = reader.work()
     revoked_connectors, revoked_tasks = reader.work() if version > 0 else ((), ())
+    delay_ms = reader.int32() if version > 0 else 0
+    supports = reader.pairs() if reader.marked(_MARK if version > 0 else _NO_CHANGE + _MARK) else ()
+    tells_topics = bool(supports) and reader.marked(_TOPICS_MARK)
     return Assignment(
         error=error,
         leader=leader,
@@ -224,8 +255,10 @@ def decode_assignment(data: bytes) -> Assignment:
         tasks=tasks,
         revoked_connectors=revoked_connectors,
         revoked_tasks=revoked_tasks,
-        delay_ms=reader.int32() if version > 0 else 0,
-        supports=reader.pairs() if reader.marked(behind=b"" if version > 0 else _NO_CHANGE) else (),
+        delay_ms=delay_ms,
+        supports=supports,
+        leader_topics=reader.topics() if tells_topics else UNKNOWN_TOPICS,
+        other_topics=reader.topics_by_url() if tells_topics else (),
     )
 
 
@@ -244,6 +277,10 @@ def _int64(number: int) -> bytes:
 def _string(text: str) -> bytes:
     encoded = text.encode()
     return _int16(len(encoded)) + encoded
+
+
+def _topics(topics: WorkerTopics) -> bytes:
+    return b"".join(map(_string, topics))
 
 
 # A member's work is the same in all protocols that it offers.
@@ -309,15 +346,20 @@ class _Reader:
                     tasks.append(ConnectorTaskId(connector, number))
         return tuple(connectors), tuple(tasks)
 
-    def marked(self, behind: bytes = b"") -> bool:
-        """Whether fencepost's own fields follow, after the bytes `behind`."""
-        mark = behind + _MARK
+    def marked(self, mark: bytes) -> bool:
+        """Whether fencepost's own fields follow, after the bytes `mark`."""
         found = self._data.startswith(mark, self._at)
         self._at += len(mark) if found else 0
         return found
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
         return tuple((self.string(), self.string()) for _ in range(self._count()))
+
+    def topics(self) -> WorkerTopics:
+        return WorkerTopics(offset=self.string(), config=self.string(), status=self.string())
+
+    def topics_by_url(self) -> tuple[tuple[str, WorkerTopics], ...]:
+        return tuple((self.string(), self.topics()) for _ in range(self._count()))
 
     def _count(self) -> int:
         return max(0, self.int32())

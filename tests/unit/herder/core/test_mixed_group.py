@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.herder.core.group_topics import GroupTopics
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork, LeaderAssignor
-from fencepost.kafka.group.protocol import ConnectProtocol, Election, WorkerMetadata
+from fencepost.kafka.group.protocol import ConnectProtocol, Election, WorkerMetadata, WorkerTopics
 
 _DISABLED, _PREPARING, _ENABLED = ExactlyOnceSourceSupport
+_SAME = GroupTopics(WorkerTopics("offsets", "configs", "statuses"))
 
 
 def _members(*supports: str) -> list[tuple[str, str]]:
@@ -30,23 +32,23 @@ def _members(*supports: str) -> list[tuple[str, str]]:
 )
 @pytest.mark.parametrize("own", ExactlyOnceSourceSupport)
 def test_a_group_that_is_upgrading_is_not_mixed(own: ExactlyOnceSourceSupport, supports: tuple[str, ...]):
-    found = judge_group(own, _members(*supports))
+    found = judge_group(own, _members(*supports), _SAME)
     assert (found.breaking, found.unknown, found.holds_tasks) == ((), (), False)
 
 
 def test_a_disabled_member_beside_an_enabled_one_breaks_the_guarantee_for_all():
-    found = judge_group(_ENABLED, _members("enabled", "disabled", "preparing", ""))
+    found = judge_group(_ENABLED, _members("enabled", "disabled", "preparing", ""), _SAME)
     assert (found.breaking, found.unknown) == (("http://w1:1/",), ("http://w3:1/",))
     assert "http://w1:1/ have exactly.once.source.support=disabled" in found.advice
 
 
 @pytest.mark.parametrize(("own", "holds"), [(_DISABLED, False), (_PREPARING, False), (_ENABLED, True)])
 def test_only_exactly_once_workers_delay_their_tasks(own: ExactlyOnceSourceSupport, holds: bool):
-    assert judge_group(own, _members("enabled", "disabled")).holds_tasks is holds
+    assert judge_group(own, _members("enabled", "disabled"), _SAME).holds_tasks is holds
 
 
 def test_members_without_a_setting_delay_nothing():
-    found = judge_group(_ENABLED, _members("enabled", ""))
+    found = judge_group(_ENABLED, _members("enabled", ""), _SAME)
     assert (found.unknown, found.holds_tasks) == (("http://w1:1/",), False)
 
 

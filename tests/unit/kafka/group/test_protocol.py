@@ -15,6 +15,7 @@ from fencepost.kafka.group.protocol import (
     AssignmentError,
     ConnectProtocol,
     WorkerMetadata,
+    WorkerTopics,
     decode_assignment,
     decode_metadata,
     encode_assignment,
@@ -152,6 +153,23 @@ def test_k1_members_settings_are_written_where_java_stops_reading():
     assert decode_assignment(encoded).supports == told.supports
     cooperative = encode_assignment(told, ConnectProtocol.SESSIONED)
     assert cooperative == encode_assignment(ASSIGNMENT, ConnectProtocol.SESSIONED) + bytes.fromhex(pairs)
+
+
+@pytest.mark.parametrize("protocol", ConnectProtocol)
+def test_topics_follow_the_settings_where_former_versions_stop_reading(protocol: ConnectProtocol):
+    topics = WorkerTopics(offset="o", config="c", status="s")
+    named = b"FNCT" + b"\x00\x01o\x00\x01c\x00\x01s"
+    metadata = WorkerMetadata(url=URL, config_offset=5, support="enabled")
+    encoded = encode_metadata(replace(metadata, topics=topics), protocol)
+    assert encoded == encode_metadata(metadata, protocol) + named
+    assert decode_metadata(encoded) == replace(metadata, topics=topics)
+
+    told = replace(ASSIGNMENT, supports=((URL, "enabled"),))
+    others = (("http://x/", WorkerTopics(offset="p", config="c", status="s")), ("http://y/", WorkerTopics()))
+    encoded = encode_assignment(replace(told, leader_topics=topics, other_topics=others), protocol)
+    assert encoded.startswith(encode_assignment(told, protocol) + named + b"\x00\x00\x00\x02\x00\x09http://x/")
+    decoded = decode_assignment(encoded)
+    assert (decoded.supports, decoded.leader_topics, decoded.other_topics) == (told.supports, topics, others)
 
 
 @pytest.mark.parametrize("protocol", ConnectProtocol)
