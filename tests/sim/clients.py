@@ -335,7 +335,7 @@ class SimTopicLog:
         self._more = False
         self._changed: list[tuple[Any, int]] = []
         self._closed = False
-        self.lasting_failure = None
+        self.fatal_failure = None
 
     def start(self, timeout_ms: float) -> None:
         self._site.broker.follow(self.topic, self._fetch)

@@ -238,7 +238,7 @@ class _TaskWork(TaskWork):
 class SimStatuses:
     """Statuses that all workers see at once."""
 
-    lasting_failure = None
+    fatal_failure = None
 
     def __init__(self, table: StatusTable) -> None:
         self.table = table

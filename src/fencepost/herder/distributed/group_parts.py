@@ -107,7 +107,7 @@ class GroupParts:
         """
         if not self.topics.knows_connectors:
             return self.topics.advice
-        topic, failure = self.config.config_storage.name, self.configs.lasting_failure
+        topic, failure = self.config.config_storage.name, self.configs.fatal_failure
         if isinstance(failure, TopicNotFoundError | TopicReplacedError):
             again = " and created again" if isinstance(failure, TopicReplacedError) else ""
             return (
@@ -118,7 +118,7 @@ class GroupParts:
             )
         if failure is not None:
             return f"The config topic {topic} cannot be read: {failure}"
-        topic, failure = self.config.status_storage.name, self.statuses.lasting_failure
+        topic, failure = self.config.status_storage.name, self.statuses.fatal_failure
         if failure is not None:
             return (
                 f"The status topic {topic} cannot be read, and the states of connectors and tasks are outdated: "
@@ -128,7 +128,7 @@ class GroupParts:
 
     def check_config_topic(self) -> None:
         """Raise RequestFailedError if the group's config topic is not read because of a fatal error or another setting."""
-        if not self.topics.knows_connectors or self.configs.lasting_failure is not None:
+        if not self.topics.knows_connectors or self.configs.fatal_failure is not None:
             raise RequestFailedError(str(self.topic_problem))
 
     async def read_config_topic(self) -> None:

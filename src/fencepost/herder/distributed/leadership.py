@@ -225,7 +225,7 @@ class Leadership:
 
     @property
     def _refused_for_good(self) -> bool:
-        return isinstance(self._refusal, AuthorizationError) or self._parts.configs.lasting_failure is not None
+        return isinstance(self._refusal, AuthorizationError) or self._parts.configs.fatal_failure is not None
 
     async def _claimed(self) -> None:
         try:

@@ -122,7 +122,7 @@ class StandaloneHerder(Herder):
 
     async def health(self) -> WorkerHealth:
         """Return the worker's health."""
-        if failure := self._parts.task_counts.lasting_failure:
+        if failure := self._parts.task_counts.fatal_failure:
             topic = self._parts.config.config_storage.name
             return WorkerHealth(
                 HealthStatus.UNHEALTHY,

@@ -111,8 +111,8 @@ class StandaloneParts:
 
     def check_config_topic(self) -> None:
         """Raise the fatal error because of which the config topic is not read any more."""
-        if self.task_counts.lasting_failure is not None:
-            raise self.task_counts.lasting_failure
+        if self.task_counts.fatal_failure is not None:
+            raise self.task_counts.fatal_failure
 
     def report(
         self, subject: str | ConnectorTaskId, state: str, *, error: Exception | None = None, version: str | None = None

@@ -117,7 +117,7 @@ class TopicLog:
                 raise self._ends.late(partition, position, ends[partition], timeout_ms)
 
     @property
-    def lasting_failure(self) -> FencepostError | None:
+    def fatal_failure(self) -> FencepostError | None:
         """The fatal error because of which the topic is not followed, for example that it was deleted."""
         failure = self._failure
         return None if isinstance(failure, BrokerUnavailableError | TopicReadTimeoutError) else failure

@@ -91,12 +91,12 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
     def __init__(self, net: Any, **settings: Any) -> None:
         super().__init__(net, **settings | {"proxy_url": f"{_ClosingSocket.SCHEMES[0]}://"})
         # In addition to kafka-python's own record of such failures, which it clears when SASL is refused.
-        self._lasting_failures: dict[Any, Exception] = {}
+        self._fatal_failures: dict[Any, Exception] = {}
 
     def get_connection(self, node_id: Any, **options: Any) -> Any:
         """Return the connection to a node. Raises fatal failures: refused credentials, failed TLS handshakes."""
-        if node_id in self._lasting_failures:
-            raise self._lasting_failures[node_id]
+        if node_id in self._fatal_failures:
+            raise self._fatal_failures[node_id]
         if options.get("timeout_ms") is not None:
             # Bootstrapping would spend all of its time on the first broker, which may accept connections without
             # answering.
@@ -109,12 +109,12 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-
 
     def forget_failures(self) -> None:
         """Forget fatal failures, so that the next use retries."""
-        self._lasting_failures.clear()
+        self._fatal_failures.clear()
         self._auth_failures.clear()
 
     def _remember(self, node_id: Any, error: Exception) -> None:
         if isinstance(error, (*BAD_CREDENTIALS, TlsError)):
-            self._lasting_failures[node_id] = error
+            self._fatal_failures[node_id] = error
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         sock = await create_connection(

@@ -50,7 +50,7 @@ def judge(code: int) -> Verdict:
     return Verdict.LASTING
 
 
-def lasting_error(transactional_id: str | None, topic_partition: TopicPartition, result: PartitionResult) -> KafkaError:
+def fatal_error(transactional_id: str | None, topic_partition: TopicPartition, result: PartitionResult) -> KafkaError:
     """Return the error for a batch that cannot be retried; `transactional_id` is None outside of transactions."""
     topic, partition = topic_partition
     if transactional_id is None and result.code in _TRANSACTION_IS_OVER | _RECORDS_WENT_MISSING:

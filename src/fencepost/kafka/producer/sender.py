@@ -29,7 +29,7 @@ from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, RecordTooLargeError, TransactionAbortableError
 from fencepost.kafka.producer import produce_request
 from fencepost.kafka.producer.partition_queue import Ack, Batch, PartitionQueue, sequence_after
-from fencepost.kafka.producer.produce_errors import Verdict, judge, lasting_error
+from fencepost.kafka.producer.produce_errors import Verdict, fatal_error, judge
 from fencepost.kafka.producer.produce_request import PartitionResult
 from fencepost.kafka.producer.transaction import TopicPartition, Transaction, TransactionVersion
 from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
@@ -412,10 +412,10 @@ class RecordWriter:
             case Verdict.OUT_OF_ORDER if queue.expects_gap(batch):
                 queue.fail(batch, "a batch before it failed")
             case _:
-                raise self._lasting(batch, result)
+                raise self._fatal(batch, result)
 
-    def _lasting(self, batch: Batch, result: PartitionResult) -> KafkaError:
-        return lasting_error(self._transaction.transactional_id, batch.topic_partition, result)
+    def _fatal(self, batch: Batch, result: PartitionResult) -> KafkaError:
+        return fatal_error(self._transaction.transactional_id, batch.topic_partition, result)
 
     def _halve(self, queue: PartitionQueue, batch: Batch) -> None:
         topic = batch.topic_partition[0]

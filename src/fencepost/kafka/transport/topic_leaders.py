@@ -44,8 +44,8 @@ def _row_with_leaders(client: BrokerClient, topic: str, deadline: Deadline) -> A
         code = row.error_code
         if code == Code.NONE and _NO_LEADER not in _leaders(row).values():
             return row
-        lasting = code != Code.NONE and not is_retriable(code)
-        if lasting or (code == Code.UNKNOWN_TOPIC_OR_PARTITION and grace.passed):
+        fatal = code != Code.NONE and not is_retriable(code)
+        if fatal or (code == Code.UNKNOWN_TOPIC_OR_PARTITION and grace.passed):
             raise metadata_error(code, topic)
         if deadline.passed:
             raise PassingError(Code.LEADER_NOT_AVAILABLE, f"a partition of {topic} has no leader")

@@ -110,9 +110,9 @@ class ConfigBackingStore:
         return self._state
 
     @property
-    def lasting_failure(self) -> FencepostError | None:
+    def fatal_failure(self) -> FencepostError | None:
         """The fatal error that invalidates the state, for example that the topic was deleted."""
-        return self._replaced or self._log.lasting_failure
+        return self._replaced or self._log.fatal_failure
 
     def start(self, admin: ClientConfig) -> Future[ClusterConfigState]:
         """Create the topic if it is missing, read it to its end, and follow it from then on.

@@ -88,9 +88,9 @@ class StatusBackingStore:
         self._sender.start()
 
     @property
-    def lasting_failure(self) -> FencepostError | None:
+    def fatal_failure(self) -> FencepostError | None:
         """The fatal error because of which the topic is not read any more, for example that it was deleted."""
-        return self._log.lasting_failure
+        return self._log.fatal_failure
 
     def stands_by(self, subject: str | ConnectorTaskId) -> bool:
         """Whether this worker has reported on a connector or task, and still owns it."""

@@ -14,7 +14,7 @@ from fencepost.kafka.errors import (
     KafkaError,
     TransactionAbortableError,
 )
-from fencepost.kafka.producer.produce_errors import Verdict, judge, lasting_error
+from fencepost.kafka.producer.produce_errors import Verdict, fatal_error, judge
 from fencepost.kafka.producer.produce_request import PartitionResult, encode_produce
 from fencepost.kafka.producer.transaction import TopicPartition
 from fencepost.kafka.transport.error_codes import Code, code_name
@@ -94,7 +94,7 @@ def test_an_error_code_has_its_verdict(code: int, verdict: Verdict) -> None:
     ],
 )
 def test_a_fatal_error_code_has_its_error(code: int, error: type[KafkaError]) -> None:
-    found = lasting_error("tid", ("orders", 3), PartitionResult(code, -1, -1, "why"))
+    found = fatal_error("tid", ("orders", 3), PartitionResult(code, -1, -1, "why"))
 
     assert type(found) is error
 
@@ -103,14 +103,14 @@ def test_a_fatal_error_code_has_its_error(code: int, error: type[KafkaError]) ->
     "code", [Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID, Code.INVALID_PRODUCER_EPOCH]
 )
 def test_outside_of_transactions_lost_sequences_ask_for_another_producer_id(code: Code) -> None:
-    error = lasting_error(None, ("orders", 3), PartitionResult(code, -1, -1, None))
+    error = fatal_error(None, ("orders", 3), PartitionResult(code, -1, -1, None))
 
     assert type(error) is TransactionAbortableError
     assert f"orders-3 does not know the producer's earlier records ({code.name})" in str(error)
 
 
 def test_a_refused_record_carries_the_broker_s_reason() -> None:
-    error = lasting_error("tid", ("orders", 3), PartitionResult(87, -1, -1, "no key on a compacted topic"))
+    error = fatal_error("tid", ("orders", 3), PartitionResult(87, -1, -1, "no key on a compacted topic"))
 
     assert str(error) == "The broker refused records for orders-3 with INVALID_RECORD (87): no key on a compacted topic"
 
