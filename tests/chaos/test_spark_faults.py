@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -11,16 +17,22 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
-from fencepost.api.errors import ConfigError
-from fencepost.api.record import SourceBatch
+from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.record import SourceBatch, SourceRecord
+from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkJobError, WriteRetriedError
 from fencepost.engine.spark.session import REQUIRED
+from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.producer.idempotent import IdempotentProducer
+from fencepost.kafka.producer.transaction import TransactionState, TransactionVersion
+from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.checker import read_topic
-from tests.support.engine import TrickyReader, pipeline, producer, splits, write, write_into
+from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write, write_into
+from tests.support.fault_proxy import ApiKey, FaultProxy
 from tests.support.processes import wait_for
-from tests.support.topics import Topics
+from tests.support.proxied_broker import proxied_v1_broker
+from tests.support.topics import Topics, unique
 from tests.support.writing import producer_config
 
 COUNT = 40_000
@@ -28,7 +40,8 @@ COUNT = 40_000
 
 @pytest.fixture(scope="module")
 def shared_engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine({})
+    # Spark kills Python workers of cancelled tasks after two seconds; those of tests live on as zombies.
+    engine = SparkEngine({"spark.python.task.killTimeout": "1h"})
     yield engine
     engine.stop()
 
@@ -188,3 +201,103 @@ def test_a_foreign_session_that_may_repeat_a_stage_is_refused(rerunning_engine: 
         configuration.remove("spark.stage.maxConsecutiveAttempts")
     configuration.set("spark.stage.maxConsecutiveAttempts", "1")
     assert SparkEngine({}).session().range(3).count() == 3
+
+
+@pytest.fixture(scope="module")
+def v1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedBroker, FaultProxy]]:
+    """A broker of transaction version 1 that takes late records of any transaction whose epoch it knows."""
+    with proxied_v1_broker(tmp_path_factory.mktemp("v1"), verifying=False) as proxied:
+        yield proxied
+
+
+@pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
+def proxied(request: pytest.FixtureRequest) -> tuple[str, FaultProxy]:
+    """Brokers of each transaction version, and the proxy before them."""
+    if request.param is TransactionVersion.V1:
+        broker, proxy = request.getfixturevalue("v1")
+    else:
+        broker, proxy = request.getfixturevalue("broker"), request.getfixturevalue("fault_proxy")
+    return broker.bootstrap_servers, proxy
+
+
+@dataclass(frozen=True)
+class Zombie:
+    """A Python worker of Spark that is frozen in the middle of its writes, and whose job is gone."""
+
+    marker: Path
+    proxy: FaultProxy
+
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(int(self.marker.read_text()))
+
+    @property
+    def frozen(self) -> bool:
+        return self.marker.exists() and bool(self.marker.read_text()) and self.process.status() == psutil.STATUS_STOPPED
+
+    def wake(self) -> None:
+        """Let it go on, and wait until brokers have answered what it sends."""
+        answered = self.proxy.responses[ApiKey.PRODUCE]
+        self.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: self.proxy.responses[ApiKey.PRODUCE] > answered, what="it has sent more, and was answered")
+
+
+@dataclass(frozen=True)
+class FrozenReader:
+    """Freezes the process that reads the second half; the one that reads the first half dies then, if it `dies`."""
+
+    freezing: TrickyReader
+    dies: bool
+    schema: str = "value STRING"
+
+    def read(self, split: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        if split[0] > 0:
+            yield from self.freezing.read(split)
+            return
+        yield NumberReader().batch(range(split[1]))
+        while self.dies:
+            marker = Path(self.freezing.once)
+            if marker.exists() and marker.read_text():
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("end", "next_is"), [("cancelled", "not begun"), ("lost", "open")])
+def test_what_a_frozen_writer_sends_after_the_abort_is_not_committed(
+    engine: SparkEngine, proxied: tuple[str, FaultProxy], tmp_path: Path, *, end: str, next_is: str
+):
+    servers, proxy = proxied
+    topic, zombie = Topics(servers).create(partitions=2), Zombie(tmp_path / "frozen", proxy)
+    reader = FrozenReader(TrickyReader("freeze", COUNT * 3 // 4, str(zombie.marker)), dies=end == "lost")
+    cancelled = threading.Event()
+    # Small batches, so that the frozen writer has sent some, and has many left.
+    with (
+        closing(TransactionalProducer(producer_config(proxy.address, batch_size=8_192), unique("task"))) as owner,
+        ThreadPoolExecutor() as threads,
+    ):
+        owner.init_transactions()
+        owner.begin_transaction()
+        batch = SourceBatch(reader=reader, splits=splits(COUNT, 2))
+        writing = threads.submit(write_into, engine, owner, batch, pipeline(topic), cancelled=cancelled)
+        wait_for(lambda: zombie.frozen, what="a writer is frozen")
+        if end == "cancelled":
+            cancelled.set()
+            engine.cancel("connector-0")
+        assert isinstance(writing.exception(), FencepostError)
+        with pytest.raises(TransactionAbortableError, match="Not every writer"):
+            owner.commit_transaction()
+        owner.abort_transaction()
+        if next_is == "not begun":
+            assert read_topic(servers, topic) == [], "and the markers are written"
+            zombie.wake()
+        if owner.state is not TransactionState.READY:
+            owner.init_transactions()
+        owner.begin_transaction()
+        write_into(engine, owner, [SourceRecord({}, {}, topic, partition=n, value="next") for n in (0, 1)], pipeline())
+        if next_is == "open":
+            zombie.wake()
+        owner.commit_transaction()
+        write(engine, owner, [SourceRecord({}, {}, topic, partition=0, value="later")], pipeline())
+
+    assert len(read_topic(servers, topic, isolation="read_uncommitted")) > 3, "the frozen writer had sent some"
+    assert sorted(record.value or b"" for record in read_topic(servers, topic)) == [b"later", b"next", b"next"]

@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.embedded.properties import CLIENT, Listener
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.errors import DeliveryTimeoutError, KafkaError, ProducerFencedError
 from fencepost.kafka.producer.sender import RecordWriter
@@ -22,25 +21,17 @@ from fencepost.kafka.producer.transactional import TransactionalProducer
 from tests.support.checker import read_topic, values
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
+from tests.support.proxied_broker import proxied_v1_broker
 from tests.support.topics import Topics, unique
 from tests.support.writing import numbered, open_producer, producer_config, write_in_transaction, write_values
 
-_PROXIED = "PROXIED"
-_FEATURE = ("--feature", "transaction.version=1")
 
-
-@pytest.fixture(scope="module", params=["true", "false"], ids=["verifying", "not verifying"])
+@pytest.fixture(scope="module", params=[True, False], ids=["verifying", "not verifying"])
 def proxied(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[EmbeddedBroker, FaultProxy]]:
-    proxy = FaultProxy().start()
-    listeners = (Listener(CLIENT), Listener(_PROXIED, advertised_ports=[proxy.port]))
-    folder = tmp_path_factory.mktemp("proxied-v1")
-    properties = {"transaction.partition.verification.enable": str(request.param)}
-    with EmbeddedBroker(folder, listeners=listeners, properties=properties, format_arguments=_FEATURE) as broker:
-        proxy.upstream = broker.nodes[0].place.ports[_PROXIED]
-        yield broker, proxy
-    proxy.stop()
+    with proxied_v1_broker(tmp_path_factory.mktemp("proxied-v1"), verifying=request.param) as proxied:
+        yield proxied
 
 
 @pytest.fixture

@@ -139,7 +139,8 @@ class NumberReader:
 class TrickyReader:
     """Does one thing in the middle of the split `(first, last)` that holds the number `at`; `once` is a marker file.
 
-    `deed`: "kill" the process that reads, "hang" until it is killed, "fail" with a DataError, or "break" as a bug does.
+    `deed`: "kill" the process that reads, "hang" until it is killed, "freeze" it until somebody continues it, "fail" with
+    a DataError, or "break" as a bug does.
     """
 
     deed: str
@@ -157,6 +158,9 @@ class TrickyReader:
     def _act(self) -> None:
         if self.deed == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.deed == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
         while self.deed == "hang":
             time.sleep(0.1)
         if self.deed == "fail":
