@@ -14,7 +14,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import BatchCancelledError
-from fencepost.kafka.errors import RecordTooLargeError
+from fencepost.kafka.errors import RecordTooLargeError, TransactionAbortableError
 from fencepost.kafka.producer.transaction import TransactionState
 from tests.support.checker import read_topic, values
 from tests.support.engine import (
@@ -144,6 +144,22 @@ def test_a_record_may_name_a_partition_that_its_topic_just_got(bootstrap_servers
     assert result.metadata is not None
     assert [found.partition for found in result.metadata if found is not None] == [4]
     assert [found.partition for found in read_topic(bootstrap_servers, topic) if found.value == b"after"] == [4]
+
+
+def test_a_key_stays_in_its_partition_within_a_polled_batch(bootstrap_servers: str, topics: Topics):
+    """A batch of this size is routed in two parts, and the second one finds that the topic grew."""
+    topic = topics.create(partitions=2)
+    engine = SparkEngine({})
+    records = [record(topic, n, key=f"k{n % 7}", partition=4 if n == 14_999 else None) for n in range(15_000)]
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, [record(topic, "before")], pipeline())
+        topics.grow(topic, 5)
+        with pytest.raises(TransactionAbortableError, match="got more partitions while a batch was written"):
+            write(engine, owner, records, pipeline(value=json_converter()))
+        write(engine, owner, records, pipeline(value=json_converter()))
+    found = [r for r in read_topic(bootstrap_servers, topic) if r.key is not None]
+    assert len(found) == len(records)
+    assert len({(r.key, r.partition) for r in found if r.value != b"14999"}) == 7
 
 
 def test_a_partition_beyond_the_topics_is_refused(bootstrap_servers: str, topic: str):

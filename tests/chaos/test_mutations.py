@@ -424,6 +424,13 @@ GUARDS = (
         "tests/broker/test_engine_spark.py::test_the_rows_of_a_kept_dataframe_keep_their_order",
     ),
     Guard(
+        "the one number of partitions of a batch with keys",
+        "engine/routing.py",
+        "self._keyed_among.setdefault(converted.topic, count)",
+        "count",
+        "tests/unit/engine/test_routing.py::test_keyed_records_are_sent_again_if_their_topic_grows_within_a_batch",
+    ),
+    Guard(
         "the worker's numbers of partitions on executors",
         "engine/routing.py",
         "self.asked.get(topic, self._told.get(topic))",

@@ -33,7 +33,7 @@ from fencepost.engine.local_write import write_polled
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage, Tally
 from fencepost.engine.reports import new_mark
-from fencepost.engine.routing import Ownership, Router
+from fencepost.engine.routing import Ownership, PartitionCounts, Router
 from fencepost.engine.spark.job_write import SparkWrite, write_batch
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
@@ -192,13 +192,8 @@ class _BatchWrite:
                     converted += convert(batch, types, pipeline, self.errors, group.topic)
         spec.topic_gate.admit({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
-            router = Router(
-                writer.partitions,
-                writer.grown_partitions,
-                Ownership(),
-                run_bytes=spec.config.batch_size,
-                start=spec.start,
-            )
+            counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
+            router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
             return write_polled(converted, len(records), router, writer)
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:

@@ -108,11 +108,12 @@ def agreed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 class Router:
-    """Routes records. Tracks the current run of records without key and partition.
+    """Routes the records of one batch. Tracks the current run of records without key and partition.
 
     `partition_count` tells how many partitions a topic has, and `beyond` the same where a record names one that it does
     not have by that: it may have grown. `run_bytes` is the size of a run; `start` shifts the
-    partition of the first run, so that small batches do not all go to the same one.
+    partition of the first run, so that small batches do not all go to the same one. A topic may grow meanwhile, but not
+    between records with keys: `route` and `targets` raise TransactionAbortableError then, as `agreed` does.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Router:
         self._run_bytes = run_bytes
         self._start = start
         self._runs: dict[str, tuple[int, int]] = {}
+        self._keyed_among: dict[str, int] = {}
 
     def route(self, converted: Converted) -> Iterator[Routed]:
         """Split records by topic partition; those of one partition keep their order.
@@ -156,7 +158,12 @@ class Router:
     def _count(self, converted: Converted) -> int:
         count = self._partition_count(converted.topic)
         highest = -1 if converted.partition is None else pc.max(converted.partition).as_py()
-        return count if highest is None or highest < count else self._beyond(converted.topic, highest)
+        if highest is not None and highest >= count:
+            count = self._beyond(converted.topic, highest)
+        keys = converted.records.key
+        if keys is not None and keys.null_count < len(keys):
+            agreed([{converted.topic: self._keyed_among.setdefault(converted.topic, count)}, {converted.topic: count}])
+        return count
 
     def _filled(self, converted: Converted, chosen: np.ndarray, count: int) -> np.ndarray:
         if not (chosen == ANY).any():

@@ -135,6 +135,19 @@ def test_metadata_is_refreshed_if_a_record_names_an_unknown_partition():
         own.targets(converted(1, partitions=[5]))
 
 
+@pytest.mark.parametrize("partition", [None, 4])
+def test_keyed_records_are_sent_again_if_their_topic_grows_within_a_batch(partition: int | None):
+    coming = iter([2, 2, 2, 5])
+    own = Router(lambda _: next(coming), lambda *_: 5, Ownership(), run_bytes=1)
+    keyed = converted(2, [b"a", b"b"])
+    targets = own.targets(keyed).tolist()
+    assert own.targets(keyed).tolist() == targets
+    if partition is None:
+        assert own.targets(converted(1)).tolist() == [0]
+    with pytest.raises(TransactionAbortableError, match="among 2 partitions, others among 5"):
+        own.targets(converted(2, [b"a", b"b"], None if partition is None else [None, partition]))
+
+
 @given(st.integers(1, 8), st.integers(1, 30))
 def test_a_topic_partition_has_one_writer(writers: int, partitions: int):
     numbers = np.arange(partitions, dtype=np.int32)

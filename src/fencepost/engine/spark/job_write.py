@@ -98,15 +98,17 @@ class SparkWrite:
         return self.spec.for_executors(self.metadata.known_partitions())
 
     def _collect(self, reports: DataFrame, spec: WriteSpec) -> list[Ack]:
-        found = read_reports(reports.toArrow()["report"].to_pylist())
-        asked = {topic for report in found for topic in report.partitions}
-        known = {topic: self.metadata.partitions(topic) for topic in asked}
-        told = {topic: count for topic, count in spec.partitions.items() if topic in asked}
+        texts = reports.toArrow()["report"].to_pylist()
+        asked: set[str] = set()
         try:
+            found = read_reports(texts)
+            asked = {topic for report in found for topic in report.partitions}
+            known = {topic: self.metadata.partitions(topic) for topic in asked}
+            told = {topic: count for topic, count in spec.partitions.items() if topic in asked}
             agreed([*(report.partitions for report in found), told, known])
         except TransactionAbortableError:
-            # The cached numbers are outdated: executors would get them again.
-            self.metadata.forget_topics(asked)
+            # The cached numbers may be outdated: executors would get them again.
+            self.metadata.forget_topics({*asked, *spec.partitions})
             raise
         for report in found:
             self.errors.merge(report.tally)
