@@ -1,0 +1,229 @@
+"""What a worker does about what happens in its group: events in, commands out. Pure.
+
+    Assigned, Revoked, Elected ──┐
+    ConfigChanged              ──┼──> decide ──> GroupState, and commands: PlanUnits, RestartFenced, FinishStop,
+    TaskFenced                 ──┘               DeleteStatuses, ForgetStatuses, Rejoin
+
+Where the connectors and tasks that there are differ from those that were last assigned, the group is to rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.assignor import NOTHING, Work
+from fencepost.storage.configs.state import (
+    ClusterConfigState,
+    ConfigEvent,
+    ConnectorConfigRemoval,
+    TargetStateChange,
+    TaskConfigUpdate,
+)
+
+FENCED_SECONDS: Final = 60.0
+MOST_FENCED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """What a worker knows of its group.
+
+    `assigned` is what it has. `distributed` has the number of tasks of each connector that the group last assigned, as far
+    as this worker knows; `rebalance_due` says that there are others by now. `fenced` has the times, in seconds, at which
+    tasks lost their transactional ids of late.
+    """
+
+    assigned: Work = NOTHING
+    leader: str = ""
+    held: bool = False
+    distributed: Mapping[str, int] = field(default_factory=dict)
+    rebalance_due: bool = False
+    fenced: Mapping[ConnectorTaskId, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The worker got an assignment, and has read the config topic as far as the leader had.
+
+    `held`: tasks must not start, because the group is mixed; `knows_connectors`: the worker follows the leader's config
+    topic.
+    """
+
+    work: Work
+    leader: str
+    leads: bool
+    held: bool
+    config: ClusterConfigState
+    knows_connectors: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """Connectors and tasks are to stop."""
+
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """The worker assigned the group's connectors and tasks, as their leader."""
+
+    distributed: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """The config topic has a record that changed `config`.
+
+    `member`: this worker is in its group; `privileged`: it may write as the leader; `knows_connectors` as in `Assigned`.
+    """
+
+    event: ConfigEvent
+    config: ClusterConfigState
+    member: bool
+    privileged: bool
+    knows_connectors: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFenced:
+    """A task of this worker lost its transactional id."""
+
+    task: ConnectorTaskId
+    now: float
+
+
+Event = Assigned | Revoked | Elected | ConfigChanged | TaskFenced
+
+
+@dataclass(frozen=True, slots=True)
+class PlanUnits:
+    """Make the plans of connectors and tasks anew."""
+
+    units: Work
+
+
+@dataclass(frozen=True, slots=True)
+class FollowConfig:
+    """Make the plans anew of what a change of configurations concerns."""
+
+    event: ConfigEvent
+
+
+@dataclass(frozen=True, slots=True)
+class RestartFenced:
+    """Restart tasks that were fenced and are still this worker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishStop:
+    """See that a connector has the tasks that it is to have: half of a stop may be missing."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStatuses:
+    """Delete the statuses of a connector that was deleted."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetStatuses:
+    """Delete the statuses of what there is not any more.
+
+    Not before the group has rebalanced without it: Apache's workers report what they give up as UNASSIGNED, and show
+    whatever a status says, of a task that is gone as well.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """Request a rebalance."""
+
+
+Command = PlanUnits | FollowConfig | RestartFenced | FinishStop | DeleteStatuses | ForgetStatuses | Rejoin
+Decision = tuple[GroupState, tuple[Command, ...]]
+
+
+def decide(state: GroupState, event: Event) -> Decision:
+    """Return the state after an event, and what is to be done about it, in this order."""
+    match event:
+        case Assigned():
+            return _assigned(state, event)
+        case Revoked(work):
+            return replace(state, assigned=state.assigned - work), ()
+        case Elected(distributed):
+            return replace(state, distributed=distributed), ()
+        case ConfigChanged():
+            return _config_changed(state, event)
+        case TaskFenced(task, now):
+            return _task_fenced(state, task, now)
+
+
+def _assigned(before: GroupState, event: Assigned) -> Decision:
+    state = replace(
+        before,
+        assigned=event.work,
+        leader=event.leader,
+        held=event.held,
+        distributed=before.distributed if event.leads else task_counts(event.config),
+        rebalance_due=False,
+    )
+    # What this worker keeps follows the config topic; only whether tasks are held comes from the group.
+    units = before.assigned ^ event.work if before.held == event.held else before.assigned | event.work
+    commands: list[Command] = [PlanUnits(units), RestartFenced()]
+    if event.leader != before.leader and event.knows_connectors:
+        # The former one may have died in the midst of something.
+        commands += _half_stops(event.config, *event.config.connectors())
+    if event.leads and event.knows_connectors:
+        commands.append(ForgetStatuses())
+    state, rebalance = _rebalance(state, event.config)
+    return state, (*commands, *rebalance)
+
+
+def _config_changed(state: GroupState, changed: ConfigChanged) -> Decision:
+    commands: list[Command] = [FollowConfig(changed.event)]
+    match changed.event:
+        case ConnectorConfigRemoval(name) if changed.privileged or name in state.assigned:
+            commands.append(DeleteStatuses(name))
+        # A connector that was resumed before it was seen to be stopped goes on, and has lost its tasks.
+        case TaskConfigUpdate(name, tasks) if tasks and changed.knows_connectors:
+            commands += _half_stops(changed.config, name)
+        case TargetStateChange(name) if changed.knows_connectors:
+            commands += _half_stops(changed.config, name)
+    if changed.member:
+        state, rebalance = _rebalance(state, changed.config)
+        commands += rebalance
+    return state, tuple(commands)
+
+
+def _task_fenced(state: GroupState, task: ConnectorTaskId, now: float) -> Decision:
+    """Have the group say whether a task that was fenced is still this worker's.
+
+    A worker that was cut off from the group may fence the owner of a task before it learns that it is none. Nothing is
+    to be done for a task that is fenced again and again: somebody else uses its transactional id.
+    """
+    lately = tuple(moment for moment in state.fenced.get(task, ()) if now < moment + FENCED_SECONDS)
+    state = replace(state, fenced={**state.fenced, task: (*lately, now)})
+    return state, () if len(lately) >= MOST_FENCED else (Rejoin(),)
+
+
+def _rebalance(state: GroupState, config: ClusterConfigState) -> Decision:
+    counts = task_counts(config)
+    if counts == state.distributed:
+        return state, ()
+    return replace(state, distributed=counts, rebalance_due=True), (Rejoin(),)
+
+
+def _half_stops(config: ClusterConfigState, *connectors: str) -> list[Command]:
+    return [FinishStop(name) for name in connectors if config.entry(name).half_stopped]
+
+
+def task_counts(config: ClusterConfigState) -> dict[str, int]:
+    """Return how many tasks each connector has."""
+    return {name: len(entry.tasks) for name, entry in config.entries.items() if entry.config is not None}
