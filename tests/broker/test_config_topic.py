@@ -32,10 +32,11 @@ from fencepost.storage.configs.state import (
     TaskConfigUpdate,
 )
 from fencepost.storage.configs.topic import ConfigBackingStore
-from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
+from fencepost.storage.errors import ConfigTimestampError, ConfigTooLargeError, ConfigWriteError
 from tests.support.checker import Record, read_topic
 from tests.support.fault_proxy import FaultProxy
 from tests.support.topics import Topics, unique
+from tests.support.wrong_clock import put_clock_ahead
 
 T = TypeVar("T")
 
@@ -407,3 +408,19 @@ def test_waiters_are_notified_when_the_store_is_closed(cluster: Cluster):
     with pytest.raises(IllegalStateError, match=cluster.topic):
         worker.store.put_target_state("c1", TargetState.PAUSED)
     zombie.close()
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_write_by_a_wrong_clock_names_it_and_costs_no_privilege(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, transactional: bool
+):
+    store = cluster.worker(transactional=transactional).lead()
+    with monkeypatch.context() as patched:
+        put_clock_ahead(patched)
+        for _ in range(2):
+            with pytest.raises(ConfigTimestampError, match="the clock of this worker's machine") as refusal:
+                done(store.put_connector("c1", _CONFIG))
+            assert not refusal.value.privilege_lost
+            assert "group.id" not in str(refusal.value)
+    done(store.put_connector("c1", _CONFIG))
+    assert store.state.contains("c1")

@@ -20,6 +20,7 @@ from tests.support.checker import Record, read_topic
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
+from tests.support.wrong_clock import put_clock_ahead
 
 _SECONDS = 30
 _TASK = ConnectorTaskId("c1", 0)
@@ -368,3 +369,17 @@ def test_a_worker_repeats_its_statuses_when_the_topic_was_recreated(workers: Wor
     wait_for(
         lambda: [record.value for record in workers.records()] == [encode("c1", _RUNNING)[1]], what="it is said again"
     )
+
+
+def test_statuses_that_were_refused_for_the_clock_are_written_once_it_is_set(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+):
+    store = workers.store()
+    with monkeypatch.context() as patched:
+        put_clock_ahead(patched)
+        store.put(_TASK, _RUNNING)
+        wait_for(lambda: store.refusal is not None, what="the broker refuses the status")
+        assert "INVALID_TIMESTAMP" in str(store.refusal)
+    _written(store)
+    assert store.refusal is None
+    assert len(workers.records()) == 1

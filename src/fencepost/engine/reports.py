@@ -47,6 +47,7 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     kafka.TopicNotFoundError: ("topic",),
     kafka.TopicCreationError: ("topic", "reason"),
     kafka.RecordTooLargeError: ("topic", "size", "limit", "setting"),
+    kafka.InvalidTimestampError: ("topic",),
     kafka.InvalidProducerEpochError: ("transactional_id", "code_name"),
     kafka.ProducerFencedError: ("transactional_id",),
     kafka.TransactionExpiredError: ("transactional_id", "open_ms", "timeout_ms"),

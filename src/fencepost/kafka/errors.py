@@ -8,6 +8,7 @@
     ├── TopicNotFoundError          the topic does not exist and the broker does not create it
     ├── TopicCreationError          the topic cannot be created
     ├── RecordTooLargeError         one record is larger than a limit
+    ├── InvalidTimestampError       the timestamps of records are too far from the broker's clock
     ├── InvalidProducerEpochError   a writer's transaction is over; its owner knows why (`TransactionalProducer.resolve`)
     ├── ProducerFencedError         a newer instance of the task owns the transactional id
     ├── TransactionExpiredError     the transaction ran longer than transaction.timeout.ms
@@ -93,6 +94,20 @@ class RecordTooLargeError(KafkaError):
         self.size = size
         self.limit = limit
         self.setting = setting
+
+
+class InvalidTimestampError(KafkaError):
+    """A broker refuses records because their timestamps are too far from its clock (INVALID_TIMESTAMP)."""
+
+    def __init__(self, topic: str, detail: str | None = None) -> None:
+        told = f" ({detail.rstrip('.')})" if detail else ""
+        super().__init__(
+            f"The broker refused records for topic {topic} with INVALID_TIMESTAMP: their timestamps are further from "
+            "the broker's clock than message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic "
+            f"allow{told}. Set the clocks of this machine and of the brokers; if the connector gives its records "
+            "timestamps, check those"
+        )
+        self.topic = topic
 
 
 class InvalidProducerEpochError(KafkaError):

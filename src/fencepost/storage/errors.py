@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fencepost.api.errors import DataError, FencepostError, RetriableError, describe_error
+
+_CHECK_CLUSTER: Final = (
+    "This can be retried; if it keeps failing, check the health of the Kafka cluster and that only one cluster of "
+    "workers uses this group.id"
+)
 
 
 class ConfigWriteError(RetriableError):
@@ -11,13 +18,26 @@ class ConfigWriteError(RetriableError):
     `privilege_lost`: this worker must claim the write privilege again before it writes as the leader.
     """
 
-    def __init__(self, what: str, topic: str, reason: str, *, privilege_lost: bool) -> None:
-        super().__init__(
-            f"{what} could not be written to the config topic {topic}: {reason}. This can be retried; if it keeps "
-            "failing, check the health of the Kafka cluster and that only one cluster of workers uses this group.id"
-        )
+    def __init__(
+        self, what: str, topic: str, reason: str, *, privilege_lost: bool, advice: str = _CHECK_CLUSTER
+    ) -> None:
+        super().__init__(f"{what} could not be written to the config topic {topic}: {reason}. {advice}")
         self.topic = topic
         self.privilege_lost = privilege_lost
+
+
+class ConfigTimestampError(ConfigWriteError):
+    """The broker refused a write because of the clock of this worker's machine; the write privilege is kept."""
+
+    def __init__(self, what: str, topic: str) -> None:
+        super().__init__(
+            what,
+            topic,
+            "the clock of this worker's machine is further from the broker's than message.timestamp.before.max.ms and "
+            "message.timestamp.after.max.ms of the topic allow (INVALID_TIMESTAMP)",
+            privilege_lost=False,
+            advice="Set the clock, then retry",
+        )
 
 
 class TopicReplacedError(FencepostError):

@@ -59,6 +59,8 @@ class GroupParts:
     """The members' settings in the last generation of the group."""
     topics: GroupTopics = field(init=False)
     """The members' internal topics in the last generation of the group."""
+    key_problem: str | None = None
+    """Why the broker refuses the session key of this worker, which leads the group, and the remedy."""
     _reading: asyncio.Future[None] | None = None
     _next_read: asyncio.Future[None] | None = None
     _calls: Calls = field(init=False)
@@ -125,6 +127,12 @@ class GroupParts:
                 f"{failure}"
             )
         return None
+
+    @property
+    def write_problem(self) -> str | None:
+        """Why a broker refuses what this worker writes, and the remedy; None if it does not."""
+        refusal = self.statuses.refusal
+        return self.key_problem or (None if refusal is None else f"Statuses cannot be written: {refusal}")
 
     def check_config_topic(self) -> None:
         """Raise RequestFailedError if the group's config topic is not read because of a fatal error or another setting."""

@@ -154,7 +154,7 @@ class DistributedHerder(Herder):
                 f"The coordinator of group {self._parts.config.group_id} has not been reached for "
                 f"{self._member.coordinator_unknown_for:.0f} s: check the brokers",
             )
-        if problem := self._parts.topic_problem:
+        if problem := self._parts.topic_problem or self._parts.write_problem:
             return WorkerHealth(HealthStatus.UNHEALTHY, problem)
         if self._leadership.membership is None:
             return WorkerHealth(HealthStatus.STARTING, f"The worker {standing.value}")

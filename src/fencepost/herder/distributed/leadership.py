@@ -42,11 +42,12 @@ from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group.membership import Membership
 from fencepost.kafka.group.protocol import ConnectProtocol
 from fencepost.storage.configs.codec import SessionKey
-from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
+from fencepost.storage.errors import ConfigTimestampError, ConfigTooLargeError, ConfigWriteError
 
 _log: Final = logging.getLogger(__name__)
 
 _CLAIM_AGAIN_SECONDS: Final = 0.25
+_LONGEST_PAUSE_SECONDS: Final = 10.0
 _KEY_AGAIN_SECONDS: Final = 1.0
 _CLAIM_TIMEOUT_SECONDS: Final = 60.0
 
@@ -82,6 +83,9 @@ class Leadership:
         self._unread = False
         self._term: asyncio.Task[None] | None = None
         self._refusal: FencepostError | None = None
+        # How often in a row a write cost the privilege.
+        self._failures = 0
+        self._key_failure = ""
         self.membership: Membership | None = None
 
     @property
@@ -193,13 +197,12 @@ class Leadership:
                 self._unread = True
                 written = await asyncio.wrap_future(write())
                 self._unread = False
+                self._written()
                 return written
         except ConfigTooLargeError as error:
             raise BadRequestError(str(error)) from error
         except (ConfigWriteError, IllegalStateError) as error:
-            if isinstance(error, IllegalStateError) or error.privilege_lost:
-                self._step_down()
-                self._rejoin()
+            self._failed(error)
             raise RequestFailedError(str(error)) from error
 
     async def _catch_up(self) -> None:
@@ -244,7 +247,19 @@ class Leadership:
                 f"{self._refusal or 'no broker answered yet'}. This can be retried"
             )
 
+    def _written(self) -> None:
+        self._failures, self._refusal = 0, None
+
+    def _failed(self, error: ConfigWriteError | IllegalStateError) -> None:
+        """Join the group again if a failed write lost the privilege, and claim it later with each failure in a row."""
+        if isinstance(error, IllegalStateError) or error.privilege_lost:
+            self._failures, self._refusal = self._failures + 1, error
+            self._step_down()
+            self._rejoin()
+
     async def _lead(self) -> None:
+        if self._failures:
+            await asyncio.sleep(claim_pause_s(self._failures))
         self._refusal = None
         while not await self._claim():
             _log.debug("Trying again to lead the group")
@@ -283,14 +298,20 @@ class Leadership:
         try:
             await asyncio.wrap_future(self._parts.configs.put_session_key(fresh))
         except (ConfigWriteError, IllegalStateError) as error:
-            _log.warning("The group's session key is not renewed; retrying: %s", error)
-            if isinstance(error, IllegalStateError) or error.privilege_lost:
-                # Also ends this task, at its next await.
-                self._step_down()
-                self._rejoin()
+            if str(error) != self._key_failure:
+                _log.warning("The group's session key is not renewed; retrying: %s", error)
+            self._key_failure = str(error)
+            if isinstance(error, ConfigTimestampError):
+                self._parts.key_problem = str(error)
+            # Also ends this task, at its next await, if the privilege is lost.
+            self._failed(error)
+        else:
+            self._key_failure, self._parts.key_problem = "", None
+            self._written()
         return _KEY_AGAIN_SECONDS
 
     def _step_down(self) -> None:
+        self._parts.key_problem = None
         term, self._term = self._term, None
         if term is not None:
             term.cancel()
@@ -309,3 +330,8 @@ class Leadership:
         if state is not self._state and state not in TRANSITIONS[self._state]:
             raise IllegalStateError(f"A worker is {self._state.name} and cannot become {state.name}")
         self._state = state
+
+
+def claim_pause_s(failures: int) -> float:
+    """Return the seconds before a leader claims the privilege again that writes lost `failures` times in a row."""
+    return min(_LONGEST_PAUSE_SECONDS, _CLAIM_AGAIN_SECONDS * 2.0 ** min(failures - 1, 10)) if failures else 0.0

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from fencepost.kafka.errors import (
     AuthorizationError,
     InvalidProducerEpochError,
+    InvalidTimestampError,
     KafkaError,
     TransactionAbortableError,
 )
@@ -65,8 +66,15 @@ def fatal_error(transactional_id: str | None, topic_partition: TopicPartition, r
             f"The leader of {topic}-{partition} does not know the transaction's earlier records "
             f"({code_name(result.code)}): the transaction of {transactional_id} is aborted and its records sent again"
         )
+    return _refusal(transactional_id, topic_partition, result)
+
+
+def _refusal(transactional_id: str | None, topic_partition: TopicPartition, result: PartitionResult) -> KafkaError:
+    topic, partition = topic_partition
     if result.code == Code.TOPIC_AUTHORIZATION_FAILED:
         return AuthorizationError(f"topic {topic}", "WRITE")
     if result.code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return AuthorizationError(f"transactional id {transactional_id}", "WRITE")
+    if result.code == Code.INVALID_TIMESTAMP:
+        return InvalidTimestampError(topic, result.message)
     return refused(f"records for {topic}-{partition}", result.code, result.message)

@@ -18,7 +18,13 @@ from kafka.protocol.producer import ProduceRequest
 
 from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.deadline import Backoff, Deadline
-from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, KafkaError, RecordTooLargeError
+from fencepost.kafka.errors import (
+    AuthorizationError,
+    BrokerUnavailableError,
+    InvalidTimestampError,
+    KafkaError,
+    RecordTooLargeError,
+)
 from fencepost.kafka.producer.partitioner import records_by_partition
 from fencepost.kafka.producer.produce_request import HIGHEST_VERSION
 from fencepost.kafka.producer.transaction import NO_PRODUCER_ID, TransactionVersion
@@ -58,7 +64,7 @@ class PlainProducer:
 
         Waits for all in-sync replicas, at most `delivery.timeout.ms`; after a failure, some of the records may have
         been written. Raises BrokerUnavailableError, TopicNotFoundError, AuthorizationError, RecordTooLargeError,
-        BrokerRefusedError, and IllegalStateError once it is closed.
+        InvalidTimestampError, BrokerRefusedError, and IllegalStateError once it is closed.
         """
         deadline = Deadline.after(self._config.delivery_timeout_ms)
         with self._writing:
@@ -170,5 +176,7 @@ def _failure(topic: str, code: int, told: str | None) -> KafkaError:
         return PassingError(code, told)
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
         return AuthorizationError(f"topic {topic}", "WRITE")
+    if code == Code.INVALID_TIMESTAMP:
+        return InvalidTimestampError(topic, told)
     advice = f"raise max.message.bytes of topic {topic}" if code in _TOO_LARGE else told
     return refused(f"records for topic {topic}", code, advice)

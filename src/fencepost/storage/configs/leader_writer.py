@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from fencepost.api.errors import FencepostError, IllegalStateError
-from fencepost.kafka.errors import ProducerFencedError, RecordTooLargeError
+from fencepost.kafka.errors import InvalidTimestampError, ProducerFencedError, RecordTooLargeError
 from fencepost.kafka.producer.record_producer import write_and_acknowledge
 from fencepost.kafka.producer.simple import PlainProducer
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.kafka.records.columns import OutgoingRecord, Records, Row
-from fencepost.storage.errors import ConfigTooLargeError, ConfigWriteError
+from fencepost.storage.errors import ConfigTimestampError, ConfigTooLargeError, ConfigWriteError
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -81,8 +81,8 @@ class TransactionalLeaderWriter:
     def write(self, what: str, rows: Sequence[Row]) -> Mapping[int, int]:
         """Write rows in one transaction, and return as LeaderWriter does.
 
-        Raises IllegalStateError without the privilege, ConfigTooLargeError, and ConfigWriteError if it fails, which
-        drops the privilege.
+        Raises IllegalStateError without the privilege, ConfigTooLargeError, ConfigTimestampError, and ConfigWriteError
+        if it fails otherwise, which drops the privilege.
         """
         producer = self._producer
         if producer is None:
@@ -95,6 +95,9 @@ class TransactionalLeaderWriter:
         except RecordTooLargeError as error:
             self._abort(producer, what)
             raise ConfigTooLargeError(what, self._topic, size=error.size, limit=error.limit) from error
+        except InvalidTimestampError as error:
+            self._abort(producer, what)
+            raise ConfigTimestampError(what, self._topic) from error
         except FencepostError as error:
             raise self._lost(what, error) from error
 
@@ -131,6 +134,8 @@ def write_plainly(producer: PlainProducer, topic: str, what: str, rows: Sequence
         return producer.write(topic, [OutgoingRecord(key, value, partition=CONFIG_PARTITION) for key, value in rows])
     except RecordTooLargeError as error:
         raise ConfigTooLargeError(what, topic, size=error.size, limit=error.limit) from error
+    except InvalidTimestampError as error:
+        raise ConfigTimestampError(what, topic) from error
     except FencepostError as error:
         raise ConfigWriteError(what, topic, str(error).rstrip("."), privilege_lost=False) from error
 

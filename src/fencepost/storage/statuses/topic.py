@@ -36,7 +36,7 @@ from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
 from fencepost.kafka.deadline import Backoff
-from fencepost.kafka.errors import AuthorizationError
+from fencepost.kafka.errors import AuthorizationError, InvalidTimestampError
 from fencepost.storage.newest_records import NewestRecords
 from fencepost.storage.statuses.codec import ActiveTopic, Status, Subject, TopicStatus, decode, encode
 from fencepost.storage.statuses.table import StatusTable, is_late
@@ -50,8 +50,8 @@ _MOST_DISPUTES: Final = 3
 
 _GIVEN_UP: Final = "UNASSIGNED"
 
-# A missing right may be granted later: reports until then must not be lost.
-_SENT_AGAIN: Final = (RetriableError, AuthorizationError)
+# A missing right may be granted later, and a clock set: reports until then must not be lost.
+_SENT_AGAIN: Final = (RetriableError, AuthorizationError, InvalidTimestampError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +84,7 @@ class StatusBackingStore:
         self._own: dict[Subject, Status] = {}
         self._disputes: Counter[Subject] = Counter()
         self._closing = False
+        self._refusal: InvalidTimestampError | None = None
         self._sender = threading.Thread(target=self._send_all, name="status-writing", daemon=True)
         self._sender.start()
 
@@ -91,6 +92,11 @@ class StatusBackingStore:
     def fatal_failure(self) -> FencepostError | None:
         """The fatal error because of which the topic is not read any more, for example that it was deleted."""
         return self._log.fatal_failure
+
+    @property
+    def refusal(self) -> InvalidTimestampError | None:
+        """The broker's refusal of this worker's clock while statuses are not written because of it."""
+        return self._refusal
 
     def stands_by(self, subject: str | ConnectorTaskId) -> bool:
         """Whether this worker has reported on a connector or task, and still owns it."""
@@ -232,9 +238,10 @@ class StatusBackingStore:
                 if not failing:
                     _LOG.warning("Statuses cannot be written to %s; retrying: %s", self._topic.name, error)
                 failing = True
+                self._refusal = error if isinstance(error, InvalidTimestampError) else None
                 self._put_back(writes, backoff.next_s())
             else:
-                failing = False
+                failing, self._refusal = False, None
                 backoff.reset()
                 self._done(writes)
 

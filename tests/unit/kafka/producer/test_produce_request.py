@@ -11,6 +11,7 @@ from fencepost.kafka.errors import (
     AuthorizationError,
     BrokerRefusedError,
     InvalidProducerEpochError,
+    InvalidTimestampError,
     KafkaError,
     TransactionAbortableError,
 )
@@ -90,6 +91,7 @@ def test_an_error_code_has_its_verdict(code: int, verdict: Verdict) -> None:
         (Code.TRANSACTION_ABORTABLE, TransactionAbortableError),
         (Code.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
         (Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, AuthorizationError),
+        (Code.INVALID_TIMESTAMP, InvalidTimestampError),
         (87, BrokerRefusedError),
     ],
 )
