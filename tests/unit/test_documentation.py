@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.test_mutations import GUARDS
+
 ROOT = Path(__file__).parents[2]
 
 ROWS = {"K": 9, "A": 5, "D": 7, "C": 8, "S": 1, "F": 8, "E": 9, "L": 6, "N": 5}
@@ -54,6 +56,20 @@ def test_every_row_names_existing_tests_and_one_on_a_real_broker_or_says_none(ro
         assert name in {test.name for test in tests if isinstance(test, ast.FunctionDef)}, f"{row}: {file}::{name}"
     real = [file for file, _ in named if file.startswith(("broker/", "cluster/", "chaos/"))]
     assert real or shown.startswith("Not "), row
+
+
+def test_the_page_of_proofs_names_tests_and_mutations_that_exist() -> None:
+    table = (ROOT / "docs" / "proofs.md").read_text().partition("| hole | cause | test | mutation |")[2]
+    rows = [row.strip("| ").split(" | ") for row in table.partition("\n\n")[0].splitlines()[2:]]
+    assert len(rows) > 50
+    guards = {guard.name for guard in GUARDS}
+    for hole, _, tests, mutations in rows:
+        named = re.findall(r"`(\w+/[\w/]+)::(\w+)", tests)
+        assert named, hole
+        for file, name in named:
+            assert re.search(rf"def {name}\b", (ROOT / "tests" / f"{file}.py").read_text()), f"{file}::{name}"
+        on_brokers = {name for name in mutations.split("; ") if not name.startswith("sim: ")}
+        assert mutations == "-" or on_brokers <= guards, mutations
 
 
 def test_names_of_tests_are_shorter_than_80_characters() -> None:
