@@ -30,8 +30,10 @@ def requests(known: str) -> st.SearchStrategy[Request]:
 
 
 def _segments(known: str) -> st.SearchStrategy[str]:
+    # Four of the longest fit in the 8,190 bytes of an address that aiohttp reads. It answers a longer one before it knows
+    # the method, and so with a body, also a HEAD.
     odd = ["unknown", "0", "FileStreamSource", "root", "%FF", "%2F", "%2f..%2f", "%25", "%00", "%ED%A0%80", "%", "%zz",
-           "..", ".", ";a=b", "%20", "%0A", "%E2%80%AE", "x" * 3_000, "%C3%A4%CC%88"]  # fmt: skip
+           "..", ".", ";a=b", "%20", "%0A", "%E2%80%AE", "x" * 2_000, "%C3%A4%CC%88"]  # fmt: skip
     text = st.text(min_size=1, max_size=8).map(lambda text: quote(text.encode("utf-8", "replace"), safe=""))
     return st.sampled_from([known, *odd]) | text
 
