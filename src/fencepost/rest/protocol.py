@@ -27,7 +27,8 @@ class HttpProtocol(web.RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log internal errors, but not bodies with a wrong encoding: their senders get an error answer."""
         if isinstance(sys.exc_info()[1], web.RequestPayloadError):
-            _log.debug(*args, exc_info=True, **kw)
+            # aiohttp passes the exception only in some of its calls.
+            _log.debug(*args, **{"exc_info": True, **kw})
         else:
             super().log_exception(*args, **kw)
 

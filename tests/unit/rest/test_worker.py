@@ -142,3 +142,15 @@ def test_only_json_is_taken(api: Api):
     answer = api.post("/connectors", b"{}", headers={"Content-Type": "text/plain"})
     assert answer.status == 415
     assert "application/json" in answer.message
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_a_body_that_nobody_reads_and_cannot_be_decoded_ends_the_connection(
+    api: Api, caplog: pytest.LogCaptureFixture, level: int
+):
+    """Otherwise the client's next request on this connection is never answered."""
+    with caplog.at_level(level, logger="fencepost.rest.protocol"):
+        for _ in range(3):
+            answer = api.request("DELETE", "/nowhere", b"no gzip" * 9_000, headers={"Content-Encoding": "gzip"})
+            assert answer.status == 404
+            assert api.get("/health").status == 200
