@@ -263,6 +263,10 @@ class World:
         if self.plan.own_offsets and (step % 2 or unnamed):
             self._owners.add(name)
             config["offsets.storage.topic"] = OWN_OFFSETS
+        elif self._harsh and name in self._owners:
+            # The worst time: the last copies of a task may be missing, and nobody has mended them.
+            workers = [site for process, site in self._sites.items() if process.alive and site is not self._user]
+            self._end(self.kernel.random.choice(workers), 1.0 + self.kernel.random.random() * 4.0)
         self._ask(
             f"configures {name} with tasks.max {tasks}",
             lambda herder: herder.connectors.put(name, config, allow_replace=True),
