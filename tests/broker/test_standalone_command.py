@@ -200,7 +200,7 @@ def test_unavailable_brokers_are_reported_in_one_line(files: Files, told: Told) 
 
     assert files.once() == 1
 
-    assert re.search(f"No answer from the brokers at {address} .*Check that they run", told.line())
+    assert re.search(f"No Kafka broker answers at bootstrap.servers={address}.*cannot be reached", told.line())
 
 
 @pytest.mark.parametrize("store", ["offset", "config"])

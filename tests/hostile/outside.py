@@ -245,10 +245,19 @@ class Worker:
         wait_for(lambda: self.states(name) == list(states), lambda: f"{states}: {self.status(name)}")
 
     def offsets(self, name: str) -> Any:
-        """The committed offsets of a connector as the worker tells them."""
-        answer = self.request("GET", f"/connectors/{name}/offsets")
-        assert answer.status == 200, answer
-        return answer.body["offsets"]
+        """The committed offsets of a connector as the worker tells them.
+
+        A stranger's record that is no offset has the worker answer with an error, until a task commits.
+        """
+        path = f"/connectors/{name}/offsets"
+        answers: list[Answer] = []
+
+        def answered() -> bool:
+            answers.append(self.request("GET", path))
+            return answers[-1].status == 200
+
+        wait_for(answered, lambda: f"{path}: {answers[-1]}")
+        return answers[-1].body["offsets"]
 
     def wait_for_progress(self, *names: str) -> None:
         """Wait until each connector has committed something new."""
