@@ -13,9 +13,11 @@ from xdist.remote import Producer
 
 from fencepost.api.secrets import SECRETS
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.postgres import EmbeddedPostgres
 from fencepost.embedded.properties import CLIENT, Listener
 from fencepost.kafka.transport.pool import POOL
 from tests.support.fault_proxy import FaultProxy
+from tests.support.postgres import Database
 from tests.support.scheduling import FOLDERS, SharingScheduling, in_order
 from tests.support.security import SecuredBroker, secured_broker
 from tests.support.topics import Topics
@@ -157,3 +159,17 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
     """A broker with TLS, SASL and ACLs."""
     with secured_broker(tmp_path_factory.mktemp("secured")) as secured:
         yield secured
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL server. Tests that stop it take one of their own."""
+    with EmbeddedPostgres() as postgres:
+        yield postgres
+
+
+@pytest.fixture
+def database(postgres: EmbeddedPostgres) -> Iterator[Database]:
+    """A new database on `postgres`."""
+    with Database(postgres) as database:
+        yield database

@@ -1,1 +1,1 @@
-"""A real Kafka broker for first steps and for tests: the JVM, its jars, and one or more nodes."""
+"""Real servers for first steps and for tests: a Kafka broker (the JVM, its jars, one or more nodes), and PostgreSQL."""

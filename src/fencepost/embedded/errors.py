@@ -1,11 +1,13 @@
-"""Errors of the embedded broker.
+"""Errors of the embedded broker and of the embedded PostgreSQL.
 
 EmbeddedError
 ├── JavaNotFoundError      no Java 17 or later on this machine
 ├── JarsUnavailableError   the broker's jars are not cached and cannot be fetched
 ├── PortTakenError         another program listens on a port that was asked for
 ├── DataDirError           the data folder cannot be written, or belongs to another layout
-└── BrokerStartError       the broker's process ended or stayed silent; the message has the end of its log
+├── BrokerStartError       the broker's process ended or stayed silent; the message has the end of its log
+├── PostgresMissingError   the programs of PostgreSQL are not installed
+└── PostgresStartError     the server's process ended or stayed silent; the message has the end of its log
 
 Each message says what to do.
 """
@@ -16,7 +18,7 @@ from fencepost.api.errors import FencepostError
 
 
 class EmbeddedError(FencepostError):
-    """The base of the embedded broker's errors; never raised itself."""
+    """The base of the embedded servers' errors; never raised itself."""
 
 
 class JavaNotFoundError(EmbeddedError):
@@ -44,3 +46,11 @@ class DataDirError(EmbeddedError):
 
 class BrokerStartError(EmbeddedError):
     """The broker's process ended while it started, or did not answer in time."""
+
+
+class PostgresMissingError(EmbeddedError):
+    """The programs of PostgreSQL are not installed."""
+
+
+class PostgresStartError(EmbeddedError):
+    """The server's process ended while it started, or did not get ready in time."""

@@ -1,6 +1,6 @@
-"""A JVM as a child process that does not outlive its parent.
+"""A server as a child process that does not outlive its parent.
 
-A test process or `fencepost broker` may be killed at any moment; the broker must not survive and keep its port and its
+A test process or `fencepost broker` may be killed at any moment; the server must not survive and keep its port and its
 memory. On Linux the kernel ensures that (PR_SET_PDEATHSIG); on other systems an exit handler does its best.
 """
 
@@ -14,18 +14,26 @@ import sys
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 # Executes the given program, after it has asked to die with its parent (and exits if the parent is already gone). A
-# function run between fork and exec would do the same, but may deadlock in a process with threads.
+# function run between fork and exec would do the same, but may deadlock in a process with threads. The user changes
+# here, not in subprocess: this Python may lie where only its owner may read. Changing the user clears the death signal.
 _DIE_WITH_PARENT: Final = """
 import ctypes, os, signal, sys
+parent, user, group = map(int, sys.argv[1:4])
+if user:
+    os.chdir("/")
+    os.setgroups([])
+    os.setgid(group)
+    os.setuid(user)
 PR_SET_PDEATHSIG = 1
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-if os.getppid() != int(sys.argv[1]):
+if os.getppid() != parent:
     os.kill(os.getpid(), signal.SIGKILL)
-os.execv(sys.argv[2], sys.argv[2:])
+os.execv(sys.argv[4], sys.argv[4:])
 """
 
 # The kernel treats the forking thread as the parent: this thread, which lives to the end, forks all children.
@@ -34,18 +42,27 @@ _LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fencepo
 _CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
 
 
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of this machine, by the numbers of the user and its group."""
+
+    uid: int
+    gid: int
+
+
 def jvm_environment() -> dict[str, str]:
     """The environment of this process, with a locale in which a JVM finds files with non-ASCII names."""
     return os.environ | {"LC_ALL": "C.UTF-8"}
 
 
-def launch(command: Sequence[str], log_file: Path) -> subprocess.Popen[bytes]:
-    """Start `command`, its output appended to `log_file`.
+def launch(command: Sequence[str], log_file: Path, user: User | None = None) -> subprocess.Popen[bytes]:
+    """Start `command`, its output appended to `log_file`; on Linux as another `user`, if one is given.
 
     It does not receive the terminal's Ctrl-C: its parent stops it.
     """
     if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+        numbers = [os.getpid(), *((user.uid, user.gid) if user else (0, 0))]
+        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *map(str, numbers), *command]
     with log_file.open("ab") as log:
         process = _LAUNCHER.submit(
             subprocess.Popen,

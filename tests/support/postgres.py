@@ -1,0 +1,51 @@
+"""A database of its own for each test, on a shared PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from fencepost.embedded.postgres import EmbeddedPostgres
+from tests.support.topics import unique
+
+
+class Database:
+    """A new database; it is dropped at the end, with whatever connections it still has."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self.server = server
+        self.name = unique("test").replace("-", "_")
+
+    @property
+    def conninfo(self) -> str:
+        return self.server.conninfo(self.name)
+
+    @property
+    def jdbc_url(self) -> str:
+        return self.server.jdbc_url(self.name)
+
+    def connect(self, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.conninfo, autocommit=autocommit)
+
+    def execute(self, statement: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run a statement in a transaction of its own, and return its rows if it has any."""
+        with self.connect() as connection:
+            # Statements of tests are composed.
+            cursor = connection.execute(statement.encode(), parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def __enter__(self) -> Self:
+        self._on_server(f"create database {self.name}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._on_server(f"drop database {self.name} with (force)")
+
+    def _on_server(self, statement: str) -> None:
+        with psycopg.connect(self.server.conninfo(), autocommit=True) as connection:
+            connection.execute(statement.encode())
