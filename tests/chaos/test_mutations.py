@@ -410,6 +410,13 @@ GUARDS = (
         "tests/cluster/test_worker_single.py::test_a_signature_for_one_connector_is_refused_for_another",
     ),
     Guard(
+        "requests between workers that are accepted once",
+        "herder/distributed/leadership.py",
+        "            if self.leads:\n",
+        "            if False:\n",
+        "tests/cluster/test_worker_single.py::test_a_copy_of_former_task_configs_is_refused",
+    ),
+    Guard(
         "the request that a signature is bound to",
         "herder/peers/request_signing.py",
         '    return f"{method}\\n{path}\\n{time}\\n".encode() + body',

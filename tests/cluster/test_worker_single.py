@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -433,14 +432,30 @@ def test_a_signature_for_one_connector_is_refused_for_another(
 ) -> None:
     """All workers are fencepost's, so that a signature of the body alone is not enough either."""
     create(worker, name, topic)
-    key = next(json.loads(value)["key"] for key, value in group.config_records() if key == "session-key")
-    recorded = signed("PUT", "/connectors/another/fence", b"", base64.b64decode(key))
+    recorded = signed("PUT", "/connectors/another/fence", b"", group.session_key())
     body_only = {header: recorded[header] for header in (SIGNATURE_HEADER, ALGORITHM_HEADER)}
 
     answers = [worker.request("PUT", f"/connectors/{name}/fence", headers=headers) for headers in (recorded, body_only)]
 
     assert [answer.status for answer in answers] == [403, 400]
     assert group.internal(worker, "PUT", f"/connectors/{name}/fence").status == 204
+
+
+def test_a_copy_of_former_task_configs_is_refused(worker: Worker, group: Group, name: str, topic: str) -> None:
+    """Whoever sees a request between workers cannot bring former configurations back with it."""
+    create(worker, name, topic)
+    path, key = f"/connectors/{name}/tasks", group.session_key()
+    wait_for(lambda: len(worker.get(path)) == 1, what="the connector has its task")
+    config = worker.get(path)[0]["config"]
+    former, newer = ([{**config, "task.id": text}] for text in ("former", "newer"))
+    recorded = signed("POST", path, json.dumps(former).encode(), key)
+    assert worker.request("POST", path, former, recorded).status == 204
+    assert group.internal(worker, "POST", path, newer).status == 204
+
+    copy = worker.request("POST", path, former, recorded)
+
+    assert (copy.status, "replays" in copy.body["message"]) == (403, True), copy
+    assert worker.get(path)[0]["config"]["task.id"] == "newer"
 
 
 @pytest.mark.parametrize(

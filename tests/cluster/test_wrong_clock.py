@@ -1,4 +1,4 @@
-"""A worker on a machine whose clock is further ahead than brokers allow."""
+"""Workers on machines whose clocks are wrong: further ahead than brokers allow, or than other workers do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import wait_for
+from tests.support.topics import unique
 from tests.support.workers import Group
 from tests.support.wrong_clock import HOURS_AHEAD
 
-_CLOCK = f"""
+_CLOCK = """
 import time
 before = time.time_ns
-time.time_ns = lambda: before() + {HOURS_AHEAD} * 3600 * 10**9
+time.time_ns = lambda: before() + {minutes} * 60 * 10**9
 time.time = lambda: time.time_ns() / 10**9
 """
 _NAMED = "the clock of this worker's machine is further from the broker's"
@@ -22,8 +23,7 @@ _NAMED = "the clock of this worker's machine is further from the broker's"
 def test_a_leader_with_a_wrong_clock_names_it_and_does_not_spin(
     tmp_path: Path, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(_CLOCK)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    _set_clocks(tmp_path, monkeypatch, minutes=HOURS_AHEAD * 60)
     group = Group(tmp_path, bootstrap_servers)
     with group.starting(forked=False) as worker:
         wait_for(lambda: "The group's session key is not renewed" in worker.process.output, what="a write is refused")
@@ -36,3 +36,30 @@ def test_a_leader_with_a_wrong_clock_names_it_and_does_not_spin(
         assert (health.status, _NAMED in health.body["message"]) == (503, True)
         assert worker.process.output.count("This worker leads the group") == 1
         assert worker.process.output.count("The group's session key is not renewed") == 1
+
+
+def test_a_connectors_status_shows_that_the_clocks_differ(
+    tmp_path: Path, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(tmp_path, bootstrap_servers)
+    with group.worker() as leader:
+        _set_clocks(tmp_path, monkeypatch, minutes=20)
+        with group.worker(forked=False) as late:
+            names = [unique("c") for _ in range(2)]
+            for name in names:
+                config = {"connector.class": "FileStreamSource", "file": "/dev/null", "topic": "t"}
+                assert leader.request("PUT", f"/connectors/{name}/config", config).status == 201
+
+            def refused() -> list[dict[str, str]]:
+                answers = [leader.get(f"/connectors/{name}/status") for name in names]
+                shown = [answer["connector"] for answer in answers if answer is not None]
+                return [status for status in shown if status["worker_id"] == late.id and status["state"] == "FAILED"]
+
+            wait_for(refused, what="the status shows that the leader refuses the task configurations")
+            assert "1200 s ahead of this worker's clock" in refused()[0]["trace"]
+
+
+def _set_clocks(folder: Path, monkeypatch: pytest.MonkeyPatch, *, minutes: int) -> None:
+    """Set the clocks of processes that are started after this."""
+    (folder / "sitecustomize.py").write_text(_CLOCK.format(minutes=minutes))
+    monkeypatch.setenv("PYTHONPATH", str(folder))

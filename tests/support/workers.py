@@ -166,9 +166,13 @@ class Group:
 
     def internal(self, worker: WorkerApi, method: str, path: str, body: Any = None) -> Answer:
         """Send a request as workers of the group send them to each other: signed with the session key."""
-        key = next(json.loads(value)["key"] for name, value in reversed(self.config_records()) if name == "session-key")
         content = b"" if body is None else json.dumps(body).encode()
-        return worker.request(method, path, body, signed(method, path, content, base64.b64decode(key)))
+        return worker.request(method, path, body, signed(method, path, content, self.session_key()))
+
+    def session_key(self) -> bytes:
+        """The newest key with which workers of the group sign requests to each other."""
+        key = next(json.loads(value)["key"] for name, value in reversed(self.config_records()) if name == "session-key")
+        return base64.b64decode(key)
 
     def put_task_configs(self, worker: WorkerApi, config: Mapping[str, str], count: int, **changed: str) -> None:
         """Give a connector other task configurations, by way of the leader, as the worker does that runs it."""

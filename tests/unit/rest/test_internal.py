@@ -25,6 +25,7 @@ from fencepost.herder.peers.request_signing import (
     SIGNATURE_HEADER,
     TIME_HEADER,
     VALID_MS,
+    AcceptedRequests,
     SignedRequest,
     signature_headers,
     signed_headers,
@@ -119,6 +120,39 @@ def test_a_request_is_good_for_some_minutes_by_either_clock(late_ms: int):
     else:
         with pytest.raises(ForbiddenError, match="set the clocks"):
             request.verify(SESSION_KEY, now_ms=NOW + late_ms, bound=True)
+
+
+def test_the_error_says_whose_clock_is_ahead():
+    request = SignedRequest.of(*FENCE, b"", signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW))
+    for late_ms, said in ((-1_200_000, "1200 s ahead of"), (1_200_000, "1200 s behind")):
+        with pytest.raises(ForbiddenError, match=said):
+            request.verify(SESSION_KEY, now_ms=NOW + late_ms, bound=True)
+
+
+def test_a_request_is_accepted_once_while_its_signature_is_valid():
+    accepted = AcceptedRequests()
+    headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW)
+    request = SignedRequest.of(*FENCE, b"", headers)
+    accepted.accept(request, now_ms=NOW - VALID_MS)
+    accepted.accept(SignedRequest.of(*FENCE, b"", signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW + 1)), now_ms=NOW)
+    for now_ms in (NOW - VALID_MS, NOW, NOW + VALID_MS):
+        with pytest.raises(ForbiddenError, match="replays"):
+            accepted.accept(request, now_ms=now_ms)
+
+
+def test_a_signature_that_is_spelt_otherwise_is_the_same():
+    """Base64 does not use all bits of the last character before the padding."""
+    headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW)
+    given = headers[BOUND_SIGNATURE_HEADER]
+    assert given.endswith("=")
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    other = f"{given[:-2]}{alphabet[alphabet.index(given[-2]) ^ 1]}="
+    copy = SignedRequest.of(*FENCE, b"", headers | {BOUND_SIGNATURE_HEADER: other})
+    copy.verify(SESSION_KEY, now_ms=NOW, bound=True)
+    accepted = AcceptedRequests()
+    accepted.accept(SignedRequest.of(*FENCE, b"", headers), now_ms=NOW)
+    with pytest.raises(ForbiddenError, match="replays"):
+        accepted.accept(copy, now_ms=NOW)
 
 
 def test_a_signature_of_one_kind_is_invalid_as_the_other():

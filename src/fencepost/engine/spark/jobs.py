@@ -36,7 +36,7 @@ class Cancelled(Protocol):
 def check_cancelled(task: str, cancelled: Cancelled) -> None:
     """Raise BatchCancelledError if the task was cancelled."""
     if cancelled.is_set():
-        raise BatchCancelledError(f"Task {task} was cancelled while it wrote a batch; the transaction is aborted")
+        raise BatchCancelledError(f"Task {task} was cancelled while it wrote a batch, which is not committed")
 
 
 def wait_unless_cancelled(task: str, cancelled: Cancelled, seconds: float) -> None:

@@ -36,7 +36,7 @@ from fencepost.herder.errors import (
     RequestFailedError,
     ServiceUnavailableError,
 )
-from fencepost.herder.peers.request_signing import SignedRequest
+from fencepost.herder.peers.request_signing import AcceptedRequests, SignedRequest
 from fencepost.herder.peers.rest_client import Signer
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.kafka.group.membership import Membership
@@ -86,6 +86,7 @@ class Leadership:
         # How often in a row a write cost the privilege.
         self._failures = 0
         self._key_failure = ""
+        self._accepted = AcceptedRequests()
         self.membership: Membership | None = None
 
     @property
@@ -150,15 +151,18 @@ class Leadership:
         self._step_down()
 
     def verify(self, request: SignedRequest) -> None:
-        """Check a request of another worker. Raises as `SignedRequest.verify`."""
+        """Check a request of another worker. Raises as `SignedRequest.verify` and `AcceptedRequests.accept`."""
         if self._sessioned:
-            key = self._parts.state.session_key
+            key, now_ms = self._parts.state.session_key, time.time_ns() // 1_000_000
             request.verify(
                 None if key is None else key.key,
                 self._parts.group.verification_algorithms,
-                now_ms=time.time_ns() // 1_000_000,
+                now_ms=now_ms,
                 bound=self._fencepost_only,
             )
+            if self.leads:
+                # Another worker passes the request on, and it may come back to this one.
+                self._accepted.accept(request, now_ms=now_ms)
 
     async def require(self) -> None:
         """Return if this worker leads, once it may write.
@@ -264,7 +268,7 @@ class Leadership:
         while not await self._claim():
             _log.debug("Trying again to lead the group")
         self._become(LeadershipState.LEADING)
-        await self._tell()
+        await self._notify()
         _log.info("This worker leads the group")
         while self._sessioned:
             seconds = await self._keep_session_key()
@@ -282,7 +286,7 @@ class Leadership:
             if str(error) != str(self._refusal):
                 _log.warning("The right to write to the config topic is not claimed; retrying: %s", error)
             self._refusal = error
-            await self._tell()
+            await self._notify()
             await asyncio.sleep(_CLAIM_AGAIN_SECONDS)
             return False
         return True
@@ -320,9 +324,9 @@ class Leadership:
             self._parts.readiness.become(Standing.JOINING)
         self._become(LeadershipState.FOLLOWING)
         # Notify the waiters for the claim.
-        asyncio.ensure_future(self._tell())  # noqa: RUF006 - nothing waits for it
+        asyncio.ensure_future(self._notify())  # noqa: RUF006 - nothing waits for it
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 

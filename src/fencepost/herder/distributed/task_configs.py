@@ -20,7 +20,7 @@ from fencepost.api.traces import plugin_location
 from fencepost.config.log_context import log_context
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.errors import BadRequestError, NotLeaderError, RequestTargetError
+from fencepost.herder.errors import BadRequestError, ForbiddenError, NotLeaderError, RequestTargetError
 from fencepost.herder.work.connector_work import ConnectorWork
 from fencepost.kafka.deadline import Backoff
 from fencepost.runtime.worker import partitions_follow_task_configs
@@ -115,8 +115,8 @@ class TaskConfigs:
             except (ConfigError, PluginError, BadRequestError) as error:
                 self._refuse(connector, error)
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
-                if plugin_location(error) is not None and not isinstance(error, RetriableError):
-                    # A plugin's error: nothing else shows why the connector has no tasks, or outdated ones.
+                if _is_shown(error):
+                    # Nothing else shows why the connector has no tasks, or outdated ones.
                     self._refuse(connector, error)
                 pause = backoff.next_s()
                 _log.warning(
@@ -147,9 +147,11 @@ class TaskConfigs:
         configs = None if work is None else await work.task_configs()
         if work is None or configs is None:
             return
+        if not self._parts.state.has_tasks(connector, configs):
+            await self._send(connector, configs)
         work.take_tasks()
-        if self._parts.state.has_tasks(connector, configs):
-            return
+
+    async def _send(self, connector: str, configs: Sequence[Mapping[str, str]]) -> None:
         try:
             await self.store(connector, configs)
         except RequestTargetError as elsewhere:
@@ -166,6 +168,12 @@ class TaskConfigs:
     def _is_stopped_with_tasks(self, connector: str) -> bool:
         state = self._parts.state
         return state.target_state(connector) is TargetState.STOPPED and bool(state.tasks(connector))
+
+
+def _is_shown(error: Exception) -> bool:
+    """Whether a retry alone does not help: a plugin's error, or a leader that refuses this worker's signature."""
+    by_plugin = plugin_location(error) is not None and not isinstance(error, RetriableError)
+    return by_plugin or isinstance(error, ForbiddenError)
 
 
 class _NotWantedError(FencepostError):

@@ -5,7 +5,8 @@ the algorithms have their names.
 
 An attacker who sees such a request can replay its body, for another connector and at any time until the key changes. So
 fencepost's workers send a second signature, which binds the first to the method, the path and the time. They require it
-of each other in a group without other workers; a Java worker ignores it.
+of each other in a group without other workers; a Java worker ignores it. A worker takes each of these requests once
+(`AcceptedRequests`).
 """
 
 from __future__ import annotations
@@ -110,9 +111,40 @@ class SignedRequest:
             )
         if abs(now_ms - int(self.time)) > VALID_MS:
             raise ForbiddenError(
-                f"The request was signed {(now_ms - int(self.time)) / 1000:.0f} s ago by this worker's clock, and may "
-                f"be {VALID_MS // 1000} s old: set the clocks of the group's machines"
+                f"The request was signed at a time that is {_difference(now_ms, int(self.time))} this worker's clock; "
+                f"{VALID_MS // 1000} s are allowed: set the clocks of the group's machines"
             )
+
+
+class AcceptedRequests:
+    """Refuses a request that was accepted before: whoever sees one on the network could send it again.
+
+    Without it, a copy of former task configurations could replace newer ones while its signature is valid. It remembers
+    requests for as long as their signatures are valid, in this process only.
+    """
+
+    def __init__(self) -> None:
+        # Signature to the last moment at which it is valid, in ms, the oldest request first.
+        self._valid_until: dict[str, int] = {}
+
+    def accept(self, request: SignedRequest, *, now_ms: int) -> None:
+        """Remember a verified request that changes something. Raises ForbiddenError if it is a copy."""
+        if request.method == "GET" or not request.bound_signature or not request.time:
+            return
+        # The digest, not the header's text: base64 has several spellings of it.
+        signature = _encoded(_decoded(BOUND_SIGNATURE_HEADER, request.bound_signature))
+        self._valid_until = {known: until for known, until in self._valid_until.items() if until >= now_ms}
+        if signature in self._valid_until:
+            raise ForbiddenError(
+                f"This worker has taken the same {request.method} {request.path} before: another client replays "
+                "requests between workers"
+            )
+        self._valid_until[signature] = int(request.time) + VALID_MS
+
+
+def _difference(now_ms: int, time_ms: int) -> str:
+    seconds = (now_ms - time_ms) / 1000
+    return f"{abs(seconds):.0f} s {'behind' if seconds > 0 else 'ahead of'}"
 
 
 def signed_headers(
