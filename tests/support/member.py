@@ -61,8 +61,9 @@ class Member:
             ),
             RestClient(),
             loop,
+            lambda _: None,
         )
-        self.leadership = Leadership(self.parts, rejoin=lambda: None)
+        self.leadership = Leadership(self.parts)
         rounds = FencingRounds(self.parts, self.leadership)
         self.fencing = GroupFencing(self.parts, self.leadership, rounds)
 

@@ -1,7 +1,7 @@
 """What a worker does about what happens in its group: events in, commands out. Pure.
 
     Assigned, Revoked, Elected ──┐
-    ConfigChanged              ──┼──> decide ──> GroupState, and commands: PlanUnits, RestartFenced, FinishStop,
+    ConfigChanged              ──┼──> decide ──> GroupState, and commands: PlanUnits, RestartFenced, ConfigureTasks,
     TaskFenced                 ──┘               DeleteStatuses, ForgetStatuses, Rejoin
 
 Where the connectors and tasks that there are differ from those that were last assigned, the group is to rebalance.
@@ -119,8 +119,8 @@ class RestartFenced:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishStop:
-    """See that a connector has the tasks that it is to have: half of a stop may be missing."""
+class ConfigureTasks:
+    """Have a connector's task configurations written: its own, or none if it is stopped."""
 
     connector: str
 
@@ -146,7 +146,16 @@ class Rejoin:
     """Request a rebalance."""
 
 
-Command = PlanUnits | FollowConfig | RestartFenced | FinishStop | DeleteStatuses | ForgetStatuses | Rejoin
+@dataclass(frozen=True, slots=True)
+class EndWorker:
+    """End this worker, because it cannot be a member of its group."""
+
+    error: Exception
+
+
+Command = PlanUnits | FollowConfig | RestartFenced | ConfigureTasks | DeleteStatuses | ForgetStatuses | Rejoin
+HerderCommand = ConfigureTasks | Rejoin | EndWorker
+"""What the parts of a herder cannot do by themselves: the herder carries it out."""
 Decision = tuple[GroupState, tuple[Command, ...]]
 
 
@@ -221,7 +230,7 @@ def _rebalance(state: GroupState, config: ClusterConfigState) -> Decision:
 
 
 def _half_stops(config: ClusterConfigState, *connectors: str) -> list[Command]:
-    return [FinishStop(name) for name in connectors if config.entry(name).half_stopped]
+    return [ConfigureTasks(name) for name in connectors if config.entry(name).half_stopped]
 
 
 def task_counts(config: ClusterConfigState) -> dict[str, int]:

@@ -14,6 +14,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.core.calls import Calls
+from fencepost.herder.core.group_decisions import HerderCommand
 from fencepost.herder.core.group_topics import GroupTopics
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.core.outliving import outcome_of
@@ -51,6 +52,8 @@ class GroupParts:
     statuses: StatusBackingStore
     client: RestClient
     loop: asyncio.AbstractEventLoop
+    carry_out: Callable[[HerderCommand], None]
+    """Gives the herder a command. Called on the loop."""
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
     generation: int | None = None
     """The generation of the group that this worker is a member of, None outside of the group."""

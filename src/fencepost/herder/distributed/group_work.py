@@ -19,10 +19,11 @@ from fencepost.herder.core.group_decisions import (
     Assigned,
     Command,
     ConfigChanged,
+    ConfigureTasks,
     DeleteStatuses,
     Elected,
+    EndWorker,
     Event,
-    FinishStop,
     FollowConfig,
     ForgetStatuses,
     GroupState,
@@ -61,25 +62,12 @@ class GroupWork:
     It is the group member's listener, and the config store's.
     """
 
-    def __init__(
-        self,
-        parts: GroupParts,
-        leadership: Leadership,
-        fencing: Fencing,
-        *,
-        configure_tasks: Callable[[str], None],
-        rejoin: Callable[[], None],
-        failed: Callable[[Exception], None],
-    ) -> None:
-        """`failed` is called if this worker cannot be a member of the group."""
+    def __init__(self, parts: GroupParts, leadership: Leadership, fencing: Fencing) -> None:
         self._parts = parts
         self._leadership = leadership
         self._fencing = fencing
-        self._configure_tasks = configure_tasks
-        self._rejoin = rejoin
-        self._failed = failed
         self._state = GroupState()
-        self.local = LocalWork(parts, self, new_task=self._new_task, configure_tasks=configure_tasks)
+        self.local = LocalWork(parts, self, new_task=self._new_task, configure_tasks=self._configure_tasks)
         self._catching_up: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -131,14 +119,15 @@ class GroupWork:
                 for work in list(self.local.tasks):
                     if work.fenced and self.has(work.id):
                         self.local.restart(work.id, announce=True)
-            case FinishStop(connector):
-                self._configure_tasks(connector)
+            case ConfigureTasks() | Rejoin():
+                self._parts.carry_out(command)
             case DeleteStatuses(connector):
                 self._parts.statuses.delete_connector(connector)
             case ForgetStatuses():
                 self._forget_statuses()
-            case Rejoin():
-                self._rejoin()
+
+    def _configure_tasks(self, connector: str) -> None:
+        self._parts.carry_out(ConfigureTasks(connector))
 
     async def stop(self) -> None:
         """Stop everything, and return once it has stopped."""
@@ -208,7 +197,7 @@ class GroupWork:
         """Report that this worker is not a member any more."""
         self._parts.readiness.become(Standing.CLOSED)
         self._leadership.lost()
-        self._failed(error)
+        self._parts.carry_out(EndWorker(error))
 
     async def _catch_up(self, membership: Membership) -> None:
         while True:
@@ -221,7 +210,7 @@ class GroupWork:
             else:
                 break
         if membership.assignment.failed:
-            self._rejoin()
+            self._parts.carry_out(Rejoin())
         else:
             self._take(membership)
 

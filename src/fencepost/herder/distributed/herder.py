@@ -4,9 +4,11 @@ One event loop owns all state, and every event comes to it as a message: request
 topic, timers, and reports of connectors and tasks. Nothing blocks it: Kafka, Spark and connectors' code run on threads.
 
     REST ──> ConnectorRequests, OffsetRequests ──> Leadership ──> config topic ──> GroupWork ──> LocalWork: connectors,
-    group ──────────────────────────────────────────^──────────────────────────────^ ^            │             tasks
-    tasks that start ──> GroupFencing, FencingRounds┘    TaskConfigs <───────────────┘────────────┘               │
-                              ^───────────────────────────────────────────────────────────────────────────────────┘
+    group ──────────────────────────────────────────^──────────────────────────────^              ^             tasks
+    tasks that start ──> GroupFencing, FencingRounds┘                TaskConfigs ─────────────────┘
+
+What a part cannot do by itself, it gives the herder as a command (`HerderCommand`): rejoin the group, write a connector's
+task configurations, end the worker.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from fencepost.config.group_config import GroupConfig
+from fencepost.herder.core.group_decisions import ConfigureTasks, EndWorker, HerderCommand, Rejoin
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.distributed.assignor_leader import LeaderAssignor
 from fencepost.herder.distributed.group_clients import group_member, status_store
@@ -39,7 +42,6 @@ from fencepost.herder.requests.logger_requests import LoggerRequests
 from fencepost.herder.requests.offset_requests import OffsetRequests
 from fencepost.herder.requests.plugin_requests import PluginRequests
 from fencepost.herder.requests.snapshots import Snapshots
-from fencepost.herder.work.connector_work import ConnectorWork
 from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.herder.work.worker_clients import cluster_id, config_store
 from fencepost.runtime.connector.client_properties import admin_config
@@ -77,20 +79,14 @@ class DistributedHerder(Herder):
             status_store(worker.clients, config),
             client,
             loop,
+            self._carry_out,
         )
         worker.metrics.registry.register(self._parts.metrics)
         parts = self._parts
-        self._leadership = Leadership(parts, self._rejoin)
+        self._leadership = Leadership(parts)
         rounds = FencingRounds(parts, self._leadership)
-        self._task_configs = TaskConfigs(parts, self._leadership, self._find)
-        self._work = GroupWork(
-            parts,
-            self._leadership,
-            GroupFencing(parts, self._leadership, rounds),
-            configure_tasks=self._task_configs.request,
-            rejoin=self._rejoin,
-            failed=self._fail,
-        )
+        self._work = GroupWork(parts, self._leadership, GroupFencing(parts, self._leadership, rounds))
+        self._task_configs = TaskConfigs(parts, self._leadership, self._work.local)
         assignor = LeaderAssignor(self._work.configured, max_delay_ms=group.scheduled_rebalance_max_delay_ms)
         self._member = group_member(parts, assignor, self._work)
         snapshots = Snapshots(parts, ShownStatuses(parts, self._is_cut_off))
@@ -185,12 +181,12 @@ class DistributedHerder(Herder):
     def _is_cut_off(self) -> bool:
         return self._member.coordinator_unknown_for > self._parts.group.session_timeout_ms / 1000
 
-    def _find(self, name: str) -> ConnectorWork | None:
-        return self._work.local.find(name)
-
-    def _rejoin(self) -> None:
-        self._member.rejoin()
-
-    def _fail(self, error: Exception) -> None:
-        if not self.failed.done():
-            self.failed.set_result(error)
+    def _carry_out(self, command: HerderCommand) -> None:
+        match command:
+            case Rejoin():
+                self._member.rejoin()
+            case ConfigureTasks(connector):
+                self._task_configs.request(connector)
+            case EndWorker(error):
+                if not self.failed.done():
+                    self.failed.set_result(error)

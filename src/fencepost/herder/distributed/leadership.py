@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.herder.core.group_decisions import Rejoin
 from fencepost.herder.core.outliving import outcome_of
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.readiness import Standing
@@ -70,11 +71,10 @@ TRANSITIONS: Final[Mapping[LeadershipState, frozenset[LeadershipState]]] = {
 
 
 class Leadership:
-    """Tracks the leader, and does the leader's writes. `rejoin` makes the group determine the leader again."""
+    """Tracks the leader, and does the leader's writes."""
 
-    def __init__(self, parts: GroupParts, rejoin: Callable[[], None]) -> None:
+    def __init__(self, parts: GroupParts) -> None:
         self._parts = parts
-        self._rejoin = rejoin
         self._state = LeadershipState.FOLLOWING
         self._changed = asyncio.Condition()
         # Not a thread lock: a write in progress must not change what another write depends on.
@@ -259,7 +259,7 @@ class Leadership:
         if isinstance(error, IllegalStateError) or error.privilege_lost:
             self._failures, self._refusal = self._failures + 1, error
             self._step_down()
-            self._rejoin()
+            self._parts.carry_out(Rejoin())
 
     async def _lead(self) -> None:
         if self._failures:

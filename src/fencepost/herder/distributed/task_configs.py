@@ -21,7 +21,7 @@ from fencepost.config.log_context import log_context
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.errors import BadRequestError, ForbiddenError, NotLeaderError, RequestTargetError
-from fencepost.herder.work.connector_work import ConnectorWork
+from fencepost.herder.work.local_work import LocalWork
 from fencepost.kafka.deadline import Backoff
 from fencepost.runtime.worker import partitions_follow_task_configs
 from fencepost.storage.configs.codec import Config, TargetState
@@ -35,11 +35,10 @@ _LONGEST_PAUSE_MS: Final = 60_000
 class TaskConfigs:
     """Requests task configurations from this worker's connectors, and sends them to the leader."""
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, find: Callable[[str], ConnectorWork | None]) -> None:
-        """`find` returns a connector that this worker runs."""
+    def __init__(self, parts: GroupParts, leadership: Leadership, local: LocalWork) -> None:
         self._parts = parts
         self._leadership = leadership
-        self._find = find
+        self._local = local
         self._asked: set[str] = set()
         # Pauses after failures; a new request ends the pause: for example, the brokers may be back.
         self._pauses: dict[str, asyncio.Event] = {}
@@ -134,7 +133,7 @@ class TaskConfigs:
             del self._pauses[connector]
 
     def _refuse(self, connector: str, error: Exception) -> None:
-        work = self._find(connector)
+        work = self._local.find(connector)
         if work is not None:
             work.refuse_tasks(error)
 
@@ -143,7 +142,7 @@ class TaskConfigs:
             with suppress(NotLeaderError):
                 await self._take_away(connector)
             return
-        work = self._find(connector)
+        work = self._local.find(connector)
         configs = None if work is None else await work.task_configs()
         if work is None or configs is None:
             return

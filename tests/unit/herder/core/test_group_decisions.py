@@ -11,9 +11,9 @@ from fencepost.herder.core.group_decisions import (
     MOST_FENCED,
     Assigned,
     ConfigChanged,
+    ConfigureTasks,
     DeleteStatuses,
     Elected,
-    FinishStop,
     FollowConfig,
     ForgetStatuses,
     GroupState,
@@ -95,8 +95,8 @@ def test_half_stops_of_a_former_leader_are_finished_once():
     stopped = config(CONNECTOR)
     event = Assigned(frozenset(), "b", False, False, stopped)
     state, commands = decide(after([assigned()]), event)
-    assert FinishStop("c") in commands
-    assert FinishStop("c") not in decide(state, event)[1]
+    assert ConfigureTasks("c") in commands
+    assert ConfigureTasks("c") not in decide(state, event)[1]
 
 
 def test_other_tasks_than_were_assigned_request_one_rebalance():
@@ -127,7 +127,7 @@ def test_statuses_of_a_deleted_connector_are_deleted_by_its_worker_and_the_leade
 def test_a_connector_that_was_resumed_without_tasks_is_asked_for_them():
     resumed = config(CONNECTOR, TargetStateRecord("c", TargetState.STARTED))
     _, commands = decide(after([assigned("c")]), changed(TargetStateChange("c"), resumed))
-    assert FinishStop("c") in commands
+    assert ConfigureTasks("c") in commands
 
 
 def test_what_is_revoked_is_not_had_any_more():
@@ -147,7 +147,7 @@ def test_a_task_that_is_fenced_again_and_again_is_not_asked_for():
 def test_a_worker_with_another_config_topic_touches_no_connectors():
     stopped = config(CONNECTOR)
     _, commands = decide(after([assigned()]), Assigned(frozenset(), "b", True, False, stopped, knows_connectors=False))
-    assert not {FinishStop("c"), ForgetStatuses()} & set(commands)
+    assert not {ConfigureTasks("c"), ForgetStatuses()} & set(commands)
     event = TargetStateChange("c")
     _, commands = decide(after([assigned("c")]), ConfigChanged(event, stopped, True, False, knows_connectors=False))
-    assert FinishStop("c") not in commands
+    assert ConfigureTasks("c") not in commands
