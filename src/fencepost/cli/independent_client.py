@@ -11,10 +11,9 @@ from contextlib import closing
 from typing import Any, Final, cast
 
 from fencepost.api.errors import ConfigError
-from fencepost.kafka.admin.admin import Admin
-from fencepost.kafka.admin.open_transactions import ONGOING
+from fencepost.cli.topic_transactions import open_transactions
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, TopicNotFoundError, UnsupportedBrokerError
+from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, TopicNotFoundError
 
 try:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
@@ -28,9 +27,6 @@ READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 
 _ANSWER_SECONDS: Final = 30.0
-# A coordinator writes the transaction markers to the partitions after it has answered the producer.
-_MARKERS_SECONDS: Final = 20.0
-_MARKERS_POLL_SECONDS: Final = 0.05
 # Without a record or an end of a partition for this long, the brokers do not answer any more.
 _SILENCE_SECONDS: Final = 60.0
 _RECORDS_AT_ONCE: Final = 10_000
@@ -91,27 +87,6 @@ def read(config: ClientConfig, topic: str, ends: dict[int, int], isolation: str 
 def place_of(message: Message) -> tuple[int, int]:
     """Return the partition and offset of a message."""
     return cast("int", message.partition()), cast("int", message.offset())
-
-
-def open_transactions(config: ClientConfig, topic: str) -> tuple[str, ...] | None:
-    """Return the transactional ids whose open transactions have records in a topic; None before Kafka 3.0.
-
-    Waits for transactions that are being ended.
-    """
-    deadline = time.monotonic() + _MARKERS_SECONDS
-    with Admin(config) as admin:
-        while True:
-            try:
-                found = [
-                    transaction
-                    for transaction in admin.open_transactions()
-                    if any(name == topic for name, _ in transaction.partitions)
-                ]
-            except UnsupportedBrokerError:
-                return None
-            if all(transaction.state == ONGOING for transaction in found) or time.monotonic() > deadline:
-                return tuple(sorted(transaction.transactional_id for transaction in found))
-            time.sleep(_MARKERS_POLL_SECONDS)
 
 
 def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -> dict[int, int]:

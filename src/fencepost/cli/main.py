@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "demo": ("fencepost.cli.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
+    "tail": ("fencepost.cli.tail:tail", "Show the records of a topic, and the transactions that hide some."),
     "transactions": ("fencepost.cli.transactions:transactions", "List a cluster's open transactions, and abort one."),
     "verify": ("fencepost.cli.verify:verify", "Check that a topic holds every record of a source once."),
     "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fencepost.cli.cluster_options import asks_cluster
-from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_transactions, place_of, read
+from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, place_of, read
 from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.record_fields import RecordField
 from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_record, lines_of
+from fencepost.cli.topic_transactions import open_transactions
 from fencepost.cli.verify_report import Report, print_report
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -128,7 +129,7 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
         aborted=written - counted.count,
         # Records that are written meanwhile to a topic in use may be counted here.
         undecided=_distance(ends, ends_of(config, topic, READ_UNCOMMITTED)),
-        open_transactions=still_open,
+        open_transactions=None if still_open is None else tuple(sorted(each.transactional_id for each in still_open)),
         expected_records=asked.expect_count,
         numbers=numbers,
         rows=rows,

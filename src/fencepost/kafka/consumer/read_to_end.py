@@ -48,8 +48,11 @@ _ANSWER_GRACE_MS: Final = 5_000
 
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
-_EARLIEST: Final = -2
-_LATEST: Final = -1
+EARLIEST: Final = -2
+"""As a timestamp: the first offset of a partition."""
+
+LATEST: Final = -1
+"""As a timestamp: the end of a partition."""
 
 
 class TopicReadTimeoutError(KafkaError):
@@ -139,6 +142,22 @@ class TopicReader:
         ends: dict[int, int] = self._run(self._end_offsets, Deadline.after(timeout_ms))
         return ends
 
+    def committed_offsets(self, timestamp: int, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> dict[int, int]:
+        """Return an offset of each partition, as read_committed consumers see the topic.
+
+        For a timestamp in milliseconds it is the first offset at or after it, -1 if there is none; for LATEST the last
+        stable offset, which open transactions hold back. Raises as `read_to_end` does.
+        """
+        offsets: dict[int, int] = self._run(self._committed_offsets, timestamp, Deadline.after(timeout_ms))
+        return offsets
+
+    def seek(self, positions: Mapping[int, int]) -> None:
+        """Continue at these offsets, by partition; others continue where they are.
+
+        Call it after a method that lists offsets, which finds out which topic has the name.
+        """
+        self._positions |= positions
+
     def is_missing(self) -> bool:
         """Whether a broker answers that the topic does not exist; False while no broker answers."""
         try:
@@ -164,7 +183,7 @@ class TopicReader:
         while True:
             try:
                 self._find_leaders(deadline, max_age_ms=0)
-                ends = self._list_offsets(self._leaders, _LATEST, deadline)
+                ends = self._list_offsets(self._leaders, LATEST, deadline)
                 unknown = [
                     partition
                     for partition, end in ends.items()
@@ -172,11 +191,19 @@ class TopicReader:
                     if self._positions.get(partition, end + 1) > end
                 ]
                 if unknown:
-                    self._positions |= self._list_offsets(unknown, _EARLIEST, deadline)
+                    self._positions |= self._list_offsets(unknown, EARLIEST, deadline)
             except TRANSIENT as error:
                 self._back_off(error, deadline)
             else:
                 return ends
+
+    def _committed_offsets(self, timestamp: int, deadline: Deadline) -> dict[int, int]:
+        while True:
+            try:
+                self._find_leaders(deadline, max_age_ms=0)
+                return self._list_offsets(self._leaders, timestamp, deadline, isolation=_READ_COMMITTED)
+            except TRANSIENT as error:
+                self._back_off(error, deadline)
 
     def _find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
         self._leaders = self._topic_leaders.find(deadline, max_age_ms)
@@ -186,8 +213,10 @@ class TopicReader:
         for gone in self._positions.keys() - self._leaders.keys():
             del self._positions[gone]
 
-    def _list_offsets(self, partitions: Iterable[int], timestamp: int, deadline: Deadline) -> dict[int, int]:
-        responses = self._ask_leaders(partitions, partial(self._list_request, timestamp), deadline)
+    def _list_offsets(
+        self, partitions: Iterable[int], timestamp: int, deadline: Deadline, *, isolation: int = _READ_UNCOMMITTED
+    ) -> dict[int, int]:
+        responses = self._ask_leaders(partitions, partial(self._list_request, timestamp, isolation), deadline)
         offsets = {}
         for response in responses:
             for row in response.topics[0].partitions:
@@ -195,14 +224,14 @@ class TopicReader:
                 offsets[row.partition_index] = row.offset
         return offsets
 
-    def _list_request(self, timestamp: int, partitions: list[int]) -> Any:
+    def _list_request(self, timestamp: int, isolation: int, partitions: list[int]) -> Any:
         topic = ListOffsetsRequest.ListOffsetsTopic
         rows = [
             topic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
             for partition in partitions
         ]
         return ListOffsetsRequest(
-            replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic(name=self.topic, partitions=rows)]
+            replica_id=-1, isolation_level=isolation, topics=[topic(name=self.topic, partitions=rows)]
         )
 
     def _fetch_all(
@@ -216,7 +245,7 @@ class TopicReader:
         try:
             self._find_leaders(deadline, _FOLLOWED_MAX_AGE_MS if behind is None else None)
             if added := self._leaders.keys() - self._positions.keys():
-                self._positions |= self._list_offsets(added, _EARLIEST, deadline)
+                self._positions |= self._list_offsets(added, EARLIEST, deadline)
             asked = self._positions if behind is None else self._positions.keys() & behind
             responses = self._ask_leaders(
                 asked, partial(self._fetch_request, wait_ms), deadline, at_most=_FETCH_VERSION
@@ -235,7 +264,7 @@ class TopicReader:
         for row in rows:
             partition = row.partition_index
             if row.error_code == Code.OFFSET_OUT_OF_RANGE:
-                self._positions |= self._list_offsets([partition], _EARLIEST, deadline)
+                self._positions |= self._list_offsets([partition], EARLIEST, deadline)
                 continue
             self._raise_for(row.error_code, "READ")
             position = self._positions[partition]
