@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "connectors": ("fencepost.cli.connectors:connectors", "Create, show and control connectors."),
     "demo": ("fencepost.cli.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
+    "new": ("fencepost.cli.new:new", "Write the package of a new connector."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
     "tail": ("fencepost.cli.tail:tail", "Show the records of a topic, and the transactions that hide some."),
     "transactions": ("fencepost.cli.transactions:transactions", "List a cluster's open transactions, and abort one."),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.context import OffsetReader
 from fencepost.runtime.task.transaction_context import WorkerTransactionContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class WorkerSourceTaskContext:

@@ -1,0 +1,42 @@
+"""The pytest plugin: pytest loads it wherever fencepost is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+_OPTION = "--fencepost-bootstrap-servers"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The Kafka cluster of a test run."""
+
+    bootstrap_servers: str
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for a Kafka cluster that runs already."""
+    parser.getgroup("fencepost").addoption(
+        _OPTION,
+        metavar="HOST:PORT",
+        help="The Kafka cluster of the fixture fencepost_broker. By default the fixture starts a broker.",
+    )
+
+
+@pytest.fixture(scope="session")
+def fencepost_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker for `fencepost.testing.run_connector`, started when the first test needs it.
+
+    It needs Java 17. The first start downloads Kafka into the user's cache folder.
+    """
+    given = request.config.getoption(_OPTION)
+    if given:
+        yield Broker(given)
+        return
+    from fencepost.embedded.broker import EmbeddedBroker  # noqa: PLC0415 - few test runs need it
+
+    with EmbeddedBroker(tmp_path_factory.mktemp("fencepost-broker")) as broker:
+        yield Broker(broker.bootstrap_servers)

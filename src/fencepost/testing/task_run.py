@@ -1,0 +1,201 @@
+"""Runs one task of a connector in the test's own process, without Kafka.
+
+The test decides when the task is polled and when its offsets are committed:
+
+    with run_task(NumbersConnector, {"topic": "numbers"}) as task:
+        polled = task.poll()
+        task.commit()
+    with run_task(NumbersConnector, {"topic": "numbers"}, offsets=task.offsets) as again:
+        assert again.poll().values[0] == polled.values[-1] + 1
+
+Leaving the first block without `commit` is what a worker that was killed leaves behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.api.errors import ConfigError, RetriableError
+from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
+from fencepost.api.source import SourceConnector
+from fencepost.config.connector_config import TransactionBoundary
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.task.boundaries import Batch
+from fencepost.runtime.task.context import WorkerSourceTaskContext
+from fencepost.runtime.task.instance import TaskInstance
+from fencepost.runtime.task.transaction_context import WorkerTransactionContext
+from fencepost.testing.batch_rows import rows_of
+from fencepost.testing.connector_start import StartedConnector
+from fencepost.testing.source_offsets import SourceOffsets
+from fencepost.testing.spark import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_TIMEOUT_S = 60.0
+"""How long `RunningTask.poll` waits for something to be polled."""
+
+_RETRY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The result of a poll.
+
+    `records` are the records, for a SourceBatch a record for each row. `offsets` are `(source_partition, source_offset)`
+    pairs: the position after all of them, one pair for each source partition.
+    """
+
+    records: Sequence[SourceRecord]
+    offsets: Sequence[tuple[SourcePartition, SourceOffset]]
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of the records."""
+        return [record.value for record in self.records]
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.offsets)
+
+
+class RunningTask:
+    """A started task. For one thread, but for `stop`. `offsets` are the committed ones."""
+
+    def __init__(
+        self,
+        started: StartedConnector,
+        number: int,
+        config: Mapping[str, str],
+        *,
+        on_exit: Callable[[], None] = lambda: None,
+        session: Callable[[], SparkSession] = spark_session,
+    ) -> None:
+        """Create and start the task. Raises what its constructor and its `start` raise.
+
+        `on_exit` is called at the end of a `with` block.
+        """
+        self.offsets = started.offsets
+        self.config = {**config}
+        self.id = ConnectorTaskId(started.checked.name, number)
+        self._topic = started.config.get("topic")
+        connector_bounds = started.checked.transaction_boundary is TransactionBoundary.CONNECTOR
+        self.transaction_context = WorkerTransactionContext() if connector_bounds else None
+        context = WorkerSourceTaskContext(self.config, self.offsets, self.transaction_context, session, ANYWHERE)
+        self._instance = TaskInstance(self.id, started.task_class())
+        self._uncommitted: list[Polled] = []
+        self._on_exit = on_exit
+        self._instance.start(self.config, context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._on_exit()
+
+    def poll(self, timeout_s: float = POLL_TIMEOUT_S) -> Polled:
+        """Poll until there is something, and return it. Offsets are not committed.
+
+        A RetriableError lets the task be polled again. Raises TimeoutError if there is nothing for `timeout_s`, what the
+        task raises, and PluginError for an invalid return value.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            polled = self.poll_once()
+            if polled:
+                return polled
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"poll() of task {self.id} returned nothing for {timeout_s:g} s")
+
+    def poll_once(self) -> Polled:
+        """Poll once; the result may be empty. Raises as `poll`, but for the TimeoutError."""
+        try:
+            answer = self._instance.poll()
+        except RetriableError:
+            time.sleep(_RETRY_S)
+            answer = None
+        polled = self._polled(answer)
+        if polled:
+            self._uncommitted.append(polled)
+        return polled
+
+    def commit(self) -> None:
+        """Commit everything that was polled: store the offsets, then call `commit_record` and `commit`.
+
+        Raises DataError for offsets that cannot be stored.
+        """
+        polled, self._uncommitted = self._uncommitted, []
+        for part in polled:
+            self.offsets.commit(part.offsets)
+        self._instance.settled([(record, _metadata(record)) for part in polled for record in part.records])
+        self._instance.committed()
+
+    def at_end(self) -> bool:
+        """Return whether the source has ended."""
+        return self._instance.at_end()
+
+    def lag(self) -> float | None:
+        """Return the task's lag."""
+        return self._instance.lag()
+
+    def stop(self) -> None:
+        """Stop the task. Any thread may call it; only the first call has an effect."""
+        self._instance.stop()
+
+    def _polled(self, answer: Batch | None) -> Polled:
+        if not answer:
+            return Polled((), ())
+        if isinstance(answer, SourceBatch):
+            return Polled(rows_of(answer, self._topic), list(answer.offsets))
+        return Polled(answer, last_offsets(answer))
+
+
+def run_task(
+    connector: type[SourceConnector],
+    config: Mapping[str, str],
+    *,
+    offsets: SourceOffsets | None = None,
+    tasks_max: int = 1,
+    task: int = 0,
+) -> RunningTask:
+    """Start a connector and one of its tasks, without Kafka. Use it with `with`: the end of the block stops the task.
+
+    `config` is the connector's configuration; `name`, `connector.class` and `tasks.max` may be left out. `offsets` are
+    committed offsets to resume from, usually those of another task. `task` is the number of the task, of those that the
+    connector makes of `tasks_max`. A task that needs Spark gets a local session, which starts at its first use.
+
+    Raises ConfigError for an invalid configuration, and what the code of the connector and the task raises.
+    """
+    started = StartedConnector(connector, {**config, "tasks.max": str(tasks_max)}, offsets)
+    try:
+        return RunningTask(started, task, _task_config(started, tasks_max, task), on_exit=started.stop)
+    except BaseException:
+        started.stop()
+        raise
+
+
+def _task_config(started: StartedConnector, tasks_max: int, task: int) -> dict[str, str]:
+    configs = started.task_configs(tasks_max)
+    if task >= len(configs):
+        made = f"The connector makes {len(configs)} task(s) of tasks.max={tasks_max}"
+        raise ConfigError(f"{made}: there is no task {task}")
+    return configs[task]
+
+
+def last_offsets(records: Iterable[SourceRecord]) -> list[tuple[SourcePartition, SourceOffset]]:
+    """Return the last offset of each source partition."""
+    latest: dict[str, tuple[SourcePartition, SourceOffset]] = {}
+    for record in records:
+        latest[repr(sorted(record.source_partition.items(), key=repr))] = record.source_partition, record.source_offset
+    return list(latest.values())
+
+
+def _metadata(record: SourceRecord) -> RecordMetadata:
+    return RecordMetadata(record.topic, record.partition or 0, -1, record.timestamp or 0)

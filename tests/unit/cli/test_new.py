@@ -1,0 +1,75 @@
+"""`fencepost new connector`. tests/broker/test_new_connector.py runs the tests that it writes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fencepost.api.errors import ConfigError
+from fencepost.cli.main import cli
+from fencepost.cli.new import KINDS, write_connector
+from fencepost.config.properties import load_connector_config
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_package_has_an_entry_point_tests_and_ci(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "my-source"
+    write_connector(folder, "my-source", kind)
+
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["fencepost.connectors"] == {"MySource": "my_source.connector:MySourceConnector"}
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == [
+        ".github/workflows/test.yml",
+        ".gitignore",
+        "README.md",
+        "connector.properties",
+        "pyproject.toml",
+        "src/my_source/__init__.py",
+        "src/my_source/connector.py",
+        "tests/test_connector.py",
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_placeholder_is_left(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "my-source"
+    write_connector(folder, "my-source", kind)
+
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert "@" not in path.read_text().replace("actions/checkout@", "").replace("-python@", "").replace(
+                "-java@", ""
+            ), path
+            compile(path.read_text(), path, "exec") if path.suffix == ".py" else None
+
+
+def test_the_connector_file_names_the_class(tmp_path: Path) -> None:
+    write_connector(tmp_path / "x1", "x1", "poll")
+
+    config = load_connector_config(tmp_path / "x1" / "connector.properties")
+    assert config["connector.class"] == "x1.connector.X1Connector"
+
+
+@pytest.mark.parametrize("name", ["My-Source", "1st", "a--b", "a.b", "-a", "json", "class", "fencepost"])
+def test_a_name_that_cannot_be_a_package_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="name"):
+        write_connector(tmp_path / "x", name, "poll")
+
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_existing_directory_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="already exists"):
+        write_connector(tmp_path, "my-source", "poll")
+
+
+def test_the_command_says_how_to_run_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["new", "connector", "my-source"])
+
+    assert result.exit_code == 0, result.output
+    assert "pytest" in result.output
+    assert (tmp_path / "my-source" / "pyproject.toml").exists()
