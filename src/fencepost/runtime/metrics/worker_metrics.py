@@ -93,6 +93,8 @@ class WorkerMetrics(Collector):
         self._pending_copies = pending_copies
         self.registry = CollectorRegistry(auto_describe=False)
         self.connector_startups, self._task_startups = Startups(), Startups()
+        self.on_task: Callable[[ConnectorTaskId, TaskMetrics], None] = lambda *_: None
+        """Called with the metrics of each task that starts, on any thread."""
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
         self._connectors: dict[str, _Connector] = {}
         self._lock = threading.Lock()
@@ -103,6 +105,7 @@ class WorkerMetrics(Collector):
         metrics = TaskMetrics(on_start=self._task_startups.record)
         with self._lock:
             self._tasks[task] = metrics
+        self.on_task(task, metrics)
         return metrics
 
     def remove(self, task: ConnectorTaskId) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from fencepost.api.context import SourceTaskContext
@@ -74,18 +75,27 @@ class TaskInstance:
             refuse_answer(what, self._task.at_end, kind_of(answer), "True or False")
         return answer
 
+    def first_lag(self) -> float | None:
+        """Return the lag before the first poll, None if unknown. A task may need a poll to tell it."""
+        with suppress(Exception):
+            return self._ask_lag()
+        return None
+
     def lag(self) -> float | None:
         """Return the lag, None if unknown. The first error of the task is logged."""
         if self._lag_failed:
             return None
-        what = self._what("lag")
         try:
-            lag = call_plugin(what, self._task.lag)
-            return None if lag is None else call_plugin(what, float, lag)
+            return self._ask_lag()
         except Exception:  # noqa: BLE001 - a connector may raise anything; a metric is no reason to fail
             _log.exception("lag() of task %s failed, and is not called again", self.id)
             self._lag_failed = True
             return None
+
+    def _ask_lag(self) -> float | None:
+        what = self._what("lag")
+        lag = call_plugin(what, self._task.lag)
+        return None if lag is None else call_plugin(what, float, lag)
 
     def settled(self, records: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
         """Call the task's commit_record for each settled record, in order. Its errors are logged."""

@@ -164,6 +164,7 @@ class TaskRun:
         try:
             instance.start(self._parts.config, context)
             self._started = instance
+            self._metrics.lag(instance.first_lag())
             self._on_state(State.RUNNING)
             written = WritesContext(
                 self._id,

@@ -1,0 +1,64 @@
+"""How much the connectors of a process have transferred, from its start, over all restarts of their tasks."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.runtime.metrics.task_metrics import TaskMetrics
+from fencepost.runtime.metrics.transaction_metrics import TransferCounts
+
+_OVER: Final = TransferCounts()
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The transfer of a connector: its counts, and the share of its source that poll has returned.
+
+    The share is from 0 to 1, None if a task does not know how much is left.
+    """
+
+    counts: TransferCounts
+    share: float | None
+
+
+class Transfers:
+    """Adds up the tasks of each connector; `watch` gets the metrics of each task that starts. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._current: dict[ConnectorTaskId, TaskMetrics] = {}
+        self._past: dict[str, TransferCounts] = {}
+        self._lock = threading.Lock()
+
+    def watch(self, task: ConnectorTaskId, metrics: TaskMetrics) -> None:
+        """Count a task that starts; an earlier start of it counts no further."""
+        with self._lock:
+            former = self._current.get(task)
+            if former is not None:
+                counts = former.transferred.counts
+                self._past[task.connector] = self._past.get(task.connector, _OVER) + counts.settled()
+            self._current[task] = metrics
+
+    def of_connectors(self) -> Mapping[str, Transfer]:
+        """Return the transfer of each connector that has had a task, by name."""
+        with self._lock:
+            tasks = sorted(self._current.items())
+            past = dict(self._past)
+        counts: dict[str, TransferCounts] = {}
+        lags: dict[str, tuple[float, float]] = {}
+        for task, metrics in tasks:
+            name, transferred = task.connector, metrics.transferred
+            counts[name] = counts.get(name, past.get(name, _OVER)) + transferred.counts
+            lag, most = lags.get(name, (0.0, 0.0))
+            lags[name] = lag + transferred.lag, most + transferred.greatest_lag
+        return {name: Transfer(counts[name], _share(*lags[name])) for name in counts}
+
+
+def _share(lag: float, greatest_lag: float) -> float | None:
+    if math.isnan(lag) or math.isnan(greatest_lag):
+        return None
+    return 1.0 if greatest_lag == 0 else 1 - lag / greatest_lag

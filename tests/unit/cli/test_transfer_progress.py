@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from fencepost.cli.transfer_progress import Estimate, summary
+from fencepost.runtime.metrics.transaction_metrics import TransferCounts
+from fencepost.runtime.metrics.transfers import Transfer
+from tests.support.clock import Clock
+
+
+def _transfer(records: int, share: float | None, *, open_records: int = 0) -> Transfer:
+    return Transfer(TransferCounts(records=records, bytes=records * 100, open=open_records, transactions=3), share)
+
+
+def test_the_rate_is_that_of_the_last_seconds_and_the_time_left_that_of_the_whole() -> None:
+    clock = Clock()
+    estimate = Estimate(clock)
+    estimate.of("c", _transfer(0, 0.0))
+    clock.now += 20
+    estimate.of("c", _transfer(200, 0.2))
+    clock.now += 10
+
+    shown = estimate.of("c", _transfer(1_200, 0.6))
+
+    assert shown.rate == pytest.approx(100)
+    assert shown.seconds_left == pytest.approx(20)
+    assert shown.text() == "1,200 rows  0 MB  100 rows/s  3 transactions  0:00:20 left"
+
+
+def test_a_transfer_is_not_complete_before_its_last_commit() -> None:
+    estimate = Estimate(Clock())
+
+    assert estimate.of("c", _transfer(10, 1.0, open_records=5)).share == pytest.approx(0.99)
+    assert estimate.of("c", _transfer(15, 1.0)).share == 1.0
+    assert estimate.of("c", _transfer(15, 1.0)).seconds_left is None
+
+
+def test_without_a_known_size_nothing_is_guessed() -> None:
+    shown = Estimate(Clock()).of("c", _transfer(10, None, open_records=5))
+
+    assert (shown.share, shown.seconds_left) == (None, None)
+    assert shown.text() == "10 rows (+5 not committed)  0 MB  0 rows/s  3 transactions"
+
+
+def test_an_abort_is_no_negative_rate() -> None:
+    clock = Clock()
+    estimate = Estimate(clock)
+    estimate.of("c", _transfer(10, None, open_records=50))
+    clock.now += 1
+
+    assert estimate.of("c", _transfer(10, None)).rate == 0
+
+
+def test_the_summary_names_what_was_skipped_and_aborted() -> None:
+    counts = TransferCounts(records=1_000, bytes=2_500_000, transactions=4, aborted=1, skipped=7)
+
+    assert summary("lines", counts, 10.0) == (
+        "lines: 1,000 rows, 2.5 MB in 4 transactions (1 more aborted), 7 skipped, in 0:00:10 (100 rows/s)"
+    )
