@@ -15,9 +15,10 @@ PATIENCE = 500.0
 """Seconds. Two JVMs one after the other take ten, but as many minutes on a machine that does other things as well."""
 
 PROGRAM = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from fencepost.engine.engine import SparkEngine
-from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.spark.jobs import Jobs
 
 import psutil
 
@@ -40,6 +41,19 @@ if sys.argv[1] == "stop":
     engine.stop()
     print("stopped", psutil.Process().children(recursive=True), flush=True)
     print("again", engine.session().range(10).count(), flush=True)
+    try:
+        engine.session().sql("SELECT nothing")
+    except Exception as error:
+        unknown = error
+    try:
+        with Jobs().running(engine.session(), "task", threading.Event()):
+            context = engine.session().sparkContext
+            engine.stop()
+            context.setJobGroup("late", "a job of a task that still runs")
+    except Exception as error:
+        print("stopped in a job:", type(error).__name__, error, flush=True)
+    print("told later:", JobFailure.of(unknown).one_line, flush=True)
+    engine.session()
     for pid in jvms():
         os.kill(pid, signal.SIGTERM)
     engine.stop()
@@ -68,6 +82,8 @@ def test_spark_starts_late_stops_wholly_and_starts_again(tmp_path: Path):
     assert "after a stop in the JVM 11 1" in lines
     assert "stopped []" in lines
     assert "again 10" in lines
+    assert any(line.startswith("stopped in a job: SparkJobError Spark was stopped while it ran") for line in lines)
+    assert any(line.startswith("told later: [UNRESOLVED_COLUMN") for line in lines)
     assert "stopped after its JVM []" in lines
     assert "Warning" not in process.output
 

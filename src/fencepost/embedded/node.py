@@ -160,7 +160,7 @@ class Node:
             # For a broker that runs for seconds to hours these start faster and use less memory than the defaults.
             *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             self._class_data_option(),
-            f"-Dlog4j2.configurationFile={self.place.folder / 'log4j2.properties'}",
+            f"-Dlog4j2.configurationFile={(self.place.folder / 'log4j2.properties').absolute().as_uri()}",
             *("-cp", jars),
         ]
 

@@ -42,6 +42,10 @@ _LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fencepo
 _CHILDREN: Final[weakref.WeakSet[subprocess.Popen[bytes]]] = weakref.WeakSet()
 
 
+UTF_8: Final = {"LC_ALL": "C.UTF-8"}
+"""The locale in which a JVM finds files with non-ASCII names."""
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """A user of this machine, by the numbers of the user and its group."""
@@ -51,8 +55,8 @@ class User:
 
 
 def jvm_environment() -> dict[str, str]:
-    """The environment of this process, with a locale in which a JVM finds files with non-ASCII names."""
-    return os.environ | {"LC_ALL": "C.UTF-8"}
+    """The environment of this process, in that locale."""
+    return os.environ | UTF_8
 
 
 def launch(command: Sequence[str], log_file: Path, user: User | None = None) -> subprocess.Popen[bytes]:

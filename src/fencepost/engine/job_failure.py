@@ -21,6 +21,9 @@ from fencepost.api.secrets import SECRETS
 
 PYTHON_EXCEPTION: Final = "org.apache.spark.api.python.PythonException"
 
+WITHOUT_JVM: Final = (AttributeError, AssertionError)
+"""What pyspark raises where it needs its JVM after another thread has stopped Spark."""
+
 _SPARK_THROWABLE: Final = "org.apache.spark.SparkThrowable"
 # 22 is a data exception, 42 a syntax error or an unknown name, P0 an error that SQL itself raises with raise_error or
 # assert_true.
@@ -55,8 +58,8 @@ class JobFailure:
 
     @classmethod
     def of(cls, error: BaseException) -> JobFailure:
-        """Read an error of Py4J or PySpark. There are no causes if the JVM has died."""
-        return cls(tuple(_causes(error)), str(error) or type(error).__name__)
+        """Read an error of Py4J or PySpark. There are no causes if the JVM has died, or Spark was stopped."""
+        return cls(tuple(_causes(error)), _text(error) or type(error).__name__)
 
     @property
     def is_of_data(self) -> bool:
@@ -110,10 +113,17 @@ def _causes(error: BaseException) -> list[Throwable]:
         while throwable is not None:
             found.append(_throwable(throwable))
             throwable = throwable.getCause()
-    except (Py4JError, OSError):
-        # The JVM has died.
+    except (Py4JError, OSError, *WITHOUT_JVM):
         return []
     return found
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except WITHOUT_JVM:
+        # pyspark asks the JVM how much to tell.
+        return error._desc or "" if isinstance(error, CapturedException) else ""  # noqa: SLF001 - see above
 
 
 def _origin(error: BaseException) -> Any:

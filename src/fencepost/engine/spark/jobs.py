@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,7 @@ from fencepost.engine.errors import (
     SparkDataError,
     SparkJobError,
 )
-from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.job_failure import WITHOUT_JVM, JobFailure
 from fencepost.engine.reports import carried_failure
 
 
@@ -75,6 +76,14 @@ class Jobs:
         except (Py4JError, PySparkException, OSError) as error:
             check_cancelled(task, cancelled)
             raise _translated(error, task, mark) from error
+        except WITHOUT_JVM as error:
+            check_cancelled(task, cancelled)
+            if _is_running(context):
+                raise
+            raise SparkJobError(
+                f"Spark was stopped while it ran a job of {task}. The transaction is aborted; the batch is read again "
+                "when the task is restarted"
+            ) from error
         finally:
             with self._lock:
                 self._running.pop(task, None)
@@ -86,6 +95,11 @@ class Jobs:
         if running is not None:
             session, group = running
             session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001 - not in pyspark's API
+
+
+def _is_running(context: SparkContext) -> bool:
+    """Whether a context was not stopped by this process."""
+    return context._jsc is not None  # noqa: SLF001 - pyspark has no public way to ask
 
 
 def _translated(error: Exception, task: str, mark: str | None) -> FencepostError:

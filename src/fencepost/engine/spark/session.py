@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.errors import ConfigError
 from fencepost.embedded.java import Java, find_java
+from fencepost.embedded.process import UTF_8
 from fencepost.engine.errors import SparkStartError
 from fencepost.engine.job_failure import JobFailure
 
@@ -152,7 +153,9 @@ def _check_foreign(context: SparkContext) -> None:
 
 
 def _quiet_logging() -> str:
-    return f"-Dlog4j2.configurationFile={resources.files('fencepost.engine.spark').joinpath('log4j2.properties')}"
+    # A URI: it is ASCII without spaces, at which Spark would split the options.
+    with resources.as_file(resources.files("fencepost.engine.spark").joinpath("log4j2.properties")) as file:
+        return f"-Dlog4j2.configurationFile={file.absolute().as_uri()}"
 
 
 class LazySession:
@@ -221,7 +224,7 @@ class LazySession:
             self._stop_due.set()
             # The start may have ended just before that.
             if not self._lock.acquire(blocking=False):
-                logger.info("Spark is still starting: it is not waited for, and ends when it has started")
+                logger.debug("Spark is still starting: it is not waited for, and ends when it has started")
                 return
         try:
             self._end()
@@ -267,9 +270,11 @@ class LazySession:
             try:
                 session = builder.getOrCreate()
             except Exception as error:
+                # Before its JVM ends, which knows the causes.
+                failure = JobFailure.of(error)
                 _end_jvm()
                 raise SparkStartError(
-                    f"Spark did not start with master {self._settings['spark.master']}: {JobFailure.of(error).one_line}. "
+                    f"Spark did not start with master {self._settings['spark.master']}: {failure.one_line}. "
                     "Check the spark.* settings and the messages of the JVM above"
                 ) from error
         # A connector may have started one in the meantime, which is then the one that there is.
@@ -298,15 +303,17 @@ def _environment(java: Java, settings: Mapping[str, str]) -> Iterator[None]:
     PYSPARK_PYTHON stays: pyspark reads it again later.
     """
     os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
-    before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="fencepost-java-") as home:
-        os.environ["JAVA_HOME"] = make_java_home(java, Path(home))
+        launching = {"JAVA_HOME": make_java_home(java, Path(home)), **UTF_8}
+        before = {name: os.environ.get(name) for name in launching}
+        os.environ |= launching
         try:
             yield
         finally:
-            os.environ.pop("JAVA_HOME")
-            if before is not None:
-                os.environ["JAVA_HOME"] = before
+            for name, value in before.items():
+                os.environ.pop(name)
+                if value is not None:
+                    os.environ[name] = value
 
 
 def make_java_home(java: Java, folder: Path) -> str:

@@ -161,7 +161,7 @@ class WorkerSourceTask:
             except BaseException as raised:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
                 error = as_failure(f"Task {self.id}", raised)
                 if self._control.stopping:
-                    _log.info("Task %s was stopped, so this is not a failure: %s", self.id, describe_error(error))
+                    _log.debug("Task %s was stopped, so this is not a failure: %s", self.id, describe_error(error))
                 elif not self._wait_to_restart(error):
                     final, reason, again = State.FAILED, error, False
         self._set_state(final, reason)

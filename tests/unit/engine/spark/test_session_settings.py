@@ -20,6 +20,11 @@ def test_a_local_session_stays_on_loopback_and_has_slots_to_spare():
     assert settings["spark.task.maxFailures"] == "1"
 
 
+def test_options_of_the_jvm_are_not_split_at_a_space_in_a_path():
+    (option,) = session_settings({})["spark.driver.extraJavaOptions"].split()
+    assert option.startswith("-Dlog4j2.configurationFile=file:///")
+
+
 def test_the_users_settings_win_and_others_are_left_out():
     given = {"spark.master": "spark://h:7077", "spark.driver.memory": "2g", "topic": "t", "bootstrap.servers": "b:9092"}
     settings = session_settings(given, cores=2)
