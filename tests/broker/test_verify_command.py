@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,11 +147,44 @@ def test_the_rows_and_lines_of_a_file_are_compared(
     lines.write_text(lines.read_text() + "one more\n")
     code, report = _report(verify, "--source", str(lines))
     assert code == 1
-    assert report["rows"] == {"expected": 3, "found": 2, "lost": 1, "duplicates": 0}
+    assert report["rows"] == {
+        "expected": 3, "found": 2, "lost": 1, "duplicates": 0, "unfinished": False,
+    }  # fmt: skip
 
 
 def test_a_missing_topic_is_named(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     missing = unique("missing")
 
     assert main.run(["verify", missing, "--bootstrap-server", bootstrap_servers, "--expect-count", "1"]) == 1
-    assert missing in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"There is no topic {missing} on this cluster" in line
+    assert "topic.creation" not in line
+
+
+def test_a_transaction_that_ends_during_the_check_is_not_reported_as_open(
+    verify: Verify, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    producer.produce(topic, b"one", partition=0)
+    _commit(producer)
+    producer.produce(topic, b"two", partition=0)
+    assert producer.flush(_SECONDS) == 0
+    # The check reads the source after the topic.
+    source = tmp_path / "lines"
+    os.mkfifo(source)
+
+    def end_and_begin() -> None:
+        with source.open("wb") as pipe:
+            _commit(producer)
+            producer.produce(topic, b"three", partition=0)
+            producer.flush(_SECONDS)
+            pipe.write(b"one\ntwo")
+
+    thread = threading.Thread(target=end_and_begin, daemon=True)
+    thread.start()
+    code, report = _report(verify, "--source", str(source))
+    thread.join(_SECONDS)
+
+    assert code == 0
+    assert report["rows"] == {"expected": 1, "found": 1, "lost": 0, "duplicates": 0, "unfinished": True}
+    assert report["open_transactions"] == []
+    assert report["undecided"] == 1

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_consumer, partitions_of, read
-from fencepost.cli.row_check import CsvRows, compare_rows
+from fencepost.cli.row_check import CsvRows, SourceFile, compare_rows
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
 
@@ -95,9 +95,9 @@ class TopicCounter:
 def check(bootstrap: str, topic: str, offsets_topic: str, flights: Path, *, kills: int, seconds: float) -> Findings:
     """Read the whole topic again and compare it with the file, row by row."""
     client = _client(bootstrap)
-    rows = CsvRows(NULL)
+    rows, source = CsvRows(NULL), SourceFile(flights)
     found = (rows.of_record(message.value()) for message in read(client, topic, ends_of(client, topic)))
-    compared = compare_rows(found, rows.of_file(flights))
+    compared = compare_rows(found, rows.of_file(source), source)
     markers = [*read_transaction_markers(client, topic), *read_transaction_markers(client, offsets_topic)]
     committed = {marker.transaction for marker in markers if marker.committed}
     aborted = {marker.transaction for marker in markers if not marker.committed}

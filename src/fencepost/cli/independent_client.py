@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from fencepost.api.errors import ConfigError
 from fencepost.cli.topic_transactions import open_transactions
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.errors import BrokerUnavailableError, KafkaError, TopicNotFoundError
+from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
 
 try:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
@@ -32,6 +32,10 @@ _SILENCE_SECONDS: Final = 60.0
 _RECORDS_AT_ONCE: Final = 10_000
 # librdkafka waits for all of them, up to this time.
 _WAIT_SECONDS: Final = 0.1
+
+
+class MissingTopicError(KafkaError):
+    """There is no topic to read."""
 
 
 def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED) -> Consumer:
@@ -93,7 +97,7 @@ def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -
     """Return the end offset of each partition of a topic at an isolation level.
 
     At read_committed that is the last stable offset: the first record of an open transaction. Waits for transactions
-    that are being ended. Raises TopicNotFoundError or BrokerUnavailableError.
+    that are being ended. Raises MissingTopicError or BrokerUnavailableError.
     """
     if isolation == READ_COMMITTED:
         open_transactions(config, topic)
@@ -109,7 +113,10 @@ def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -
         except KafkaException as error:
             raise _refusal(error.args[0], topic) from error
     if not ends:
-        raise TopicNotFoundError(topic)
+        raise MissingTopicError(
+            f"There is no topic {topic} on this cluster, or the principal may not DESCRIBE it: check the name, and the "
+            "addresses of the brokers"
+        )
     # A partition whose records were all deleted has nothing to read.
     return {partition: high if high > low else 0 for partition, (low, high) in ends.items()}
 

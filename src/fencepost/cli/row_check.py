@@ -27,12 +27,15 @@ class RowFindings:
     """The comparison of a topic's rows with those of a file.
 
     `lost` counts the rows that appear more often in the file, `duplicates` those that appear more often in the topic.
+    `unfinished` tells whether the file's last row has no line end and is not in the topic: as long as the file may
+    grow, a source does not read such a row, so it is neither expected nor lost.
     """
 
     expected: int
     found: int
     lost: int
     duplicates: int
+    unfinished: bool = False
 
     @property
     def sound(self) -> bool:
@@ -40,16 +43,45 @@ class RowFindings:
         return self.lost == self.duplicates == 0
 
 
-def compare_rows(found: Iterable[Row], expected: Iterable[Row]) -> RowFindings:
-    """Compare rows, in any order. `found` is read before `expected`, each once."""
+def compare_rows(found: Iterable[Row], expected: Iterable[Row], source: SourceFile) -> RowFindings:
+    """Compare rows, in any order. `found` is read before `expected`, the rows of `source`, each once.
+
+    Raises what they raise.
+    """
     have = Counter(map(_digest, found))
-    want = Counter(map(_digest, expected))
+    want: Counter[bytes] = Counter()
+    last: bytes | None = None
+    for last in map(_digest, expected):
+        want[last] += 1
+    unfinished = not source.finished and last is not None and have[last] < want[last]
+    if unfinished and last is not None:
+        want[last] -= 1
     return RowFindings(
         expected=want.total(),
         found=have.total(),
         lost=(want - have).total(),
         duplicates=(have - want).total(),
+        unfinished=unfinished,
     )
+
+
+class SourceFile:
+    """A text file, or a pipe, which is read once. `finished` tells whether the last line that was read has an end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.finished = True
+
+    def lines(self, *, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
+        """Yield the lines with their ends; `newline` and `errors` are those of `open`. Raises DataError."""
+        try:
+            with self.path.open(encoding="utf-8", newline=newline, errors=errors) as file:
+                for line in file:
+                    self.finished = line.endswith(("\n", "\r"))
+                    yield line
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise DataError(f"{self.path} cannot be compared with the topic: {reason}") from error
 
 
 def _digest(row: Row) -> bytes:
@@ -74,16 +106,16 @@ class CsvRows:
         cells = list(fields.values()) if isinstance(fields, dict) else [fields]
         return tuple(self._cell(column, cell) for column, cell in enumerate(cells))
 
-    def of_file(self, path: Path) -> Iterator[Row]:
+    def of_file(self, source: SourceFile) -> Iterator[Row]:
         """Yield the rows of the file. Raises DataError if it cannot be read."""
+        rows = csv.reader(source.lines(newline=""))
         try:
-            with path.open(newline="") as file:
-                rows = csv.reader(file)
-                next(rows, None)
-                for row in rows:
-                    yield tuple(self._text(column, cell) for column, cell in enumerate(row))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise _unreadable(path, error) from error
+            next(rows, None)
+            # Sources skip empty lines.
+            for row in filter(None, rows):
+                yield tuple(self._text(column, cell) for column, cell in enumerate(row))
+        except csv.Error as error:
+            raise DataError(f"{source.path} cannot be compared with the topic: {error}") from error
 
     def _cell(self, column: int, cell: Any) -> str | None:
         match cell:
@@ -105,14 +137,10 @@ class CsvRows:
         return cell.lower() if column in self._booleans else cell
 
 
-def lines_of(path: Path) -> Iterator[Row]:
+def lines_of(source: SourceFile) -> Iterator[Row]:
     """Yield the lines of a text file, each as a row of one cell. Raises DataError if it cannot be read."""
-    try:
-        with path.open(errors="surrogateescape") as file:
-            for line in file:
-                yield (line.removesuffix("\n"),)
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    for line in source.lines(errors="surrogateescape"):
+        yield (line.removesuffix("\n"),)
 
 
 def line_of_record(value: bytes | None) -> Row:
@@ -141,8 +169,3 @@ def _number(text: str) -> str:
         return str(Decimal(text).normalize() + 0)
     except InvalidOperation:
         return text
-
-
-def _unreadable(path: Path, error: Exception) -> DataError:
-    reason = error.strerror if isinstance(error, OSError) else str(error)
-    return DataError(f"{path} cannot be compared with the topic: {reason}")

@@ -18,9 +18,11 @@ _MARKERS_POLL_SECONDS: Final = 0.05
 def open_transactions(config: ClientConfig, topic: str) -> list[OpenTransaction] | None:
     """Return the open transactions that have records in a topic, the oldest first; None before Kafka 3.0.
 
-    Waits for transactions that are being ended.
+    Waits for those that are being ended at the call. Those that begin to end meanwhile are not returned: a topic in use
+    always has some.
     """
     deadline = time.monotonic() + _MARKERS_SECONDS
+    ending: set[tuple[str, int]] | None = None
     with Admin(config) as admin:
         while True:
             try:
@@ -31,6 +33,12 @@ def open_transactions(config: ClientConfig, topic: str) -> list[OpenTransaction]
                 ]
             except UnsupportedBrokerError:
                 return None
-            if all(transaction.state == ONGOING for transaction in found) or time.monotonic() > deadline:
-                return found
+            now = {_identity(transaction) for transaction in found if transaction.state != ONGOING}
+            ending = now if ending is None else ending & now
+            if not ending or time.monotonic() > deadline:
+                return [each for each in found if each.state == ONGOING or _identity(each) in ending]
             time.sleep(_MARKERS_POLL_SECONDS)
+
+
+def _identity(transaction: OpenTransaction) -> tuple[str, int]:
+    return transaction.transactional_id, transaction.started_ms

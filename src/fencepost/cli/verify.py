@@ -14,9 +14,10 @@ from fencepost.cli.count_progress import shown_count
 from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, place_of, read
 from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.record_fields import RecordField
-from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_record, lines_of
+from fencepost.cli.row_check import CsvRows, RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 from fencepost.cli.topic_transactions import open_transactions
 from fencepost.cli.verify_report import Report, print_report
+from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
 from fencepost.kafka.consumer.read_to_end import EARLIEST, TopicReader
@@ -111,7 +112,7 @@ def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -
 
 def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
     """Read the topic, and compare it as requested. Raises KafkaError and DataError."""
-    still_open = open_transactions(config, topic)
+    at_first = open_transactions(config, topic)
     ends = ends_of(config, topic)
     size = _size(config, topic, ends)
     counted = _Counted(read(config, topic, ends))
@@ -133,9 +134,8 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
         topic=topic,
         records=counted.count,
         aborted=written.count - counted.count,
-        # Records that are written meanwhile to a topic in use may be counted here.
-        undecided=_distance(ends, ends_of(config, topic, READ_UNCOMMITTED)),
-        open_transactions=None if still_open is None else tuple(sorted(each.transactional_id for each in still_open)),
+        undecided=_distance(ends_of(config, topic), ends_of(config, topic, READ_UNCOMMITTED)),
+        open_transactions=_since(at_first, open_transactions(config, topic)),
         expected_records=asked.expect_count,
         numbers=numbers,
         rows=rows,
@@ -184,10 +184,11 @@ def _check_numbers(
 
 
 def _check_rows(messages: Iterable[Message], source: Path, null_value: str) -> RowFindings:
+    file = SourceFile(source)
     if _is_csv(source):
         rows = CsvRows(null_value)
-        return compare_rows((rows.of_record(message.value()) for message in messages), rows.of_file(source))
-    return compare_rows((line_of_record(message.value()) for message in messages), lines_of(source))
+        return compare_rows((rows.of_record(message.value()) for message in messages), rows.of_file(file), file)
+    return compare_rows((line_of_record(message.value()) for message in messages), lines_of(file), file)
 
 
 def _committed_offsets(
@@ -205,6 +206,14 @@ def _consumed(topic: str, message: Message) -> ConsumedRecord:
     headers = [(name, text.encode() if isinstance(text, str) else text) for name, text in pairs]
     where = message.partition() or 0, message.offset() or 0, message.timestamp()[1]
     return ConsumedRecord(topic, *where, message.key(), message.value(), headers)
+
+
+def _since(at_first: list[OpenTransaction] | None, at_last: list[OpenTransaction] | None) -> tuple[str, ...] | None:
+    """The transactional ids of transactions that were open all the time: a topic in use has others at each moment."""
+    if at_first is None or at_last is None:
+        return None
+    begun = {(each.transactional_id, each.started_ms) for each in at_first}
+    return tuple(sorted(each.transactional_id for each in at_last if (each.transactional_id, each.started_ms) in begun))
 
 
 def _distance(ends: Mapping[int, int], high: Mapping[int, int]) -> int:

@@ -20,7 +20,8 @@ class Report:
 
     `aborted` counts the records of aborted transactions, which only read_uncommitted readers see. `undecided` counts
     the records after the start of the first open transaction, which no read_committed reader sees yet.
-    `open_transactions` are the transactional ids that write to the topic, None if the brokers do not report them.
+    `open_transactions` are the transactional ids with one transaction that was open in the topic from the beginning to the
+    end of the check, None if the brokers do not report them.
     """
 
     topic: str
@@ -75,6 +76,8 @@ def _summary(report: Report) -> list[tuple[str, Any]]:
     if report.rows is not None:
         rows += [("rows of the source", report.rows.expected), ("lost", report.rows.lost)]
         rows.append(("duplicates, or not of the source", report.rows.duplicates))
+        if report.rows.unfinished:
+            rows.append(("last row without a line end, not sent yet", 1))
     if report.offset_mismatches is not None:
         rows.append(("offsets that are not the last record's", len(report.offset_mismatches)))
     rows += [("records of aborted transactions", report.aborted), ("behind open transactions", report.undecided)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import FencepostError
-from fencepost.cli.row_check import CsvRows, RowFindings, compare_rows, line_of_record, lines_of
+from fencepost.cli.row_check import CsvRows, RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 
 CSV = "id,price,name,open\n1,1.50,NA,true\n2,100,007,false\n3,NA,,true\n"
 VALUES = [
@@ -19,8 +19,13 @@ VALUES = [
 
 
 def _compared(path: Path, values: list[object]) -> RowFindings:
-    rows = CsvRows("NA")
-    return compare_rows((rows.of_record(json.dumps(value).encode()) for value in values), rows.of_file(path))
+    rows, source = CsvRows("NA"), SourceFile(path)
+    return compare_rows((rows.of_record(json.dumps(value).encode()) for value in values), rows.of_file(source), source)
+
+
+def _lines_compared(path: Path, *found: bytes) -> RowFindings:
+    source = SourceFile(path)
+    return compare_rows(map(line_of_record, found), lines_of(source), source)
 
 
 @pytest.fixture
@@ -52,8 +57,34 @@ def test_lines_are_compared_without_their_ends(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_bytes(b"one\r\ntwo\nthree \xff")
 
-    assert compare_rows(map(line_of_record, [b"two", b"one", b"three \xff"]), lines_of(path)).sound
-    assert not compare_rows(map(line_of_record, [b"two", b"one", b"three"]), lines_of(path)).sound
+    assert _lines_compared(path, b"two", b"one", b"three \xff").sound
+    assert not _lines_compared(path, b"two", b"one", b"three").sound
+
+
+@pytest.mark.parametrize(
+    ("content", "found", "told"),
+    [
+        (b"one\ntwo", [b"one"], RowFindings(1, 1, lost=0, duplicates=0, unfinished=True)),
+        (b"one\ntwo", [b"one", b"two"], RowFindings(2, 2, lost=0, duplicates=0)),
+        (b"one\none", [b"one"], RowFindings(1, 1, lost=0, duplicates=0, unfinished=True)),
+        (b"one\ntwo", [b"two"], RowFindings(2, 1, lost=1, duplicates=0)),
+        (b"one\ntwo\n", [b"one"], RowFindings(2, 1, lost=1, duplicates=0)),
+        (b"", [], RowFindings(0, 0, lost=0, duplicates=0)),
+    ],
+)
+def test_a_last_line_without_an_end_need_not_be_in_the_topic(
+    tmp_path: Path, content: bytes, found: list[bytes], told: RowFindings
+) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_bytes(content)
+
+    assert _lines_compared(path, *found) == told
+
+
+def test_empty_lines_of_a_csv_file_are_no_rows(csv: Path) -> None:
+    csv.write_text(CSV.replace("\n2,", "\n\n2,") + "\n")
+
+    assert _compared(csv, list(VALUES)).sound
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -61,6 +92,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     binary.write_bytes(b"a\n\xff\xfe\n")
 
     with pytest.raises(FencepostError, match=r"rows\.csv cannot be compared with the topic"):
-        list(CsvRows("").of_file(binary))
+        list(CsvRows("").of_file(SourceFile(binary)))
     with pytest.raises(FencepostError, match=r"gone\.txt cannot be compared with the topic: No such file"):
-        list(lines_of(tmp_path / "gone.txt"))
+        list(lines_of(SourceFile(tmp_path / "gone.txt")))
