@@ -57,12 +57,14 @@ class RestApis:
         self._runner.run(self._close())
         self._runner.close()
 
-    def serve(self, herder: Herder, properties: Mapping[str, str] | None = None) -> Api:
-        """Serve a herder, on any port unless the properties say otherwise."""
+    def serve(
+        self, herder: Herder, properties: Mapping[str, str] | None = None, registry: CollectorRegistry | None = None
+    ) -> Api:
+        """Serve a herder, on any port unless the properties say otherwise, with the metrics of a registry."""
         config = RestConfig.from_properties({"listeners": ANY_PORT, **(properties or {})}, where="worker.properties")
         server = RestServer(config)
         self._servers.append(server)
-        self._runner.run(server.start(herder, CollectorRegistry()))
+        self._runner.run(server.start(herder, registry or CollectorRegistry()))
         return Api(self, server.advertised_url)
 
     def request(

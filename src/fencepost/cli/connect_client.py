@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -30,55 +31,107 @@ class RequestRefusedError(FencepostError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def of_rebalance(self) -> bool:
+        """Whether a rebalance is the reason. Connect has the same status for a name that is taken."""
+        return self.status == _CONFLICT and "already exists" not in str(self)
+
 
 class WorkerUnreachableError(FencepostError):
-    """There was no answer, or not one of Kafka Connect's REST API. The request may have been processed."""
+    """There was no answer, or not one of Kafka Connect's REST API. If it was `sent`, it may have been processed."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class ConnectClient:
     """A blocking client. If a worker is busy with a rebalance (409), the request is retried, with growing pauses.
 
-    client = ConnectClient("http://127.0.0.1:8083", retry_seconds=30)
+    client = ConnectClient("http://127.0.0.1:8083", "http://127.0.0.1:8084", retry_seconds=30)
     client.ask("GET", connector_path("lines", "status"))        # the JSON of the answer, None if it has none
+
+    It talks to one of the addresses. If a worker cannot be reached, it goes on to the next one, and stays there.
     """
 
-    def __init__(self, url: str, *, retry_seconds: float) -> None:
-        """`url` may contain a user and a password. Raises ConfigError for an invalid address."""
-        try:
-            self._base = URL(url.rstrip("/"))
-        except ValueError:
-            raise ConfigError(f"{url!r} is no address of a worker, such as http://127.0.0.1:8083") from None
-        if self._base.scheme not in ("http", "https") or not self._base.host:
-            raise ConfigError(f"{url!r} is no address of a worker, such as http://127.0.0.1:8083")
+    def __init__(self, *urls: str, retry_seconds: float) -> None:
+        """An address may contain a user and a password. Raises ConfigError for an invalid address."""
+        self._bases = deque(map(_base, urls))
         self._retry_seconds = retry_seconds
 
     @property
     def shown_url(self) -> str:
-        """The address without its password."""
-        return str(self._base.with_user(None)).rstrip("/")
+        """The address in use, without its password."""
+        return str(self._bases[0].with_user(None)).rstrip("/")
 
-    def ask(self, method: str, path: str, body: Any = None, query: Mapping[str, str | list[str]] | None = None) -> Any:
-        """Send a request.
+    def at(self, netloc: str) -> ConnectClient:
+        """Return a client for another worker of the group, with the same scheme, user and password."""
+        base = self._bases[0]
+        host, _, port = netloc.rpartition(":")
+        return ConnectClient(str(base.with_host(host.strip("[]")).with_port(int(port))), retry_seconds=0)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, str | list[str]] | None = None,
+        *,
+        patient: bool = False,
+    ) -> Any:
+        """Send a request. With `patient`, workers that do not answer, or fail with 5xx, are retried like a rebalance.
 
         Raises RequestRefusedError for a status of at least 400, WorkerUnreachableError for no answer.
         """
-        url = URL(str(self._base).rstrip("/") + path, encoded=True)
-        return asyncio.run(self._ask(method, url.with_query(query) if query else url, body))
+        return json_of(asyncio.run(self._ask(method, path, body, query, patient=patient)), self.shown_url)
 
-    async def _ask(self, method: str, url: URL, body: Any) -> Any:
+    def text(self, path: str) -> str:
+        """Return what a worker answers to a GET, which need not be JSON. Raises as `ask`."""
+        return asyncio.run(self._ask("GET", path, None, None, patient=False))
+
+    async def _ask(
+        self, method: str, path: str, body: Any, query: Mapping[str, str | list[str]] | None, *, patient: bool
+    ) -> str:
         deadline = time.monotonic() + self._retry_seconds
         pause = _FIRST_PAUSE_SECONDS
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
-                status, text = await self._send(session, method, url, body)
-                if status < 400:
-                    return self._parsed(text)
-                message = _message(text)
-                if not _passes(status, message) or time.monotonic() + pause > deadline:
-                    raise RequestRefusedError(f"{message} (status {status} from {self.shown_url})", status)
+                try:
+                    return await self._ask_any(session, method, path, body, query)
+                except RequestRefusedError as refusal:
+                    passes = refusal.of_rebalance or (patient and refusal.status >= 500)
+                    if not passes or time.monotonic() + pause > deadline:
+                        raise
+                except WorkerUnreachableError:
+                    if not patient or time.monotonic() + pause > deadline:
+                        raise
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _ask_any(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, str | list[str]] | None,
+    ) -> str:
+        """Return the answer of the first worker that can be reached, from the one in use on."""
+        for left in reversed(range(len(self._bases))):
+            url = URL(str(self._bases[0]).rstrip("/") + path, encoded=True)
+            try:
+                status, text = await self._send(session, method, url.with_query(query) if query else url, body)
+            except WorkerUnreachableError as error:
+                # A request that was sent may have been processed: only one that changes nothing is sent again.
+                if not left or (error.sent and method != "GET"):
+                    raise
+                self._bases.rotate(-1)
+                continue
+            if status < 400:
+                return text
+            raise RequestRefusedError(f"{_message(text)} (status {status} from {self.shown_url})", status)
+        raise AssertionError("a client has an address")
 
     async def _send(self, session: aiohttp.ClientSession, method: str, url: URL, body: Any) -> tuple[int, str]:
         headers = {"Accept": "application/json"}
@@ -88,7 +141,8 @@ class ConnectClient:
         except TimeoutError:
             raise WorkerUnreachableError(
                 f"The worker at {self.shown_url} did not answer in time; it may still process the request: check "
-                "before you send it again"
+                "before you send it again",
+                sent=True,
             ) from None
         except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
             raise WorkerUnreachableError(
@@ -98,16 +152,29 @@ class ConnectClient:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WorkerUnreachableError(
                 f"The worker at {self.shown_url} cannot be reached ({connection_failure(error)}): start it, or name another with --url or "
-                "FENCEPOST_URL"
+                "FENCEPOST_URL",
+                sent=not isinstance(error, aiohttp.ClientConnectorError),
             ) from error
 
-    def _parsed(self, text: str) -> Any:
-        try:
-            return parse_json(text) if text else None
-        except ValueError:
-            raise WorkerUnreachableError(
-                f"What answers at {self.shown_url} is not a worker: name one with --url or FENCEPOST_URL"
-            ) from None
+
+def json_of(text: str, url: str) -> Any:
+    """Return a worker's answer, None if it has none. Raises WorkerUnreachableError for what is not JSON."""
+    try:
+        return parse_json(text) if text else None
+    except ValueError:
+        raise WorkerUnreachableError(
+            f"What answers at {url} is not a worker: name one with --url or FENCEPOST_URL"
+        ) from None
+
+
+def _base(url: str) -> URL:
+    try:
+        base = URL(url.rstrip("/"))
+    except ValueError:
+        base = URL()
+    if base.scheme not in ("http", "https") or not base.host:
+        raise ConfigError(f"{url!r} is no address of a worker, such as http://127.0.0.1:8083")
+    return base
 
 
 def connector_path(name: str, *rest: str) -> str:
@@ -120,8 +187,3 @@ def _message(text: str) -> str:
         return str(parse_json(text)["message"])
     except (ValueError, KeyError, TypeError):
         return text.strip() or "no reason given"
-
-
-def _passes(status: int, message: str) -> bool:
-    # Connect uses one status for a pending rebalance and for a name that is taken.
-    return status == _CONFLICT and "already exists" not in message

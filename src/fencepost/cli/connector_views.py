@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
+from fencepost.cli.connector_figures import Figures, shown_figure
 from fencepost.cli.tables import print_table, shown_time
 
 FAILED: Final = "FAILED"
@@ -20,12 +21,13 @@ _STYLES: Final = {"RUNNING": "green", FAILED: "bold red", "PAUSED": "yellow", "S
 Json = dict[str, Any]
 
 
-def print_connectors(connectors: Mapping[str, Json]) -> None:
+def print_connectors(connectors: Mapping[str, Json], figures: Mapping[str, Figures]) -> None:
     """Print a line for each connector, from an answer with `expand=info` and `expand=status`."""
     rows = []
     for name, expanded in sorted(connectors.items()):
         info, status = expanded.get("info", {}), expanded.get("status", {})
         connector = status.get("connector", {})
+        found = figures.get(name)
         rows.append(
             (
                 name,
@@ -33,9 +35,12 @@ def print_connectors(connectors: Mapping[str, Json]) -> None:
                 _state(connector.get("state", "")),
                 _task_states(status.get("tasks", [])),
                 connector.get("worker_id", ""),
+                *((shown_figure(each) for each in (found.rate, found.lag, found.skipped)) if found else ("", "", "")),
+                _last_error(connector, *status.get("tasks", [])),
             )
         )
-    print_table(("connector", "class", "state", "tasks", "worker"), rows)
+    columns = ("connector", "class", "state", "tasks", "worker", "records/s", "lag", "skipped", "last error")
+    print_table(columns, rows)
 
 
 def print_connector(info: Json, status: Json) -> None:
@@ -77,13 +82,16 @@ def print_transactions(body: Json) -> None:
 
 
 def print_validation(body: Json) -> None:
-    """Print the errors of a configuration, or that it is valid."""
+    """Print the errors of a configuration, or that it is valid, and its unknown properties."""
     values = [config["value"] for config in body["configs"]]
     rows = [(value["name"], value["value"] or "", error) for value in values for error in value["errors"]]
     if rows:
         print_table(("property", "value", "error"), rows)
     else:
         click.echo("The configuration is valid.")
+    for name, nearest in body.get("unknown", {}).items():
+        hint = "" if nearest is None else f": did you mean {nearest}?"
+        click.echo(f"The property {name} is unknown{hint}")
 
 
 def states(status: Json) -> dict[str, Json]:
@@ -95,6 +103,19 @@ def states(status: Json) -> dict[str, Json]:
 def has_failed(status: Json) -> bool:
     """Return whether the connector, or one of its tasks, is FAILED."""
     return any(part["state"] == FAILED for part in states(status).values())
+
+
+def first_line(trace: str) -> str:
+    """Return the message of a trace: Java's traces begin with it, Python's have it after the last frame."""
+    lines = trace.strip().splitlines() or [""]
+    if not lines[0].startswith("Traceback"):
+        return lines[0]
+    frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
+    return lines[-1] if not frames or frames[-1] + 1 == len(lines) else lines[frames[-1] + 1]
+
+
+def _last_error(*parts: Json) -> str:
+    return next((first_line(part["trace"]) for part in parts if part.get("trace")), "")
 
 
 def _task_states(tasks: Iterable[Json]) -> Text:

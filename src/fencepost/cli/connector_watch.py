@@ -12,7 +12,7 @@ import click
 
 from fencepost.api.errors import FencepostError
 from fencepost.cli.connect_client import ConnectClient, connector_path
-from fencepost.cli.connector_views import Json, has_failed, states
+from fencepost.cli.connector_views import Json, first_line, has_failed, states
 
 _PAUSE_SECONDS: Final = 0.5
 _DELETED: Final = "DELETED"
@@ -28,7 +28,7 @@ def watch_connectors(
     """Print each change of a state, of the named connectors or, without names, of all.
 
     Returns True when all are in the state `until`, False when one of them has failed before; runs forever if it is
-    None. Raises WatchTimeoutError after `timeout` seconds.
+    None. Raises WatchTimeoutError after `timeout` seconds, and as `client.ask` if no worker answers for long.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     before: dict[str, Json] = {}
@@ -67,21 +67,12 @@ def reached(status: Json, wanted: str) -> bool:
     )
 
 
-def first_line(trace: str) -> str:
-    """Return the message of a trace: Java's traces begin with it, Python's have it after the last frame."""
-    lines = trace.strip().splitlines() or [""]
-    if not lines[0].startswith("Traceback"):
-        return lines[0]
-    frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
-    return lines[-1] if not frames or frames[-1] + 1 == len(lines) else lines[frames[-1] + 1]
-
-
 def _statuses(client: ConnectClient, names: Sequence[str]) -> dict[str, Json]:
-    expanded = client.ask("GET", "/connectors", query={"expand": "status"})
+    expanded = client.ask("GET", "/connectors", query={"expand": "status"}, patient=True)
     for name in names:
         if name not in expanded:
             # A connector that was just created has no status; this request refuses one that does not exist.
-            client.ask("GET", connector_path(name))
+            client.ask("GET", connector_path(name), patient=True)
     return {
         name: parts["status"]
         for name, parts in expanded.items()

@@ -15,6 +15,7 @@ import click
 from fencepost.api.errors import ConfigError
 from fencepost.cli import connector_views as views
 from fencepost.cli.connect_client import ConnectClient, connector_path
+from fencepost.cli.connector_figures import figures_of
 from fencepost.cli.connector_watch import watch_connectors
 from fencepost.cli.tables import output_option, print_json
 from fencepost.config.properties import load_connector_config
@@ -54,11 +55,14 @@ def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option(
         "--url",
+        "urls",
+        multiple=True,
         envvar="FENCEPOST_URL",
-        default="http://127.0.0.1:8083",
+        default=["http://127.0.0.1:8083"],
         show_default=True,
         show_envvar=True,
-        help="A worker of the group; http://user:password@host:port if it requires a password.",
+        help="A worker of the group; http://user:password@host:port if it requires a password. Repeat it for several "
+        "workers (spaces separate them in FENCEPOST_URL): the first one that can be reached is asked.",
     )
     @output_option
     @click.option(
@@ -66,11 +70,11 @@ def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
         type=click.FloatRange(min=0),
         default=30,
         show_default=True,
-        help="How long to retry while the group rebalances (status 409).",
+        help="How long to retry while the group rebalances (status 409); `watch` also waits for workers that restart.",
     )
     @functools.wraps(command)
-    def with_terminal(*, url: str, output: str, retry_seconds: float, **arguments: Any) -> None:
-        command(_Terminal(ConnectClient(url, retry_seconds=retry_seconds), output == "json"), **arguments)
+    def with_terminal(*, urls: tuple[str, ...], output: str, retry_seconds: float, **arguments: Any) -> None:
+        command(_Terminal(ConnectClient(*urls, retry_seconds=retry_seconds), output == "json"), **arguments)
 
     return with_terminal
 
@@ -86,9 +90,12 @@ def connectors() -> None:
 @connectors.command("list")
 @_asks_worker
 def list_connectors(terminal: _Terminal) -> None:
-    """List all connectors with their states."""
+    """List all connectors: states, records/s of the last minute, lag, skipped records, and the last error.
+
+    The lag is what the sources have left, in their unit: bytes for files.
+    """
     body = terminal.client.ask("GET", "/connectors", query={"expand": ["info", "status"]})
-    terminal.show(body, views.print_connectors)
+    terminal.show(body, lambda _: views.print_connectors(body, figures_of(terminal.client, body)))
 
 
 @connectors.command()

@@ -7,21 +7,25 @@ Wrong usage exits with 2, an interrupt with 130.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
 from fencepost.api.errors import FencepostError
 from fencepost.api.secrets import SECRETS
 from fencepost.api.traces import format_trace
+from fencepost.cli.completion import COMPLETE_VARIABLE, PROGRAM
 from fencepost.cli.left_threads import end_without_threads
 from fencepost.cli.logs import FORMATS, hide_secrets_in_uncaught_errors, log_to_stderr
 
 # Commands are imported when they run: `fencepost --help` needs none of their dependencies (Spark, a Kafka client).
 _COMMANDS: Final = {
     "broker": ("fencepost.cli.broker:broker", "Run a Kafka broker on this machine."),
+    "completion": ("fencepost.cli.completion:completion", "Print the script that completes commands in a shell."),
     "connectors": ("fencepost.cli.connectors:connectors", "Create, show and control connectors."),
     "demo": ("fencepost.cli.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
@@ -47,12 +51,18 @@ class _LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
+        # Those of a Group would import each command.
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=_LazyGroup)
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fencepost")
 @click.option("--traceback", is_flag=True, envvar="FENCEPOST_TRACEBACK", help="Show the traceback of errors.")
 @click.option(
@@ -80,7 +90,7 @@ def cli(ctx: click.Context, *, traceback: bool, log_level: str, log_format: str)
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code."""
     try:
-        with cli.make_context("fencepost", list(arguments)) as context:
+        with cli.make_context(PROGRAM, list(arguments)) as context:
             return _invoke(context)
     except click.exceptions.Exit as end:
         return end.exit_code
@@ -109,6 +119,8 @@ def _one_line(error: FencepostError) -> str:
 
 def main() -> None:
     """The entry point of the installed command."""
+    if asked := os.environ.get(COMPLETE_VARIABLE):
+        sys.exit(shell_complete(cli, {}, PROGRAM, COMPLETE_VARIABLE, asked))
     hide_secrets_in_uncaught_errors()
     code = run(sys.argv[1:])
     end_without_threads(code)

@@ -156,12 +156,16 @@ class ConfigInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfos:
-    """The result of validating a connector's configuration. `error_count` counts properties that have errors."""
+    """The result of validating a connector's configuration. `error_count` counts properties that have errors.
+
+    `unknown` are undefined properties, which are no errors, each with the most similar defined one, if any.
+    """
 
     name: str
     error_count: int
     groups: Sequence[str]
     configs: Sequence[ConfigInfo] = field(repr=False)
+    unknown: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

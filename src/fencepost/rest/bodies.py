@@ -100,13 +100,14 @@ def config_key(info: ConfigKeyInfo) -> Json:
 
 
 def config_infos(infos: ConfigInfos) -> Json:
-    """The result of validating a configuration."""
-    return {
+    """The result of validating a configuration. Connect's has no `unknown`: it is there if it says something."""
+    body = {
         "name": infos.name,
         "error_count": infos.error_count,
         "groups": list(infos.groups),
         "configs": [_config_info(info) for info in infos.configs],
     }
+    return {**body, "unknown": dict(infos.unknown)} if infos.unknown else body
 
 
 def _config_info(info: ConfigInfo) -> Json:

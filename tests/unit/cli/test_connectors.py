@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import os
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
 
 from fencepost.cli import main
-from fencepost.cli.connector_views import print_transactions
-from fencepost.cli.connector_watch import changes, first_line
+from fencepost.cli.connect_client import ConnectClient
+from fencepost.cli.connector_figures import Figures, figures_of
+from fencepost.cli.connector_views import first_line, print_connectors, print_transactions
+from fencepost.cli.connector_watch import changes
+from fencepost.embedded.ports import free_ports
 from fencepost.herder.errors import RebalanceNeededError
 from fencepost.herder.interface import ConnectorInfo
 from fencepost.storage.configs.codec import TargetState
@@ -61,6 +70,13 @@ def run(
             return code, printed.out, printed.err
 
         yield run
+
+
+@pytest.fixture
+def url(run: Run) -> str:
+    """The address of the worker that `run` asks."""
+    del run
+    return os.environ["FENCEPOST_URL"]
 
 
 @pytest.fixture
@@ -312,6 +328,100 @@ def test_changes_are_new_states_new_workers_and_deletions() -> None:
 )
 def test_of_a_trace_one_line_says_what_happened(trace: str, told: str) -> None:
     assert first_line(trace) == told
+
+
+def test_the_next_worker_is_asked_if_one_cannot_be_reached(run: Run, file: Path, url: str) -> None:
+    away = "http://me:secret@127.0.0.1:1"
+    assert run("create", file, "--url", away, "--url", url)[0] == 0
+
+    assert "lines" in run("list", "--url", url, "--url", away)[1]
+    code, _, err = run("list", "--url", away, "--url", "http://127.0.0.1:2")
+    assert code == 1
+    assert "http://127.0.0.1:2 cannot be reached" in err
+
+
+def test_several_workers_may_be_named_in_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("FENCEPOST_URL", f"http://127.0.0.1:1 {url}")
+    assert run("list")[0] == 0
+
+
+class Worker(threading.Thread):
+    """A worker that is down, then fails, and then answers."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.port = free_ports(1)[0]
+        self.answers = [b"HTTP/1.1 503 Starting", b"HTTP/1.1 200 OK"]
+
+    def run(self) -> None:
+        status = {"name": "c", "connector": {"state": "RUNNING", "worker_id": "w"}, "tasks": []}
+        body = json.dumps({"c": {"status": {**status, "tasks": [{"id": 0, **status["connector"]}]}}}).encode()
+        with socket.create_server(("127.0.0.1", self.port)) as server:
+            while self.answers:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65536)
+                    head = self.answers.pop(0) + b"\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+                    connection.sendall(head + body)
+
+
+def test_watching_survives_a_worker_that_restarts(capsys: pytest.CaptureFixture[str]) -> None:
+    worker = Worker()
+    starting = threading.Timer(1.0, worker.start)
+    starting.start()
+
+    code = main.run(["connectors", "watch", "c", "--until", "RUNNING", "--url", f"http://127.0.0.1:{worker.port}"])
+
+    assert code == 0
+    assert worker.answers == []
+    assert "c-0 RUNNING" in capsys.readouterr().out
+
+
+def test_watching_ends_if_no_worker_comes_back(run: Run) -> None:
+    code, _, err = run("watch", "--url", "http://127.0.0.1:1", "--retry-seconds", 0)
+    assert code == 1
+    assert "cannot be reached" in err
+
+
+def test_the_figures_of_a_connector_are_those_of_its_tasks_on_all_workers() -> None:
+    registries = [CollectorRegistry(), CollectorRegistry()]
+    rate = "kafka_connect_source_task_source_record_write_rate"
+    for number, registry in enumerate(registries):
+        for name, value in ((rate, 10.0), ("fencepost_task_source_lag", 5.0)):
+            Gauge(name, "help", ["connector", "task"], registry=registry).labels("a", str(number)).set(value)
+        skipped = Gauge("kafka_connect_task_error_total_records_skipped", "help", ["connector"], registry=registry)
+        skipped.labels("b").set(2)
+    with RestApis() as apis:
+        urls = [apis.serve(ModelHerder(), registry=registry).url for registry in registries]
+        workers = [*(urlsplit(url).netloc for url in urls), "127.0.0.1:1", "odd"]
+        connectors = {"a": {"status": {"tasks": [{"worker_id": worker} for worker in workers]}}}
+        client = ConnectClient(urls[0], retry_seconds=0)
+        found = apis.call(asyncio.to_thread(figures_of, client, connectors))
+
+    assert found == {"a": Figures(rate=20, lag=10), "b": Figures(skipped=4)}
+
+
+def test_connectors_are_listed_with_their_figures_and_the_last_error(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = {"state": "FAILED", "worker_id": "w"}
+    task = {"id": 0, **parts, "trace": "Traceback (most recent call last):\n  File x\nOSError: full\n"}
+    status = {"name": "a", "connector": {**parts, "state": "RUNNING"}, "tasks": [task]}
+    print_connectors({"a": {"status": status}, "b": {}}, {"a": Figures(rate=1234.4, lag=math.nan, skipped=7)})
+
+    line = next(line for line in capsys.readouterr().out.splitlines() if " a " in line)
+    assert [cell.strip() for cell in line.split("│")[4:-1]] == ["1 FAILED", "w", "1,234", "", "7", "OSError: full"]
+
+
+def test_unknown_properties_are_reported_with_a_suggestion(run: Run, file: Path) -> None:
+    file.write_text(file.read_text().replace('"topic": "lines"', '"topic": "lines", "task.max": "1", "x": "y"'))
+
+    code, out, _ = run("validate", file)
+
+    assert code == 0
+    assert out.splitlines()[-2:] == [
+        "The property task.max is unknown: did you mean tasks.max?",
+        "The property x is unknown",
+    ]
+    assert json.loads(run("validate", file, "-o", "json")[1])["unknown"] == {"task.max": "tasks.max", "x": None}
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8083", "http://", "ftp://127.0.0.1", "http://[::1"])

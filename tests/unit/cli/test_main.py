@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,37 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, "--help"]) == 0
     assert "Usage: fencepost" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [[], ["connectors"], ["connectors", "list"], ["verify"]])
+def test_help_has_a_short_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*command, "-h"]) == 0
+    assert "-h, --help" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["conn"], ["plain,connectors"]),
+        (["connectors", "re"], ["plain,restart", "plain,resume"]),
+        (["--log-f"], ["plain,--log-format"]),
+        (["standalone", "./"], ["file,./"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_files(words: list[str], completed: list[str]) -> None:
+    line = ["fencepost", *words]
+    asked = {"COMP_WORDS": " ".join(line), "COMP_CWORD": str(len(words)), "_FENCEPOST_COMPLETE": "bash_complete"}
+    command = [sys.executable, "-m", "fencepost"]
+
+    told = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | asked)
+
+    assert told.stdout.splitlines() == completed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["completion", shell]) == 0
+    assert f"_FENCEPOST_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
 def test_help_needs_neither_spark_nor_a_kafka_client() -> None:

@@ -28,14 +28,16 @@ def config_key_info(key: ConfigKey) -> ConfigKeyInfo:
     )
 
 
-def config_infos(name: str, keys: Iterable[ConfigKey], values: Mapping[str, ConfigValue]) -> ConfigInfos:
-    """Return a configuration's definitions, each with the result of checking it.
+def config_infos(
+    name: str, keys: Iterable[ConfigKey], values: Mapping[str, ConfigValue], unknown: Mapping[str, str | None]
+) -> ConfigInfos:
+    """Return a configuration's definitions, each with the result of checking it, and its undefined properties.
 
     `error_count` is the number of messages, as in Connect.
     """
     configs = [ConfigInfo(config_key_info(key), _value_info(key, values[key.name])) for key in keys]
     groups = dict.fromkeys(info.definition.group for info in configs if info.definition and info.definition.group)
-    return ConfigInfos(name, sum(len(info.value.errors) for info in configs), tuple(groups), tuple(configs))
+    return ConfigInfos(name, sum(len(info.value.errors) for info in configs), tuple(groups), tuple(configs), unknown)
 
 
 def _value_info(key: ConfigKey, value: ConfigValue) -> ConfigValueInfo:

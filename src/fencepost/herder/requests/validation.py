@@ -21,4 +21,4 @@ def validate_connector_config(worker: Worker, config: Mapping[str, str]) -> Conf
     except ConfigError as error:
         raise BadRequestError(str(error)) from error
     validation.warn_of_unknown()
-    return config_infos(config["connector.class"], validation.keys.values(), validation.values)
+    return config_infos(config["connector.class"], validation.keys.values(), validation.values, validation.unknown)
