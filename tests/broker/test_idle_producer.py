@@ -15,7 +15,7 @@ from fencepost.kafka.producer.transaction import TransactionVersion
 from fencepost.kafka.producer.transaction_coordinator import TransactionCoordinator
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.kafka.transport.cluster import Cluster
-from fencepost.runtime.restart_policy import may_pass
+from fencepost.runtime.restart_policy import is_worth_a_restart
 from tests.support.checker import read_topic, values
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
@@ -60,7 +60,7 @@ def test_an_expired_id_is_not_fenced_and_can_be_initialized_again(version: Trans
             with pytest.raises(FencepostError) as raised:
                 _write(producer, topic, sent[10:])
             assert isinstance(raised.value, TransactionalIdExpiredError)
-            assert may_pass(raised.value)
+            assert is_worth_a_restart(raised.value)
             producer.abort_transaction()
             producer.init_transactions()
             _write(producer, topic, sent[10:])

@@ -381,7 +381,7 @@ def test_the_rest_of_an_abandoned_transaction_cannot_be_committed(
     # Version 2 refuses it already.
     with suppress(InvalidProducerEpochError):
         write_in_transaction(producer, offsets, [b"10"])
-    with pytest.raises(IllegalStateError, match="was given up"):
+    with pytest.raises(IllegalStateError, match="was abandoned"):
         producer.commit_transaction()
     producer.close()
     assert read_topic(servers, topic) == []
@@ -393,7 +393,7 @@ def test_a_producer_that_was_abandoned_does_not_take_its_transactional_id_back(s
     with open_producer(producer_config(servers), name) as successor:
         late = TransactionalProducer(producer_config(servers), name)
         late.abandon()
-        with pytest.raises(IllegalStateError, match="was given up"):
+        with pytest.raises(IllegalStateError, match="was abandoned"):
             late.init_transactions()
         late.close()
         successor.begin_transaction()

@@ -440,7 +440,7 @@ GUARDS = (
     Guard(
         "the worker's numbers of partitions on executors",
         "engine/routing.py",
-        "self.asked.get(topic, self._told.get(topic))",
+        "self.asked.get(topic, self._known.get(topic))",
         "self.asked.get(topic)",
         "tests/broker/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
     ),

@@ -70,10 +70,10 @@ class SimTransactionCoordinator:
     def __init__(self, site: Site, transactional_id: str) -> None:
         self._site = site
         self._id = transactional_id
-        self._given_up = False
+        self._cancelled = False
 
-    def give_up(self) -> None:
-        self._given_up = True
+    def cancel(self) -> None:
+        self._cancelled = True
 
     def init_producer_id(
         self, current: ProducerIdentity, *, timeout_ms: int, deadline: Deadline
@@ -132,7 +132,7 @@ class SimTransactionCoordinator:
         """Nothing is left to free."""
 
     def _call(self, what: str, request: Callable[[], Any], deadline: Deadline) -> Any:
-        return self._site.asked(f"{what} of {self._id}", request, deadline, lambda: self._given_up)
+        return self._site.asked(f"{what} of {self._id}", request, deadline, lambda: self._cancelled)
 
     def _raise_for(self, code: Code) -> None:
         if code is not Code.NONE:
@@ -146,7 +146,7 @@ class SimWriter:
         self._site = site
         self._transaction = transaction
         self._queued: list[tuple[str, Sequence[Row]]] = []
-        self._given_up = False
+        self._cancelled = False
         self._closed = False
 
     @property
@@ -157,8 +157,8 @@ class SimWriter:
     def in_doubt(self) -> bool:
         return not self._closed or bool(self._queued)
 
-    def give_up(self) -> None:
-        self._given_up = True
+    def cancel(self) -> None:
+        self._cancelled = True
 
     def partitions(self, topic: str) -> int:
         # The worker and each executor learn of a topic's growth at their own times.
@@ -215,7 +215,7 @@ class SimWriter:
                 "Produce",
                 lambda: site.broker.produce(name, identity, transaction.version, topic, sequence, rows),
                 deadline,
-                lambda: self._given_up,
+                lambda: self._cancelled,
             )
         except BrokerUnavailableError as error:
             raise DeliveryTimeoutError(topic, 0, waited_ms=int(_DELIVERY_MS), last_problem=str(error)) from error

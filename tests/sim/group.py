@@ -248,7 +248,7 @@ class SimMember:
 
     def _join(self) -> None:
         if self._protocol is ConnectProtocol.EAGER:
-            self._give_up_all()
+            self._revoke_all()
         if self._expelled:
             self._lose("the coordinator does not know it")
         self._rejoin_asked, self._joining = False, True
@@ -288,7 +288,7 @@ class SimMember:
     def _take(self, given: Assignment) -> None:
         self._is_member, self._expelled = True, False
         if self._protocol is ConnectProtocol.EAGER:
-            self._give_up_all()
+            self._revoke_all()
         given = given.revoking_of(self._held)
         if given.revokes:
             self._tell(self._listener.on_revoked(given.revoked_connectors, given.revoked_tasks))
@@ -303,7 +303,7 @@ class SimMember:
         )
         self._process.loop.call_soon(self._listener.on_assigned, membership)
 
-    def _give_up_all(self) -> None:
+    def _revoke_all(self) -> None:
         held, self._held = self._held, None
         if held is not None and (held.connectors or held.tasks):
             self._tell(self._listener.on_revoked(held.connectors, held.tasks))

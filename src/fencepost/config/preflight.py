@@ -125,5 +125,5 @@ def _ask(question: Callable[[], _Answer], connector: ConnectorInstance, name: st
         return question(), None
     except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; the user sees it on the property
         _log.warning("%s raised when asked about %s", connector.type_name, name, exc_info=True)
-        told = describe_error(error)
-        return None, f"The connector could not answer whether it supports {name} as configured: {told}"
+        reason = describe_error(error)
+        return None, f"The connector could not answer whether it supports {name} as configured: {reason}"

@@ -104,7 +104,7 @@ def _number(prefix: str, name: str, given: Mapping[str, str], fallback: int | No
     if name not in given:
         if fallback is None:
             raise ConfigError(
-                f"The property {prefix}{name} is required where topics are to be created", name=prefix + name
+                f"The property {prefix}{name} is required for topics that the connector creates", name=prefix + name
             )
         return fallback
     number: int = parse_type(prefix + name, given[name], ConfigDef.Type.INT)

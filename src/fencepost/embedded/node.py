@@ -198,8 +198,8 @@ class Node:
             lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
             exceptions = [line for line in lines if "Exception: " in line]
             errors = [line for line in lines if " ERROR " in line or line.startswith("Error")]
-            told = [*exceptions, *errors, *lines[-1:], "it wrote nothing"][0]
-            return f"{told.strip()} (more in {self.log_file})"
+            line = [*exceptions, *errors, *lines[-1:], "it wrote nothing"][0]
+            return f"{line.strip()} (more in {self.log_file})"
         return f"its log {self.log_file} cannot be read"
 
 

@@ -79,16 +79,16 @@ class JobFailure:
     @property
     def one_line(self) -> str:
         """The message without the traces of Java and Python, at most 400 characters."""
-        told = next((cause for cause in self.causes if cause.is_of_data), None)
-        if told is None:
-            told = next((cause for cause in reversed(self.causes) if cause.message.strip()), None)
-        if told is None:
+        cause = next((cause for cause in self.causes if cause.is_of_data), None)
+        if cause is None:
+            cause = next((cause for cause in reversed(self.causes) if cause.message.strip()), None)
+        if cause is None:
             lines = self.text.strip().splitlines()
-        elif told.kind == PYTHON_EXCEPTION:
-            lines = [_without_module(line) for line in _exceptions(told.message)[-1:]]
+        elif cause.kind == PYTHON_EXCEPTION:
+            lines = [_without_module(line) for line in _exceptions(cause.message)[-1:]]
         else:
-            lost = _EXECUTOR_LOST.search(told.message)
-            lines = [lost[0]] if lost and not told.is_of_data else told.message.strip().splitlines()
+            lost = _EXECUTOR_LOST.search(cause.message)
+            lines = [lost[0]] if lost and not cause.is_of_data else cause.message.strip().splitlines()
         return SECRETS.excerpt((lines[0] if lines else self.text).strip(), _LONGEST)
 
 

@@ -74,16 +74,16 @@ class PartitionCounts:
     """
 
     def __init__(
-        self, told: Mapping[str, int], ask: Callable[[str], int], ask_again: Callable[[str, int], int]
+        self, known: Mapping[str, int], ask: Callable[[str], int], ask_again: Callable[[str, int], int]
     ) -> None:
         self.asked: dict[str, int] = {}
-        self._told = told
+        self._known = known
         self._ask = ask
         self._ask_again = ask_again
 
     def __call__(self, topic: str) -> int:
         """Return the number of a topic's partitions. Raises what `ask` raises."""
-        count = self.asked.get(topic, self._told.get(topic))
+        count = self.asked.get(topic, self._known.get(topic))
         if count is None:
             count = self.asked[topic] = self._ask(topic)
         return count

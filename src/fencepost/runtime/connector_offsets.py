@@ -43,7 +43,7 @@ def alter_offsets(
     records = store.records()
     records.update(offsets)
     latest = records.latest()
-    told = new_connector_instance(worker.config, config).alter_offsets(dict(config.properties), latest)
+    altered = new_connector_instance(worker.config, config).alter_offsets(dict(config.properties), latest)
     if latest:
         with closing(worker.offset_producer(config)) as producer:
             _write(producer, store.topic, records)
@@ -51,7 +51,7 @@ def alter_offsets(
             store.remove_copies([partition for partition, offset in latest if offset is None])
             producer.commit_transaction()
         records.committed()
-    return told
+    return altered
 
 
 def reset_offsets(worker: Worker, config: ConnectorConfig, *, confirm: Callable[[], None]) -> bool:

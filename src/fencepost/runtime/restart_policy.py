@@ -15,7 +15,7 @@ LONGEST_DELAY_S: Final = 30.0
 # More doublings than this would only make a number too large.
 _MOST_DOUBLINGS: Final = 32
 
-_PASSING: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
+_RETRIABLE: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
 
 
 class ReplacedError(FencepostError):
@@ -25,13 +25,13 @@ class ReplacedError(FencepostError):
 _FINAL: Final = (ConfigError, ProducerFencedError, ReplacedError, SharedPartitionError)
 
 
-def may_pass(error: Exception) -> bool:
+def is_worth_a_restart(error: Exception) -> bool:
     """Return whether a failure is retriable by a restart from the committed offsets.
 
     Fencing, an expired transaction, invalid data or configuration, a failed start of Spark, and other exceptions of a
     connector's code are fatal.
     """
-    return isinstance(error, _PASSING) and not isinstance(error, SparkStartError)
+    return isinstance(error, _RETRIABLE) and not isinstance(error, SparkStartError)
 
 
 class RestartPolicy:
@@ -59,6 +59,6 @@ class RestartPolicy:
             case TaskRestartPolicy.NEVER:
                 return False
             case TaskRestartPolicy.RETRIABLE:
-                return may_pass(error)
+                return is_worth_a_restart(error)
             case TaskRestartPolicy.ALWAYS:
                 return not isinstance(error, _FINAL)

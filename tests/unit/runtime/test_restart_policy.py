@@ -19,7 +19,7 @@ from fencepost.kafka.errors import (
     TransactionExpiredError,
     UnknownOutcomeError,
 )
-from fencepost.runtime.restart_policy import LONGEST_DELAY_S, ReplacedError, RestartPolicy, may_pass
+from fencepost.runtime.restart_policy import LONGEST_DELAY_S, ReplacedError, RestartPolicy, is_worth_a_restart
 
 PASSING = [
     RetriableError("x"),
@@ -44,13 +44,13 @@ LASTING = [
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
 def test_a_retriable_failure_restarts_the_task(error: Exception):
-    assert may_pass(error)
+    assert is_worth_a_restart(error)
     assert RestartPolicy().failed(error) is not None
 
 
 @pytest.mark.parametrize("error", LASTING, ids=lambda error: type(error).__name__)
 def test_a_failure_that_stays_fails_the_task(error: Exception):
-    assert not may_pass(error)
+    assert not is_worth_a_restart(error)
     assert RestartPolicy().failed(error) is None
 
 

@@ -104,8 +104,8 @@ class SparkWrite:
             found = read_reports(texts)
             asked = {topic for report in found for topic in report.partitions}
             known = {topic: self.metadata.partitions(topic) for topic in asked}
-            told = {topic: count for topic, count in spec.partitions.items() if topic in asked}
-            agreed([*(report.partitions for report in found), told, known])
+            given = {topic: count for topic, count in spec.partitions.items() if topic in asked}
+            agreed([*(report.partitions for report in found), given, known])
         except TransactionAbortableError:
             # The cached numbers may be outdated: executors would get them again.
             self.metadata.forget_topics({*asked, *spec.partitions})

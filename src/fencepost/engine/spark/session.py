@@ -208,7 +208,7 @@ class LazySession:
         def start() -> None:
             try:
                 self.get()
-            except Exception as error:  # noqa: BLE001 - whoever needs the session gets the error
+            except Exception as error:  # noqa: BLE001 - the caller that needs the session gets the error
                 logger.warning("Spark could not be started ahead of time: %s", error)
 
         thread = threading.Thread(target=start, name="spark-warm-up", daemon=True)

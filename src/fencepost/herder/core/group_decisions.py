@@ -1,10 +1,10 @@
-"""What a worker does about what happens in its group: events in, commands out. Pure.
+"""Decides what a worker does about an event of its group: events in, commands out. Pure.
 
     Assigned, Revoked, Elected ──┐
     ConfigChanged              ──┼──> decide ──> GroupState, and commands: PlanUnits, RestartFenced, ConfigureTasks,
     TaskFenced                 ──┘               DeleteStatuses, ForgetStatuses, Rejoin
 
-Where the connectors and tasks that there are differ from those that were last assigned, the group is to rebalance.
+If the connectors and tasks differ from those of the last assignment, the worker requests a rebalance.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MOST_FENCED: Final = 3
 class GroupState:
     """What a worker knows of its group.
 
-    `assigned` is what it has. `distributed` has the number of tasks of each connector that the group last assigned, as far
-    as this worker knows; `rebalance_due` says that there are others by now. `fenced` has the times, in seconds, at which
-    tasks lost their transactional ids of late.
+    `assigned`: the connectors and tasks of this worker. `distributed`: the number of tasks of each connector in the
+    group's last assignment, as far as this worker knows. `rebalance_due`: the connectors or tasks have changed since.
+    `fenced`: the times, in seconds, at which a task lost its transactional id in the last FENCED_SECONDS.
     """
 
     assigned: Work = NOTHING
@@ -46,7 +46,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The worker got an assignment, and has read the config topic as far as the leader had.
+    """The worker has an assignment, and has read the config topic up to the leader's offset.
 
     `held`: tasks must not start, because the group is mixed; `knows_connectors`: the worker follows the leader's config
     topic.
@@ -62,21 +62,21 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """Connectors and tasks are to stop."""
+    """Connectors and tasks were revoked."""
 
     work: Work
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """The worker assigned the group's connectors and tasks, as their leader."""
+    """The worker computed the assignment of the group, as its leader."""
 
     distributed: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """The config topic has a record that changed `config`.
+    """A record of the config topic led to the state `config`.
 
     `member`: this worker is in its group; `privileged`: it may write as the leader; `knows_connectors` as in `Assigned`.
     """
@@ -101,26 +101,26 @@ Event = Assigned | Revoked | Elected | ConfigChanged | TaskFenced
 
 @dataclass(frozen=True, slots=True)
 class PlanUnits:
-    """Make the plans of connectors and tasks anew."""
+    """Update the plans of connectors and tasks."""
 
     units: Work
 
 
 @dataclass(frozen=True, slots=True)
 class FollowConfig:
-    """Make the plans anew of what a change of configurations concerns."""
+    """Update the plans that a change of the configurations concerns."""
 
     event: ConfigEvent
 
 
 @dataclass(frozen=True, slots=True)
 class RestartFenced:
-    """Restart tasks that were fenced and are still this worker's."""
+    """Restart fenced tasks that are still assigned to this worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigureTasks:
-    """Have a connector's task configurations written: its own, or none if it is stopped."""
+    """Write a connector's task configurations: those that it returns, or none if it is stopped."""
 
     connector: str
 
@@ -134,10 +134,10 @@ class DeleteStatuses:
 
 @dataclass(frozen=True, slots=True)
 class ForgetStatuses:
-    """Delete the statuses of what there is not any more.
+    """Delete the statuses of deleted connectors and tasks.
 
-    Not before the group has rebalanced without it: Apache's workers report what they give up as UNASSIGNED, and show
-    whatever a status says, of a task that is gone as well.
+    This has to wait for the rebalance without them: until then Apache's workers report them as UNASSIGNED when they
+    revoke them, and they show every status, even that of a deleted task.
     """
 
 
@@ -160,7 +160,7 @@ Decision = tuple[GroupState, tuple[Command, ...]]
 
 
 def decide(state: GroupState, event: Event) -> Decision:
-    """Return the state after an event, and what is to be done about it, in this order."""
+    """Return the state after an event, and the commands to carry out, in this order."""
     match event:
         case Assigned():
             return _assigned(state, event)
@@ -183,11 +183,11 @@ def _assigned(before: GroupState, event: Assigned) -> Decision:
         distributed=before.distributed if event.leads else task_counts(event.config),
         rebalance_due=False,
     )
-    # What this worker keeps follows the config topic; only whether tasks are held comes from the group.
+    # Kept work follows the config topic; only whether tasks are held comes from the group.
     units = before.assigned ^ event.work if before.held == event.held else before.assigned | event.work
     commands: list[Command] = [PlanUnits(units), RestartFenced()]
     if event.leader != before.leader and event.knows_connectors:
-        # The former one may have died in the midst of something.
+        # The former leader may have died between two records.
         commands += _half_stops(event.config, *event.config.connectors())
     if event.leads and event.knows_connectors:
         commands.append(ForgetStatuses())
@@ -200,7 +200,7 @@ def _config_changed(state: GroupState, changed: ConfigChanged) -> Decision:
     match changed.event:
         case ConnectorConfigRemoval(name) if changed.privileged or name in state.assigned:
             commands.append(DeleteStatuses(name))
-        # A connector that was resumed before it was seen to be stopped goes on, and has lost its tasks.
+        # If a connector was resumed before this worker saw the stop, it still runs but has lost its tasks.
         case TaskConfigUpdate(name, tasks) if tasks and changed.knows_connectors:
             commands += _half_stops(changed.config, name)
         case TargetStateChange(name) if changed.knows_connectors:
@@ -212,10 +212,10 @@ def _config_changed(state: GroupState, changed: ConfigChanged) -> Decision:
 
 
 def _task_fenced(state: GroupState, task: ConnectorTaskId, now: float) -> Decision:
-    """Have the group say whether a task that was fenced is still this worker's.
+    """Request a rebalance, which shows whether a fenced task is still assigned to this worker.
 
-    A worker that was cut off from the group may fence the owner of a task before it learns that it is none. Nothing is
-    to be done for a task that is fenced again and again: somebody else uses its transactional id.
+    A worker that was cut off from its group may fence the owner of a task before it learns that the task was
+    reassigned. A task that is fenced repeatedly stays FAILED: another process uses its transactional id.
     """
     lately = tuple(moment for moment in state.fenced.get(task, ()) if now < moment + FENCED_SECONDS)
     state = replace(state, fenced={**state.fenced, task: (*lately, now)})

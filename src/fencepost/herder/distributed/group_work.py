@@ -134,7 +134,7 @@ class GroupWork:
         if self._catching_up is not None:
             self._catching_up.cancel()
         # Work that was revoked before may still be stopping.
-        await self._give_up(self._state.assigned | self.local.units)
+        await self._revoke(self._state.assigned | self.local.units)
 
     async def close(self) -> None:
         """Stop everything for good: later assignments are not started."""
@@ -145,7 +145,7 @@ class GroupWork:
 
     async def on_revoked(self, connectors: tuple[str, ...], tasks: tuple[ConnectorTaskId, ...]) -> None:
         """Stop these, and return once they have stopped."""
-        await self._give_up(frozenset(connectors) | frozenset(tasks))
+        await self._revoke(frozenset(connectors) | frozenset(tasks))
 
     def on_assigned(self, membership: Membership) -> None:
         """Run the assignment, once the config topic is read up to the leader's offset."""
@@ -240,9 +240,9 @@ class GroupWork:
         """Return whether the group is asked if a task that was fenced is still this worker's; if it is, it restarts."""
         return bool(self._on(TaskFenced(task, self._parts.loop.time())))
 
-    async def _give_up(self, units: Work) -> None:
+    async def _revoke(self, units: Work) -> None:
         self._on(Revoked(units))
-        await self.local.give_up(units)
+        await self.local.revoke(units)
 
     # -- notifications of the config topic -----------------------------------------------------------------------------
 

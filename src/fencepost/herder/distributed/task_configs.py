@@ -92,7 +92,7 @@ class TaskConfigs:
         try:
             worker = self._parts.worker
             return partitions_follow_task_configs(worker.config, worker.connector_config(config))
-        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; all tasks start anew
+        except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; all tasks restart
             _log.warning("All tasks are restarted, because their source partitions are unknown: %s", error)
             return False
 

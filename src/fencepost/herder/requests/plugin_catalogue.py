@@ -168,7 +168,7 @@ def _by_path(kind: PluginKind, name: str, sources: PluginSources) -> Iterator[In
     try:
         plugin = find_plugin(kind, name, property_name=kind.label, sources=sources)
         yield InstalledPlugin(name, frozenset({name}), kind, plugin, plugin_version(plugin))
-    except Exception as error:  # noqa: BLE001 - the status of whoever names it says so; the others are listed
+    except Exception as error:  # noqa: BLE001 - a connector that names it shows the error; the others are listed
         _log.debug("The %s %s cannot be listed: %s", kind.label, name, error)
 
 

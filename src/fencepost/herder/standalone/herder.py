@@ -116,7 +116,7 @@ class StandaloneHerder(Herder):
             self._watching.cancel()
         self._task_configs.close()
         self._member.close()
-        await self._work.give_up(self._work.units)
+        await self._work.revoke(self._work.units)
         await parts.run(parts.task_counts.close)
         await parts.run(parts.worker.stop)
 

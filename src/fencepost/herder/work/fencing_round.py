@@ -117,7 +117,7 @@ class FencingRounds:
         work, state = task_set(self._parts.state, connector), self._parts.state
         config = state.connector_config(connector)
         if config is None:
-            raise NotFoundError(f"There is no connector {connector}: nothing is to be fenced")
+            raise NotFoundError(f"There is no connector {connector}: there is nothing to fence")
         if not self._parts.fencing_is_due(connector):
             return
         count = self._count(connector)

@@ -113,7 +113,7 @@ class LocalWork:
         self._restarts[unit] += 1
         self.plan(unit)
 
-    async def give_up(self, units: Iterable[Unit]) -> None:
+    async def revoke(self, units: Iterable[Unit]) -> None:
         """Stop revoked work, and return once it has stopped."""
         units = list(units)
         for unit in units:

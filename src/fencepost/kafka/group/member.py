@@ -293,7 +293,7 @@ class GroupMember:
     async def before_joining(self) -> None:
         """Stop everything if the group rebalances eagerly."""
         if self._protocol is ConnectProtocol.EAGER:
-            await self._give_up_all()
+            await self._revoke_all()
 
     async def before_request(self) -> None:
         """Stop everything if the coordinator does not know this member: it joins as a new one that runs nothing."""
@@ -315,7 +315,7 @@ class GroupMember:
         self._watch_coordinator()
         if self._protocol is ConnectProtocol.EAGER:
             # Something still runs if the group has just changed from cooperative rebalancing.
-            await self._give_up_all()
+            await self._revoke_all()
         given = given.revoking_of(self._held)
         if given.revokes:
             await self._tell(self._listener.on_revoked(given.revoked_connectors, given.revoked_tasks))
@@ -339,7 +339,7 @@ class GroupMember:
         """Check everything again."""
         self._wake()
 
-    async def _give_up_all(self) -> None:
+    async def _revoke_all(self) -> None:
         held, self._held = self._held, None
         if held is not None and (held.connectors or held.tasks):
             await self._tell(self._listener.on_revoked(held.connectors, held.tasks))

@@ -51,7 +51,7 @@ class IdempotentProducer:
         IllegalStateError once it was abandoned.
         """
         if self._abandoned:
-            raise IllegalStateError("The task's producer was given up: nothing may be written with it any more")
+            raise IllegalStateError("The task's producer was abandoned: it can write no more")
         if self._identity is None:
             self._identity, self._sequences = self._init_producer_id(), {}
         return Transaction(

@@ -67,7 +67,7 @@ class RecordWriter:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._connections: dict[Address, Connection] = {}
         self._acks: list[Ack] = []
-        self._given_up = False
+        self._cancelled = False
         self._flushed = True
         self._closed = False
         self._adding = False
@@ -143,16 +143,16 @@ class RecordWriter:
         acks, self._acks = self._acks, []
         return acks
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Cancel from another thread; a blocked write raises.
 
         If the writing thread is just connecting, it waits for at most `request.timeout.ms`.
         """
-        self._given_up = True
+        self._cancelled = True
         for connection in list(self._connections.values()):
             connection.interrupt()
         if self._coordinator is not None:
-            self._coordinator.give_up()
+            self._coordinator.cancel()
 
     def close(self) -> None:
         """Return the connections to the pool, unless a request is in flight on them."""
@@ -286,8 +286,8 @@ class RecordWriter:
 
     def _progress(self) -> None:
         """Send what may be sent, or else wait for an answer or the time of a retry."""
-        if self._given_up:
-            raise IllegalStateError(f"The writer of {self._transaction.transactional_id} was given up")
+        if self._cancelled:
+            raise IllegalStateError(f"The writer of {self._transaction.transactional_id} was cancelled")
         if self._send_queued():
             return
         waiting = [connection for connection in self._connections.values() if connection.in_flight]

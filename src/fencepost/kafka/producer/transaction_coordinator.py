@@ -83,19 +83,19 @@ class TransactionCoordinator:
         self._address = address
         self._interruption = interruption or Interruption()
         self._connection: Connection | None = None
-        self._given_up = False
+        self._cancelled = False
 
     @classmethod
     def of(cls, config: ClientConfig, transactional_id: str) -> Self:
         """Return one for an id of the cluster of `config`."""
         return cls(Cluster.of(config), transactional_id)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Limit a running call in another thread, and each later one, to at most one more attempt.
 
         A call that waits for an answer stops waiting.
         """
-        self._given_up = True
+        self._cancelled = True
         connection = self._connection
         if connection is not None:
             connection.interrupt()
@@ -256,7 +256,7 @@ class TransactionCoordinator:
             except BrokerUnavailableError as error:
                 problem = str(error)
                 self._leave()
-            if deadline.passed or self._given_up or self._interruption.requested:
+            if deadline.passed or self._cancelled or self._interruption.requested:
                 raise BrokerUnavailableError(
                     f"The transaction coordinator of {self._transactional_id} did not answer "
                     f"{type(request).__name__} in time. The last problem was: {problem}"

@@ -226,9 +226,9 @@ class TransactionalProducer:
         """
         # Before the abort: a thread that adds a partition after it finds the mark when it commits.
         self._abandoned = True
-        self._coordinator.give_up()
+        self._coordinator.cancel()
         for writer in list(self._writers):
-            writer.give_up()
+            writer.cancel()
         identity = self._identity
         if identity == ProducerIdentity():
             return
@@ -345,7 +345,7 @@ class TransactionalProducer:
 
     def _require_wanted(self) -> None:
         if self._abandoned:
-            raise IllegalStateError(f"The producer of {self._transactional_id} was given up: it may only be closed")
+            raise IllegalStateError(f"The producer of {self._transactional_id} was abandoned: it can only be closed")
 
     def _require_finished_writers(self) -> None:
         if self._loans or not all(writer.finished for writer in self._writers):

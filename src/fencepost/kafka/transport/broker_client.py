@@ -152,7 +152,7 @@ class BrokerClient:
         return answer
 
     def refresh_brokers(self, timeout_ms: float | None = None) -> None:
-        """Learn anew which brokers there are; if nobody answers, what was known stays."""
+        """Look the brokers up again; if none answers, the known ones stay."""
         with suppress(UnansweredError):
             self.metadata(timeout_ms=timeout_ms)
 

@@ -22,7 +22,7 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether nothing is to be waited for any more."""
+        """Whether waiting must end."""
         return self._requested.is_set()
 
     def request(self) -> None:
@@ -53,7 +53,7 @@ class Interruption:
         self.check()
 
     def check(self) -> None:
-        """Raise BrokerUnavailableError if nothing is to be waited for any more."""
+        """Raise BrokerUnavailableError if waiting must end."""
         if self.requested:
             raise BrokerUnavailableError("it was interrupted")
 

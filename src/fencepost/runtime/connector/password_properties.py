@@ -58,7 +58,7 @@ def _names(worker: WorkerConfig, config: Mapping[str, str], kind: PluginKind, na
     try:
         plugin = find_plugin(kind, config[name], property_name=name, sources=worker.plugin_sources)
         return [prefix + password for password in _of_class(plugin)]  # type: ignore[arg-type]  # classes are hashable
-    except Exception:  # noqa: BLE001 - a plugin that fails is told by whoever runs it; here its names have to do
+    except Exception:  # noqa: BLE001 - the caller that runs the plugin reports its failure; the names suffice here
         return []
 
 
