@@ -12,7 +12,7 @@ from fencepost.api.context import (
 )
 from fencepost.api.errors import ConfigError, DataError, FencepostError, IllegalStateError, RetriableError
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
-from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
+from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
 
 __version__ = "0.1.0"
@@ -33,6 +33,7 @@ __all__ = [
     "OffsetReader",
     "Predicate",
     "RecordMetadata",
+    "RefusedRow",
     "RetriableError",
     "SourceBatch",
     "SourceConnector",
@@ -40,6 +41,7 @@ __all__ = [
     "SourceRecord",
     "SourceTask",
     "SourceTaskContext",
+    "TolerantReader",
     "TransactionContext",
     "Transformation",
 ]

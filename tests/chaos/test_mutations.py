@@ -34,6 +34,20 @@ class Guard:
 
 GUARDS = (
     Guard(
+        "the offsets of dead letters",
+        "runtime/task/writes.py",
+        "if sent is not None or position in result.lettered",
+        "if sent is not None",
+        "tests/broker/test_dead_letters.py::test_polled_records_that_are_refused_are_dead_letters_with_their_offsets",
+    ),
+    Guard(
+        "the dead letters of rows that cannot be read",
+        "engine/error_handler.py",
+        "            self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]",
+        "            pass",
+        "tests/broker/test_dead_letters.py::test_bad_rows_of_a_file_are_dead_letters[worker]",
+    ),
+    Guard(
         "the edge around a task's poll",
         "runtime/task/instance.py",
         "answer: Any = call_plugin(what, self._task.poll)",

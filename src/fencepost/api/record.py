@@ -71,6 +71,32 @@ class ArrowReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A piece of a split that is not a row of the reader's schema.
+
+    `raw` are its bytes as they are in the source, `reason` says what is wrong with them. `place` says where it is, by
+    names such as `file`, `position` and `line`: they become headers of the dead letter, `__connect.errors.<name>`.
+    """
+
+    raw: bytes
+    reason: str
+    place: Mapping[str, str] = field(default_factory=dict)
+
+
+class TolerantReader(ArrowReader, Protocol):
+    """An ArrowReader that can read on after a piece of a split that is not a row.
+
+    With `errors.tolerance=all` its `read_tolerant` is called in place of `read`.
+    """
+
+    def read_tolerant(self, split: Any) -> Iterator[pa.RecordBatch | Sequence[RefusedRow]]:
+        """Yield the rows of one split, in order, and the pieces that are not rows.
+
+        Raises DataError for what cannot be skipped. Every byte of the split must be in a row or in a refused one.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class SourceBatch:
     """Many records at once, read lazily on Spark's executors, with the offsets after them.
 

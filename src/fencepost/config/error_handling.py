@@ -1,4 +1,4 @@
-"""How records that a transform or converter refuses are handled (KIP-298, `errors.*`)."""
+"""How records that cannot be read, transformed or converted are handled (KIP-298, `errors.*`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from fencepost.api.config_def import ConfigDef
-from fencepost.config.validators import at_least, one_of
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.errors import ConfigError
+from fencepost.config.validators import at_least, one_of, topic_name
 
 _T = ConfigDef.Type
 _MEDIUM: Final = ConfigDef.Importance.MEDIUM
@@ -16,12 +17,20 @@ _MEDIUM: Final = ConfigDef.Importance.MEDIUM
 FOR_EVER: Final = -1
 """As `errors.retry.timeout`: no limit."""
 
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+
 
 class Tolerance(StrEnum):
     """The values of the connector property `errors.tolerance`."""
 
     NONE = "none"
     ALL = "all"
+
+
+_DEAD_LETTERS_NEVER: Final = (
+    f"The property {DEAD_LETTER_TOPIC} has no effect with errors.tolerance=none, where the first refused record fails the "
+    "task: set errors.tolerance=all, or remove it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +42,25 @@ class ErrorHandling:
     retry_delay_max_ms: int = 60_000
     log_enable: bool = False
     log_include_messages: bool = False
+    dead_letter_topic: str | None = None
+    """The topic for refused records, None to drop them."""
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> ErrorHandling:
-        """Read the parsed values of the properties that `define_errors` defines."""
+        """Read the parsed values of the properties that `define_errors` defines.
+
+        Raises ConfigError for a dead letter queue that could never get a record.
+        """
+        tolerance = Tolerance(values["errors.tolerance"].lower())
+        if values[DEAD_LETTER_TOPIC] and tolerance is Tolerance.NONE:
+            raise ConfigError(_DEAD_LETTERS_NEVER, name=DEAD_LETTER_TOPIC)
         return cls(
-            tolerance=Tolerance(values["errors.tolerance"].lower()),
+            tolerance=tolerance,
             retry_timeout_ms=values["errors.retry.timeout"],
             retry_delay_max_ms=values["errors.retry.delay.max.ms"],
             log_enable=values["errors.log.enable"],
             log_include_messages=values["errors.log.include.messages"],
+            dead_letter_topic=values[DEAD_LETTER_TOPIC] or None,
         )
 
     @property
@@ -65,17 +83,37 @@ def define_errors(definitions: ConfigDef) -> None:
         validator=at_least(1, nullable=False), group=group, order_in_group=2, width=ConfigDef.Width.MEDIUM,
     ).define(
         "errors.tolerance", _T.STRING, str(Tolerance.NONE), _MEDIUM,
-        "What to do with a record that cannot be transformed or converted: none fails the task, all skips the record. "
-        "A record that Kafka refuses fails the task with either.",
+        "What to do with a record that cannot be read, transformed or converted: none fails the task, all skips the "
+        "record. A record that Kafka refuses fails the task with either.",
         validator=one_of([str(value) for value in Tolerance]), group=group, order_in_group=3,
         width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.enable", _T.BOOLEAN, False, _MEDIUM,
-        "Whether each record that cannot be transformed or converted is logged, with the stage, the plugin and the reason: "
+        "Whether each record that cannot be read, transformed or converted is logged, with the stage, the plugin and the "
+        "reason: "
         "the first 1,000 of a batch, or of each executor's part of one, and how many more there were.",
         group=group, order_in_group=4, width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.include.messages", _T.BOOLEAN, False, _MEDIUM,
         "Whether that log shows the record itself, which may contain confidential data.",
         group=group, order_in_group=5, width=ConfigDef.Width.SHORT,
+    ).define(
+        DEAD_LETTER_TOPIC, _T.STRING, "", _MEDIUM,
+        "The topic for records that errors.tolerance=all skips, written in the same transaction as the other records and "
+        "the source offsets. Headers __connect.errors.* say what was wrong, and where. Kafka Connect has this for sinks "
+        "only. By default they are dropped.",
+        validator=_topic_or_nothing, group=group, order_in_group=6, width=ConfigDef.Width.MEDIUM,
     )  # fmt: skip
+
+
+def _topic_or_nothing(name: str, value: Any) -> None:
+    if value:
+        topic_name(name, value)
+
+
+def dead_letter_errors(properties: Mapping[str, str]) -> list[ConfigValue]:
+    """Return the error of a dead letter queue that could never get a record, on its property."""
+    topic = properties.get(DEAD_LETTER_TOPIC, "").strip()
+    if not topic or properties.get("errors.tolerance", str(Tolerance.NONE)).strip().lower() != Tolerance.NONE:
+        return []
+    return [ConfigValue(DEAD_LETTER_TOPIC, topic, errors=[_DEAD_LETTERS_NEVER])]

@@ -18,6 +18,7 @@ from fencepost.config.connector_config import (
     connector_config_def,
 )
 from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.error_handling import dead_letter_errors
 from fencepost.config.topic_creation import topic_creation_errors
 from fencepost.config.validation_context import ValidationContext
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
@@ -50,6 +51,7 @@ def preflight(
             *(connector.validate_definitions(config) if accepted else connector.validate(config)),
             *chain_errors(config),
             *topic_creation_errors(config),
+            *dead_letter_errors(config),
             *(ConfigValue(name, config[name], errors=[why]) for name, why in override_policy.refused(config).items()),
             *exactly_once_errors(config, connector, support),
             *transaction_boundary_errors(config, connector),

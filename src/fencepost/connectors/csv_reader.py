@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
@@ -20,6 +21,7 @@ from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
 
 QUOTE: Final = ord('"')
 _BYTE_ORDER_MARK: Final = "\ufeff"
+_COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,11 @@ class CsvReader(RowReader):
 
     def parse(self, block: Block, columns: Sequence[t.StructField]) -> list[pa.Array]:
         """Return the rows' values in some of the columns."""
-        if not len(block.starts):
+        # The parser skips empty lines, and refuses a text of nothing else.
+        if (block.starts == block.ends).all():
             return [pa.array([], arrow_type(column.dataType)) for column in columns]
-        table = arrow_csv.read_csv(
+        # `read_csv` hands over to another thread, which takes longer than parsing a small part of a block.
+        table = arrow_csv.open_csv(
             contents(block),
             read_options=arrow_csv.ReadOptions(
                 use_threads=False, block_size=max(1, block.length), column_names=self.file_columns
@@ -59,10 +63,10 @@ class CsvReader(RowReader):
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
-        )
+        ).read_all()
         return [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
 
-    def explain(self, record: bytes) -> str:
+    def explain(self, record: bytes, error: Exception | None = None) -> str:
         """Describe which column of a record is extra or missing, or which value does not fit."""
         text = record.decode("utf-8", "replace")
         fields = split_record(text, self.delimiter)
@@ -71,13 +75,19 @@ class CsvReader(RowReader):
                 f"it has {len(fields)} columns, where {len(self.file_columns)} are expected "
                 f"({', '.join(self.file_columns)})"
             )
-        for column in self.columns.fields:
+        for column in self._suspects(error):
             alone = replace(self, columns=t.StructType([column]), keys=(), header=False)
             if not alone.fits(Block.of(record)):
                 place = self.file_columns.index(column.name)
                 type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
                 return f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
         return shown(text)
+
+    def _suspects(self, error: Exception | None) -> list[t.StructField]:
+        """Return the columns that may have the value that does not fit, the one that the parser names first."""
+        named = _COLUMN_NUMBER.match(str(error))
+        name = self.file_columns[int(named[1])] if named else None
+        return sorted(self.columns.fields, key=lambda column: column.name != name)
 
 
 def _parsed_type(data_type: t.DataType) -> pa.DataType:

@@ -44,12 +44,12 @@ class JsonLinesReader(RowReader):
             raise MisfitError("not one object a line")
         return [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
 
-    def explain(self, record: bytes) -> str:
+    def explain(self, record: bytes, error: Exception | None = None) -> str:  # noqa: ARG002 - it names no field
         """Describe what is not JSON, or which field does not fit."""
         try:
             row = parse_json(record)
-        except ValueError as error:
-            return f"{shown(record.decode('utf-8', 'replace'))} is not one JSON value ({error})"
+        except ValueError as invalid:
+            return f"{shown(record.decode('utf-8', 'replace'))} is not one JSON value ({invalid})"
         if not isinstance(row, dict):
             return f"{shown(row)} is not a JSON object"
         for name in row:

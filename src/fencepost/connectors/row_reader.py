@@ -12,7 +12,9 @@ from pyspark.sql.types import StructField, StructType
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
-from fencepost.connectors.row_types import ddl_of, records_of
+from fencepost.api.record import RefusedRow
+from fencepost.connectors.line_numbers import line_number
+from fencepost.connectors.row_types import arrow_type, ddl_of, records_of
 from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
 
 
@@ -22,7 +24,7 @@ class MisfitError(Exception):
 
 @dataclass(frozen=True)
 class RowReader:
-    """An ArrowReader of typed rows. Its splits are FileRanges that end where a record does.
+    """A TolerantReader of typed rows. Its splits are FileRanges that end where a record does.
 
     `columns` are the rows' columns in the order of the value's fields, `keys` those that make the record's key. `allowed` restricts which files are read.
 
@@ -48,6 +50,15 @@ class RowReader:
             for block in read_blocks(file, split, quote=self.quote, finished=True):
                 yield self._records(split.path, self.without_header(block))
 
+    def read_tolerant(self, split: FileRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
+        """Yield the rows of a part of a file, and the records of it that are not rows, with file, position and line."""
+        with open_file(split.path, self.allowed) as file:
+            for block in read_blocks(file, split, quote=self.quote, finished=True):
+                batch, refused = self._sorted(split.path, self.without_header(block))
+                if refused:
+                    yield refused
+                yield batch
+
     def without_header(self, block: Block) -> Block:
         """Return the block without records that are not rows."""
         return block
@@ -60,14 +71,63 @@ class RowReader:
         """
 
     @abstractmethod
-    def explain(self, record: bytes) -> str:
-        """Describe what is wrong with a record that does not fit, beginning with the column if it is one column."""
+    def explain(self, record: bytes, error: Exception | None = None) -> str:
+        """Describe what is wrong with a record that does not fit, beginning with the column if it is one column.
+
+        `error` is what parsing the record alone raised, if that is known.
+        """
 
     def _records(self, path: str, block: Block) -> pa.RecordBatch:
         try:
             return records_of(self.columns, self._columns_of(block), self.keys)
         except (MisfitError, pa.ArrowInvalid):
             raise self._misfit(path, block) from None
+
+    def _sorted(self, path: str, block: Block) -> tuple[pa.RecordBatch, list[RefusedRow]]:
+        good: list[pa.RecordBatch] = []
+        refused: list[RefusedRow] = []
+        for first, _, found in self._passing(block, 0, len(block.ends)):
+            if isinstance(found, Exception):
+                refused.append(self._refused(path, block, first, found))
+            else:
+                good.append(records_of(self.columns, found, self.keys))
+        joined = pa.Table.from_batches(good, good[0].schema if good else self._no_rows().schema)
+        return next(iter(joined.combine_chunks().to_batches()), self._no_rows()), refused
+
+    def _passing(
+        self, block: Block, first: int, last: int, *, known: bool = False
+    ) -> Iterator[tuple[int, int, list[pa.Array] | Exception]]:
+        """Yield ranges of a block's records, in order, with their columns; or one record that is no row, with its error.
+
+        `known` says that some of the records are not.
+        """
+        if not known or last - first == 1:
+            try:
+                columns = self._columns_of(some_records(block, first, last))
+            except (MisfitError, pa.ArrowInvalid) as error:
+                if last - first == 1:
+                    yield first, last, error
+                    return
+            else:
+                yield first, last, columns
+                return
+        middle = (first + last) // 2
+        left_passed = False
+        for part in self._passing(block, first, middle):
+            left_passed = part[1] - part[0] == middle - first and not isinstance(part[2], Exception)
+            yield part
+        yield from self._passing(block, middle, last, known=left_passed)
+
+    def _refused(self, path: str, block: Block, index: int, error: Exception) -> RefusedRow:
+        start, end = int(block.starts[index]), int(block.ends[index])
+        raw = bytes(block.data[start:end])
+        line = line_number(path, block.offset + start, self.allowed)
+        place = {"file": path, "position": str(block.offset + start), "line": str(line)}
+        return RefusedRow(raw, self.explain(raw, error), place)
+
+    def _no_rows(self) -> pa.RecordBatch:
+        columns = [pa.array([], arrow_type(field.dataType)) for field in self.columns.fields]
+        return records_of(self.columns, columns, self.keys)
 
     def _columns_of(self, block: Block) -> list[pa.Array]:
         arrays = self.parse(block, self.columns.fields)
@@ -88,26 +148,25 @@ class RowReader:
         low, high = 0, len(block.ends) - 1
         while low < high:
             middle = (low + high) // 2
-            if self.fits(first_records(block, middle + 1)):
+            if self.fits(some_records(block, 0, middle + 1)):
                 low = middle + 1
             else:
                 high = middle
         start, end = int(block.starts[low]), int(block.ends[low])
         problem = self.explain(bytes(block.data[start:end]))
+        line = line_number(path, block.offset + start, self.allowed)
         return DataError(
-            f"The file {path}, line {self._line_number(path, block.offset + start)}, does not fit the schema: {problem}. "
-            "Correct the file or the property schema; nothing of this batch was written"
+            f"The file {path}, line {line}, does not fit the schema: {problem}. Correct the file or the property schema, "
+            "or skip such rows with errors.tolerance=all; nothing of this batch was written"
         )
 
-    def _line_number(self, path: str, position: int) -> int:
-        """Return the number, from 1, of the line that begins at a position of a file."""
-        with open_file(path, self.allowed) as file:
-            return 1 + sum(len(block.ends) for block in read_blocks(file, FileRange(path, 0, position), finished=True))
 
-
-def first_records(block: Block, count: int) -> Block:
-    """Return a block's first records."""
-    return replace(block, starts=block.starts[:count], ends=block.ends[:count], length=int(block.ends[count - 1]))
+def some_records(block: Block, first: int, last: int) -> Block:
+    """Return a block's records from `first` up to `last`, at least one unless the block has none."""
+    if first == last:
+        return block
+    starts, ends = block.starts[first:last], block.ends[first:last]
+    return replace(block, starts=starts, ends=ends, length=int(ends[-1]))
 
 
 def contents(block: Block) -> pa.BufferReader:

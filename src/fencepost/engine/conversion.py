@@ -205,7 +205,7 @@ class _Rows:
             self._topic,
             batch.num_rows,
             row=lambda position: batch[ROW][position].as_py() if ROW in batch.schema.names else None,
-            content=lambda position: batch.slice(position, 1).to_pylist()[0],
+            contents=lambda start, stop: batch.slice(start, stop - start).to_pylist(),
         )
         passed, kept = self._errors.apply(rows, lambda start, stop: convert(batch[name].slice(start, stop - start)))
         if kept is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
 from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert
+from fencepost.engine.dead_letters import DeadLetter, letter_records
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
@@ -43,8 +45,12 @@ from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import SplitRows, WriteStage, reader_types
 from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordProducer
+from fencepost.kafka.producer.sender import RecordWriter
 
 _log: Final = logging.getLogger(__name__)
+
+_LETTERS: Final = 10_000
+"""The number of dead letters that are written together."""
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
@@ -52,10 +58,11 @@ SMALL_BATCH: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The result of a batch. `bytes` is the size of its record batches as sent.
+    """The result of a batch, without its dead letters. `bytes` is the size of its record batches as sent.
 
     `metadata` has an entry for each polled record, None for one that a transform dropped, or that was skipped because of
-    an error; it is None for a SourceBatch.
+    an error; it is None for a SourceBatch. `topics` includes that of the dead letters; `lettered` are the positions of
+    the polled records among those.
     """
 
     written: int
@@ -63,18 +70,26 @@ class WriteResult:
     metadata: Sequence[RecordMetadata | None] | None
     topics: frozenset[str]
     errors: ErrorCounts
+    lettered: AbstractSet[int] = frozenset()
 
     @classmethod
     def of(
-        cls, acks: Sequence[Ack], metadata: Sequence[RecordMetadata | None] | None, errors: ErrorCounts
+        cls,
+        acks: Sequence[Ack],
+        metadata: Sequence[RecordMetadata | None] | None,
+        errors: ErrorCounts,
+        *,
+        dead: Sequence[Ack] = (),
+        lettered: AbstractSet[int] = frozenset(),
     ) -> WriteResult:
-        """Sum up the acknowledgements."""
+        """Sum up the acknowledgements; those of dead letters are `dead`."""
         return cls(
             written=sum(ack.count for ack in acks),
             bytes=sum(ack.size for ack in acks),
             metadata=metadata,
-            topics=frozenset(ack.topic for ack in acks),
+            topics=frozenset(ack.topic for ack in (*acks, *dead)),
             errors=errors,
+            lettered=lettered,
         )
 
 
@@ -161,7 +176,9 @@ class SparkEngine:
             raise
         tell(errors.tally, task)
         producer.acknowledge(acks)
-        return WriteResult.of(acks, metadata, errors.tally.counts)
+        dead = writing.dead_letters(errors.letters)
+        producer.acknowledge(dead)
+        return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead, lettered=errors.lettered)
 
     def cancel(self, task: str) -> None:
         """Cancel a task's Spark job. The caller aborts the transaction: executors may keep writing until then."""
@@ -192,9 +209,7 @@ class _BatchWrite:
                     converted += convert(batch, types, pipeline, self.errors, group.topic)
         spec.topic_gate.admit({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
-            counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
-            router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
-            return write_polled(converted, len(records), router, writer)
+            return write_polled(converted, len(records), self._router(writer), writer)
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:
         """Write a SourceBatch, from the worker if it is small and needs no Spark."""
@@ -202,11 +217,31 @@ class _BatchWrite:
             return self._by_spark(batch)
         if batch.bytes is None or batch.bytes > SMALL_BATCH:
             return self._by_spark(batch)
-        rows = SplitRows(batch.reader, batch.splits)
+        rows = SplitRows.of(batch.reader, batch.splits, self.spec.pipeline)
         stage = WriteStage(self.spec, rows, reader_types(batch.reader))
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
-            return list(stage.write(rows.read([0]), writer, Ownership(), self.errors, check).acks)
+            return list(stage.write(rows.read([0], self.errors), writer, Ownership(), self.errors, check).acks)
+
+    def dead_letters(self, letters: Sequence[DeadLetter]) -> list[Ack]:
+        """Write dead letters from the worker. Call this once the batch's other records are acknowledged."""
+        topic = self.spec.pipeline.errors.dead_letter_topic
+        if not letters or topic is None:
+            return []
+        self.spec.topic_gate.admit({topic})
+        with closing(self.producer.writer()) as writer:
+            router = self._router(writer)
+            for start in range(0, len(letters), _LETTERS):
+                check_cancelled(self.task, self.cancelled)
+                records = letter_records(letters[start : start + _LETTERS], self.task)
+                for routed in router.route(Converted(topic, records)):
+                    writer.write(routed.topic, routed.partition, routed.records)
+            return writer.flush()
+
+    def _router(self, writer: RecordWriter) -> Router:
+        counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
+        run_bytes = self.spec.config.batch_size
+        return Router(counts, counts.beyond, Ownership(), run_bytes=run_bytes, start=self.spec.start)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session, mark = self.session(), new_mark()

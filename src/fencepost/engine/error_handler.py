@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -12,9 +13,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from fencepost.api.errors import RetriableError, describe_error
-from fencepost.api.record import SourceRecord
+from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.engine.bisection import Passed, Refused, Retries, is_of_records, isolate
+from fencepost.engine.dead_letters import DeadLetter
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.errors import (
     RecordRefusedError,
@@ -35,7 +37,8 @@ LISTED: Final = 1_000
 class StageRows:
     """`count` rows for a stage. `topic` is None if each row names its own.
 
-    `row` returns the position of a row's record in a polled batch, None if there is none; `content` shows the row.
+    `row` returns the position of a row's record in a polled batch, None if there is none; `contents` returns the rows
+    from `start` up to `stop`.
     """
 
     stage: Stage
@@ -43,7 +46,7 @@ class StageRows:
     topic: str | None
     count: int
     row: Callable[[int], int | None] = lambda _: None
-    content: Callable[[int], object] = lambda _: None
+    contents: Callable[[int, int], Sequence[object]] = lambda start, stop: [None] * (stop - start)
 
 
 class ErrorHandler:
@@ -66,6 +69,23 @@ class ErrorHandler:
         self._wait = wait
         self._clock = clock
         self._tally = Tally()
+        self._letters: list[DeadLetter] = []
+        self._lettered: set[int] = set()
+
+    @property
+    def letters(self) -> tuple[DeadLetter, ...]:
+        """The dead letters so far; always none without a topic for them."""
+        return tuple(self._letters)
+
+    @property
+    def lettered(self) -> AbstractSet[int]:
+        """The positions in a polled batch of the records among the dead letters."""
+        return self._lettered
+
+    @property
+    def tolerates(self) -> bool:
+        """Whether refused records are skipped."""
+        return self._handling.tolerance is Tolerance.ALL
 
     @property
     def tally(self) -> Tally:
@@ -77,9 +97,31 @@ class ErrorHandler:
         """Whether the first refused record fails its batch, without a retry."""
         return self._handling.stops_at_first
 
-    def merge(self, tally: Tally) -> None:
+    def merge(self, tally: Tally, letters: Sequence[DeadLetter] = ()) -> None:
         """Add the errors of another part."""
         self._tally = self._tally.plus(tally.counts, *tally.listed)
+        self._letters += letters
+
+    def skip_rows(self, rows: Sequence[RefusedRow], reader: str, topic: str | None) -> None:
+        """Skip pieces of a source that are not rows, which a reader returned because records may be skipped."""
+        room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
+        shown = self._handling.log_include_messages
+        listed = [
+            RefusedRecord(
+                Stage.TASK_POLL,
+                reader,
+                topic,
+                row.reason.removesuffix("."),
+                _place(row),
+                repr(row.raw) if shown else None,
+            )
+            for row in rows[:room]
+        ]
+        self._tally = self._tally.plus(
+            ErrorCounts(failures=len(rows), skipped=len(rows), errors_logged=len(listed)), *listed
+        )
+        if self._handling.dead_letter_topic is not None:
+            self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]
 
     def apply(self, rows: StageRows, attempt: Callable[[int, int], T]) -> tuple[list[Passed[T]], np.ndarray | None]:
         """Process rows in a stage: `attempt(start, stop)` processes a range of them, or raises.
@@ -126,8 +168,23 @@ class ErrorHandler:
         room = LISTED - len(self._tally.listed) if self._handling.log_enable else 0
         positions = range(refused.start, min(refused.stop, refused.start + room))
         listed = [self._described(rows, position, refused.reason) for position in positions]
+        if self._handling.dead_letter_topic is not None:
+            self._keep_letters(rows, refused)
         counts = ErrorCounts(failures=count, skipped=count, errors_logged=len(listed))
         self._tally = self._tally.plus(counts, *listed)
+
+    def _keep_letters(self, rows: StageRows, refused: Refused) -> None:
+        polled = [rows.row(position) for position in range(refused.start, refused.stop)] if self._records else []
+        numbers = [number for number in polled if number is not None]
+        self._lettered.update(numbers)
+        contents: Sequence[object] = [self._records[number] for number in numbers]
+        if not numbers:
+            contents = rows.contents(refused.start, refused.stop)
+        cause = _cause(refused.reason)
+        self._letters += [
+            DeadLetter.of_record(content, rows.stage, rows.plugin, rows.topic, cause=(refused.reason, cause))
+            for content in contents
+        ]
 
     def _fatal(self, refused: RefusedRecord, reason: Exception) -> RecordRefusedError:
         listed = (refused,) if self._handling.log_enable else ()
@@ -148,7 +205,8 @@ class ErrorHandler:
         row = None if position is None else rows.row(position)
         content = None
         if self._handling.log_include_messages and position is not None:
-            content = repr(rows.content(position) if row is None or not self._records else self._records[row])
+            record = self._records[row] if row is not None and self._records else None
+            content = repr(rows.contents(position, position + 1)[0] if record is None else record)
         return RefusedRecord(rows.stage, rows.plugin, rows.topic, _cause(reason), self._origin(row), content)
 
     def _origin(self, row: int | None) -> str:
@@ -159,6 +217,10 @@ class ErrorHandler:
             f" It is number {row} of its batch, with the source partition {dict(record.source_partition)} and the "
             f"source offset {dict(record.source_offset)}."
         )
+
+
+def _place(row: RefusedRow) -> str:
+    return f" It is at {', '.join(f'{name} {text}' for name, text in row.place.items())}." if row.place else ""
 
 
 def _cause(reason: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Records that a transform or converter refused, for logging and counting. Plain data, picklable."""
+"""Records that a reader, transform or converter refused, for logging and counting. Plain data, picklable."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fencepost.engine.error_counts import ErrorCounts
 class Stage(StrEnum):
     """A stage of a record's processing, under Connect's names."""
 
+    TASK_POLL = "TASK_POLL"
     TRANSFORMATION = "TRANSFORMATION"
     KEY_CONVERTER = "KEY_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"

@@ -4,7 +4,8 @@ Executors send text, and text may quote data of any source. For any input, readi
 strings and numbers as attributes: nothing is looked up by name, imported or unpickled.
 
     Report           {"acks": [[topic, partition, base sequence, count, base offset, size, timestamp], ...],
-                      "tally": ..., "partitions": {topic: number}}
+                      "tally": ..., "partitions": {topic: number},
+                      "letters": [[value, key, [[name, text], ...]], ...]}    value and key in base64, or null
     Tally            {"counts": [...], "listed": [{"stage": ..., "cause": ..., ...}, ...]}
     FencepostError   {"class": "DataError", "message": ..., "attributes": {...}}
 
@@ -19,13 +20,14 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Final
 
 from fencepost.api import errors as api
 from fencepost.api.errors import FencepostError
 from fencepost.api.secrets import SECRETS
 from fencepost.engine import errors as spark
+from fencepost.engine.dead_letters import DeadLetter
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.errors import RecordRefusedError, SparkJobError
 from fencepost.engine.refused_records import RefusedRecord, Stage, Tally
@@ -69,12 +71,15 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
 }
 """The classes of failures that can be sent, and their attributes: strings, integers or None, and a Tally."""
 
+LETTERS: Final = 10_000
+"""The maximum number of dead letters in one text."""
+
 _CLASSES: Final = {kind.__name__: kind for kind in ATTRIBUTES}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The acknowledgements of a part of a batch, and the errors of its skipped records.
+    """The acknowledgements of a part of a batch, and the errors of its skipped records, with their dead letters.
 
     A part that only converts has no acknowledgements. `partitions` are the numbers of partitions that it requested, by
     topic.
@@ -83,6 +88,13 @@ class Report:
     acks: Sequence[Ack] = ()
     tally: Tally = field(default_factory=Tally)
     partitions: Mapping[str, int] = field(default_factory=dict)
+    letters: Sequence[DeadLetter] = ()
+
+    def pieces(self) -> list[Report]:
+        """Return this as reports with at most LETTERS dead letters each: a text in Spark has a limit."""
+        first = replace(self, letters=self.letters[:LETTERS])
+        starts = range(LETTERS, len(self.letters), LETTERS)
+        return [first, *(Report(letters=self.letters[start : start + LETTERS]) for start in starts)]
 
 
 def report_text(report: Report | FencepostError) -> str:
@@ -90,7 +102,8 @@ def report_text(report: Report | FencepostError) -> str:
     if isinstance(report, FencepostError):
         return _text(_failure_to_json(report))
     acks = [astuple(ack) for ack in report.acks]
-    return _text({"acks": acks, "tally": _tally_to_json(report.tally), "partitions": dict(report.partitions)})
+    content = {"acks": acks, "tally": _tally_to_json(report.tally), "partitions": dict(report.partitions)}
+    return _text(content | {"letters": [letter.to_json() for letter in report.letters]})
 
 
 def read_reports(texts: Iterable[str]) -> list[Report]:
@@ -153,7 +166,8 @@ def _read_report(text: str) -> Report:
 def _report_from_json(found: Mapping[str, Any]) -> Report:
     acks = [_ack_from_json(*row) for row in found["acks"]]
     partitions = {topic: _typed(count, int) for topic, count in found["partitions"].items()}
-    return Report(acks, _tally_from_json(found["tally"]), partitions)
+    letters = tuple(DeadLetter.from_json(letter) for letter in found["letters"])
+    return Report(acks, _tally_from_json(found["tally"]), partitions, letters)
 
 
 def _ack_from_json(topic: Any, *numbers: Any) -> Ack:

@@ -1,7 +1,7 @@
 """The functions that Spark runs over a batch: convert and write, or only convert before a shuffle.
 
 They are picklable callables for `DataFrame.mapInArrow`. The worker calls the same ones for batches that it writes itself.
-A writer returns one row: a Report, or a FencepostError, which thus reaches the worker as it was raised.
+A writer returns its Report, in a row or more, or a FencepostError, which thus reaches the worker as it was raised.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from pyspark import TaskContext
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError, FencepostError, PluginError, describe_error
 from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
-from fencepost.api.record import ArrowReader
+from fencepost.api.record import ArrowReader, RefusedRow
+from fencepost.config.error_handling import Tolerance
 from fencepost.engine.attempts import of_first_attempt, task_context
 from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert
 from fencepost.engine.error_handler import ErrorHandler
+from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.read_ahead import read_ahead
 from fencepost.engine.refused_records import Tally
 from fencepost.engine.reports import Report, read_reports, report_text
@@ -41,7 +43,7 @@ from fencepost.kafka.producer.sender import RecordWriter
 from fencepost.kafka.records.columns import HEADERS, Records
 
 REPORT_SCHEMA: Final = "report STRING"
-"""The result of a writer: one row with the text of a Report or of a FencepostError."""
+"""The result of a writer: rows with the texts of the pieces of its Report, or of a FencepostError."""
 
 TARGETED_SCHEMA: Final = (
     "writer INT, topic STRING, partition INT, key BINARY, value BINARY, timestamp BIGINT, "
@@ -60,25 +62,31 @@ _TARGETED: Final = pa.schema(
 )  # fmt: skip
 
 
+_TOLERANT: Final = "read_tolerant"
+
+
 class Source(Protocol):
     """The origin of a stage's rows: batches from Spark, or splits that it reads itself."""
 
-    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, from the batches that Spark passes to this task."""
+    def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, from the batches that Spark passes to this task; `errors` gets what is not a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
     """The rows of a DataFrame."""
 
-    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
         """Yield Spark's batches."""
+        del errors
         return given
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRows:
     """Splits that are read where they are processed, in `runs` parts of neighbours.
+
+    A `tolerant` reader goes on after what is not a row. `topic` is for rows that name none.
 
     Spark passes the numbers of the runs to read, in a column `id`. The number of a task is not enough: if Spark joins
     partitions, one task reads several.
@@ -87,34 +95,51 @@ class SplitRows:
     reader: ArrowReader
     splits: Sequence[Any]
     runs: int = 1
+    tolerant: bool = False
+    topic: str | None = None
 
-    def batches(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    @classmethod
+    def of(cls, reader: ArrowReader, splits: Sequence[Any], pipeline: Pipeline) -> SplitRows:
+        """Return the splits of a batch, in one run; they are read as the pipeline's `errors.*` say."""
+        tolerant = pipeline.errors.tolerance is Tolerance.ALL and hasattr(reader, _TOLERANT)
+        return cls(reader, splits, tolerant=tolerant, topic=pipeline.default_topic)
+
+    def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
         """Read the runs with the numbers from Spark. Raises DataError for errors of the reader, with their location.
 
         Any other error would reach the worker only as Spark's text.
         """
         try:
-            yield from self.read([run for batch in given for run in batch["id"].to_pylist()])
+            yield from self.read([run for batch in given for run in batch["id"].to_pylist()], errors)
         except FencepostError:
             raise
         except Exception as error:
             raise DataError(f"read() of {type(self.reader).__name__} failed: {describe_error(error)}") from error
 
-    def read(self, runs: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Read some of the runs, ahead of their consumption."""
+    def read(self, runs: Sequence[int], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
+        """Read some of the runs, ahead of their consumption. `errors` gets what is not a row."""
         positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
-        return read_ahead(batch for position in positions for batch in self._read_split(self.splits[position]))
+        for part in read_ahead(part for position in positions for part in self._read_split(self.splits[position])):
+            if isinstance(part, pa.RecordBatch):
+                yield part
+            else:
+                errors.skip_rows(part, type(self.reader).__name__, self.topic)
 
-    def _read_split(self, split: Any) -> Iterator[pa.RecordBatch]:
-        what = f"read() of {type(self.reader).__name__}"
-        answer: Any = call_plugin(what, self.reader.read, split)
+    def _read_split(self, split: Any) -> Iterator[pa.RecordBatch | Sequence[RefusedRow]]:
+        name = _TOLERANT if self.tolerant else "read"
+        what, wanted = f"{name}() of {type(self.reader).__name__}", "an iterator of RecordBatch of pyarrow"
+        read = getattr(self.reader, name)
+        answer: Any = call_plugin(what, read, split)
         if not isinstance(answer, Iterable):
-            refuse_answer(what, self.reader.read, kind_of(answer), "an iterator of RecordBatch of pyarrow")
-        for batch in iterate_plugin(what, answer):
-            if not isinstance(batch, pa.RecordBatch):
-                found = f"an iterator with {kind_of(batch)}"
-                refuse_answer(what, self.reader.read, found, "an iterator of RecordBatch of pyarrow")
-            yield batch
+            refuse_answer(what, read, kind_of(answer), wanted)
+        for part in iterate_plugin(what, answer):
+            if not isinstance(part, pa.RecordBatch) and not (self.tolerant and _are_refused(part)):
+                refuse_answer(what, read, f"an iterator with {kind_of(part)}", wanted)
+            yield part
+
+
+def _are_refused(part: object) -> bool:
+    return isinstance(part, list | tuple) and all(isinstance(row, RefusedRow) for row in part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +162,7 @@ class WriteStage:
         ownership = Ownership((context.partitionId() + self.spec.start) % self.writers, self.writers)
         errors = ErrorHandler(self.spec.pipeline.errors)
         with closing(self.spec.writer()) as writer:
-            rows = self.source.batches(of_first_attempt(given, context))
+            rows = self.source.batches(of_first_attempt(given, context), errors)
             return self.write(rows, writer, ownership, errors)
 
     def write(
@@ -158,7 +183,29 @@ class WriteStage:
                 spec.topic_gate.admit({converted.topic})
                 for routed in router.route(converted):
                     writer.write(routed.topic, routed.partition, routed.records)
-        return Report(writer.flush(), errors.tally, counts.asked)
+        return Report(writer.flush(), errors.tally, counts.asked, errors.letters)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedStage:
+    """Read splits only for what is not a row, and report that.
+
+    For a batch whose rows go through Spark's optimizer, which takes rows only.
+    """
+
+    pipeline: Pipeline
+    rows: SplitRows
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run as a Spark partition."""
+
+        def read(_: TaskContext) -> Report:
+            errors = ErrorHandler(self.pipeline.errors)
+            for _batch in self.rows.batches(given, errors):
+                pass
+            return Report(tally=errors.tally, letters=errors.letters)
+
+        yield _report(read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,16 +226,17 @@ class ConvertStage:
                 counts = PartitionCounts(self.spec.partitions, metadata.partitions, metadata.grown_partitions)
                 run_bytes = self.spec.config.batch_size
                 router = Router(counts, counts.beyond, Ownership(), run_bytes=run_bytes, start=context.partitionId())
-                for batch in self.source.batches(given):
+                for batch in self.source.batches(given, errors):
                     for converted in convert(batch, self.types, self.spec.pipeline, errors):
                         self.spec.topic_gate.admit({converted.topic})
                         yield self._targeted(converted, router)
         except FencepostError as error:
             yield _message(error)
         else:
-            report = Report(tally=errors.tally, partitions=counts.asked)
-            if report != Report():
-                yield _message(report)
+            report = Report(tally=errors.tally, partitions=counts.asked, letters=errors.letters)
+            for piece in report.pieces():
+                if piece != Report():
+                    yield _message(piece)
 
     def _targeted(self, converted: Converted, router: Router) -> pa.RecordBatch:
         records, count = converted.records, len(converted.records)
@@ -228,7 +276,8 @@ class WriteTargeted:
             tally = Tally()
             for report in converting:
                 tally = tally.plus(report.tally.counts, *report.tally.listed)
-            return Report(writer.flush(), tally, agreed(report.partitions for report in converting))
+            letters = tuple(letter for report in converting for letter in report.letters)
+            return Report(writer.flush(), tally, agreed(report.partitions for report in converting), letters)
 
 
 def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
@@ -244,12 +293,12 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
 
 
 def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
-    report: Report | FencepostError
+    reports: Sequence[Report | FencepostError]
     try:
-        report = write(task_context())
+        reports = write(task_context()).pieces()
     except FencepostError as error:
-        report = error
-    return pa.RecordBatch.from_pydict({"report": pa.array([report_text(report)], pa.string())})
+        reports = [error]
+    return pa.RecordBatch.from_pydict({"report": pa.array([report_text(report) for report in reports], pa.string())})
 
 
 def _message(content: Report | FencepostError) -> pa.RecordBatch:

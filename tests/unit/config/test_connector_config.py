@@ -84,6 +84,11 @@ TOPICS = {"topic.creation.default.partitions": "1", "topic.creation.default.repl
         (TOPICS | {"topic.creation.groups": "g"}, "topic.creation.g.include"),
         ({"offsets.storage.topic": " "}, "offsets.storage.topic"),
         ({"tasks.max": "0"}, "tasks.max"),
+        ({"errors.deadletterqueue.topic.name": "dead"}, "errors.deadletterqueue.topic.name"),
+        (
+            {"errors.deadletterqueue.topic.name": "a b", "errors.tolerance": "all"},
+            "errors.deadletterqueue.topic.name",
+        ),
     ],
 )
 def test_a_bad_property_is_named(properties: dict[str, str], blamed: str):

@@ -77,6 +77,14 @@ def test_a_valid_configuration_has_no_errors():
     assert _errors({}) == {}
 
 
+def test_a_dead_letter_queue_needs_tolerance():
+    queue = {"errors.deadletterqueue.topic.name": "dead"}
+    assert _errors(queue | {"errors.tolerance": "ALL"}) == {}
+    errors = _errors(queue)
+    assert list(errors) == list(queue)
+    assert "set errors.tolerance=all" in errors["errors.deadletterqueue.topic.name"][0]
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

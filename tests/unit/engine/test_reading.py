@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fencepost.api.errors import DataError, PluginError, RetriableError
+from fencepost.config.error_handling import ErrorHandling
+from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.write_stage import SplitRows, reader_types
 
 _ROWS = pa.RecordBatch.from_pydict({"value": ["a"]})
@@ -31,12 +33,12 @@ class _Reader:
 
 
 def _read(*items: Any) -> list[pa.RecordBatch]:
-    return list(SplitRows(_Reader(*items), [0]).read([0]))
+    return list(SplitRows(_Reader(*items), [0]).read([0], ErrorHandler(ErrorHandling())))
 
 
 def _executed(*items: Any) -> list[pa.RecordBatch]:
     given = pa.RecordBatch.from_pydict({"id": [0]})
-    return list(SplitRows(_Reader(*items), [0]).batches(iter([given])))
+    return list(SplitRows(_Reader(*items), [0]).batches(iter([given]), ErrorHandler(ErrorHandling())))
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)

@@ -26,6 +26,7 @@ from fencepost.engine.write_stage import (
     TARGETED_SCHEMA,
     ConvertStage,
     GivenRows,
+    RefusedStage,
     Source,
     SplitRows,
     WriteStage,
@@ -69,6 +70,14 @@ class SparkWrite:
             return self._write(frame.coalesce(writers), GivenRows(), types, writers)
         return self._shuffle(frame, GivenRows(), types, writers)
 
+    def refuse(self, rows: SplitRows) -> None:
+        """Read splits for what is not a row. The write's `errors` get that."""
+        if rows.splits:
+            stage = RefusedStage(self.spec.pipeline.without_transforms(), rows)
+            frame = self.session.range(0, rows.runs, numPartitions=rows.runs)
+            for report in read_reports(frame.mapInArrow(stage, REPORT_SCHEMA).toArrow()["report"].to_pylist()):
+                self.errors.merge(report.tally, report.letters)
+
     @property
     def _parallelism(self) -> int:
         return self.session.sparkContext.defaultParallelism
@@ -111,7 +120,7 @@ class SparkWrite:
             self.metadata.forget_topics({*asked, *spec.partitions})
             raise
         for report in found:
-            self.errors.merge(report.tally)
+            self.errors.merge(report.tally, report.letters)
         return [ack for report in found for ack in report.acks]
 
 
@@ -132,12 +141,16 @@ def coalesces_in_order(frame: DataFrame, count: int) -> bool:
 
 def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
     """Write a SourceBatch by Spark's executors. Raises what they reported, and what `write.running` makes of errors."""
-    rows = None if batch.reader is None else SplitRows(batch.reader, batch.splits, max(1, len(batch.splits)))
+    rows = None
+    if batch.reader is not None:
+        rows = replace(SplitRows.of(batch.reader, batch.splits, write.spec.pipeline), runs=max(1, len(batch.splits)))
     if rows is not None and not write.spec.pipeline.transforms:
         with write.running():
             return write.splits(rows, reader_types(rows.reader)) if rows.splits else []
     with write.running():
-        frame = batch.dataframe if rows is None else read_frame(write.session, rows, write.mark)
+        if rows is not None and rows.tolerant:
+            write.refuse(rows)
+        frame = batch.dataframe if rows is None else read_frame(write.session, rows, write.spec.pipeline, write.mark)
         if frame is None:
             return []
         check_user_types(frame)

@@ -89,13 +89,15 @@ def _isolated(
         with running():
             transform_frame(part, pipeline)[0].write.format("noop").mode("overwrite").save()
 
-    def content(position: int) -> object:
+    def contents(start: int, stop: int) -> Sequence[object]:
+        part = source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1)))
         with running():
-            # Not `first`: Spark pickles its rows.
-            return source.where(F.col(_NUMBER) == numbers.at(position)).drop(_NUMBER).toArrow().to_pylist()[0]
+            # Not `collect`: Spark pickles its rows.
+            rows: Sequence[object] = part.sort(_NUMBER).drop(_NUMBER).toArrow().to_pylist()
+        return rows
 
     topic = pipeline.default_topic
-    rows = StageRows(Stage.TRANSFORMATION, pipeline.transform_names, topic, numbers.count, content=content)
+    rows = StageRows(Stage.TRANSFORMATION, pipeline.transform_names, topic, numbers.count, contents=contents)
     passed, kept = errors.apply(rows, transform)
     if not passed:
         return None

@@ -20,7 +20,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError, PluginError, RetriableError
 from fencepost.api.schema_name import NamedStruct
+from fencepost.config.error_handling import ErrorHandling
 from fencepost.engine.conversion import COLUMNS, ROW, ColumnTypes, column_types
+from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError
 from fencepost.engine.grouping import RecordGroup
 from fencepost.engine.job_failure import JobFailure
@@ -184,20 +186,22 @@ class ReadStage:
     """Reads a reader's splits as the rows of a DataFrame, for `DataFrame.mapInArrow`. Its failures bear the `mark`."""
 
     rows: SplitRows
+    handling: ErrorHandling
     mark: str = field(repr=False)
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
         try:
-            yield from self.rows.batches(given)
+            # What is not a row is reported by a RefusedStage.
+            yield from self.rows.batches(given, ErrorHandler(replace(self.handling, dead_letter_topic=None)))
         except FencepostError as error:
             raise CarriedFailureError(error, self.mark) from None
 
 
-def read_frame(session: SparkSession, rows: SplitRows, mark: str) -> DataFrame:
+def read_frame(session: SparkSession, rows: SplitRows, pipeline: Pipeline, mark: str) -> DataFrame:
     """A reader's splits as a DataFrame; row order is the order of the splits. Failures to read bear the `mark`."""
     numbers = session.range(0, rows.runs, numPartitions=rows.runs)
-    return numbers.mapInArrow(ReadStage(rows, mark), reader_schema(rows.reader))
+    return numbers.mapInArrow(ReadStage(rows, pipeline.errors, mark), reader_schema(rows.reader))
 
 
 def check_user_types(frame: DataFrame) -> None:

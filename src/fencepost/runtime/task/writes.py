@@ -134,7 +134,12 @@ class TaskWrites(ABC):
         if result.metadata is None or result.written == len(batch):
             self._offsets.update(_last_offsets(batch))
         else:
-            kept = (record for record, sent in zip(batch, result.metadata, strict=True) if sent is not None)
+            # A dead letter is in Kafka as well: without its offset it would be written again.
+            kept = (
+                record
+                for position, (record, sent) in enumerate(zip(batch, result.metadata, strict=True))
+                if sent is not None or position in result.lettered
+            )
             self._offsets.update(_last_offsets(kept))
         return list(zip(batch, result.metadata or (), strict=True)) if self._context.keeps_records else []
 

@@ -1,0 +1,138 @@
+"""Dead letters: refused records as they are written to the topic `errors.deadletterqueue.topic.name`.
+
+The headers are those of Connect's dead letter queue of sinks (KIP-298), with what a source knows of a record's origin in
+place of a topic partition and an offset. All are texts in UTF-8:
+
+    __connect.errors.topic                    the topic that the record was for
+    __connect.errors.connector.name           the connector
+    __connect.errors.task.id                  the number of the task
+    __connect.errors.stage                    TASK_POLL for what cannot be read, else the stage that refused it
+    __connect.errors.class.name               the reader, transform or converter
+    __connect.errors.exception.class.name     the kind of error
+    __connect.errors.exception.message        what was wrong
+    __connect.errors.file, .position, .line   where a file has it: byte and line of its first byte
+    __connect.errors.source.partition,        JSON; of a record that was polled as one
+    __connect.errors.source.offset
+
+Executors send them to the worker, which writes them into the same transaction after the batch's other records.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from fencepost.api.record import RefusedRow, SourceRecord
+from fencepost.engine.refused_records import Stage
+from fencepost.kafka.records.columns import HEADERS, Records
+
+PREFIX: Final = "__connect.errors."
+
+MESSAGE_LIMIT: Final = 2_000
+"""The maximum number of characters of an exception's message in a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A refused record: its bytes, and its headers without those that are the same for all of a task."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of_row(cls, row: RefusedRow, reader: str, topic: str | None) -> DeadLetter:
+        """Return the dead letter of a piece of a source that is not a row."""
+        headers = _headers(Stage.TASK_POLL, reader, topic, "DataError", row.reason)
+        place = tuple((PREFIX + name, str(text)) for name, text in row.place.items())
+        return cls(row.raw, None, headers + place)
+
+    @classmethod
+    def of_record(
+        cls, content: object, stage: Stage, plugin: str, topic: str | None, *, cause: tuple[Exception, str]
+    ) -> DeadLetter:
+        """Return the dead letter of a record that a transform or converter refused.
+
+        `content` is a SourceRecord, or a row with the columns of a SourceBatch; `cause` is the error, and what it says.
+        """
+        reason, message = cause
+        headers = _headers(stage, plugin, topic, type(reason).__name__, message)
+        if isinstance(content, SourceRecord):
+            origin = {"source.partition": content.source_partition, "source.offset": content.source_offset}
+            told = tuple((PREFIX + name, _json(dict(part))) for name, part in origin.items())
+            return cls(plain_bytes(content.value), plain_bytes(content.key), headers + told)
+        columns = content if isinstance(content, Mapping) else {"value": content}
+        return cls(plain_bytes(columns.get("value")), plain_bytes(columns.get("key")), headers)
+
+    def to_json(self) -> list[Any]:
+        """Return this as JSON data, for a report."""
+        return [_text(self.value), _text(self.key), list(self.headers)]
+
+    @classmethod
+    def from_json(cls, found: Any) -> DeadLetter:
+        """Return what `to_json` gave. Raises TypeError or ValueError for other data."""
+        value, key, headers = found
+        pairs = tuple((name, text) for name, text in headers)
+        if not all(isinstance(part, str) for pair in pairs for part in pair):
+            raise TypeError("a header of a dead letter is not text")
+        return cls(_bytes(value), _bytes(key), pairs)
+
+
+def letter_records(letters: Sequence[DeadLetter], task: str) -> Records:
+    """Return dead letters as records. `task` is the connector's name and the task's number, with a hyphen between."""
+    connector, _, number = task.rpartition("-")
+    of_task = [(PREFIX + "connector.name", connector), (PREFIX + "task.id", number)]
+    headers = [
+        [{"key": name, "value": text.encode(errors="replace")} for name, text in (*of_task, *letter.headers)]
+        for letter in letters
+    ]
+    keys = pa.array([letter.key for letter in letters], pa.binary())
+    return Records(
+        pa.array([letter.value for letter in letters], pa.binary()),
+        None if keys.null_count == len(keys) else keys,
+        None,
+        pa.array(headers, HEADERS),
+    )
+
+
+def plain_bytes(value: object) -> bytes | None:
+    """Return a value as bytes without a converter: bytes and texts as they are, anything else as JSON."""
+    if value is None:
+        return None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    return (value if isinstance(value, str) else _json(value)).encode(errors="replace")
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    return str(value)
+
+
+def _headers(stage: Stage, plugin: str, topic: str | None, kind: str, message: str) -> tuple[tuple[str, str], ...]:
+    texts = {
+        "topic": topic, "stage": str(stage), "class.name": plugin, "exception.class.name": kind,
+        "exception.message": message[:MESSAGE_LIMIT],
+    }  # fmt: skip
+    return tuple((PREFIX + name, text) for name, text in texts.items() if text is not None)
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)

@@ -1,0 +1,109 @@
+"""Rows that cannot be read, with `errors.tolerance=all`: what passes, what is refused, and where it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost import RefusedRow, SourceBatch
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors.line_numbers import line_number
+from tests.unit.connectors.test_file_source import config, tasks
+
+
+def read_tolerant(path: Path, **properties: str) -> tuple[list[Any], list[RefusedRow]]:
+    """The rows of a file, and what is refused of it, as the engine would read them."""
+    [task] = tasks(config(path, **properties))
+    rows: list[Any] = []
+    refused: list[RefusedRow] = []
+    while not task.at_end():
+        batch = task.poll()
+        assert isinstance(batch, SourceBatch)
+        reader: Any = batch.reader
+        for split in batch.splits:
+            for part in reader.read_tolerant(split):
+                if isinstance(part, pa.RecordBatch):
+                    rows += part.column("value").to_pylist()
+                else:
+                    refused += part
+    return rows, refused
+
+
+def test_bad_csv_rows_are_refused_with_their_bytes_and_place(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    text = b'id,name\n1,a\nx,b\n\n2,c,d\n3,"e\r\nf"\n4,\xff\n5,g'
+    path.write_bytes(text)
+    rows, refused = read_tolerant(path, format="csv", header="true", schema="id INT NOT NULL, name STRING")
+    assert rows == [{"id": 1, "name": "a"}, {"id": 3, "name": "e\r\nf"}, {"id": 5, "name": "g"}]
+    assert [row.raw for row in refused] == [b"x,b", b"2,c,d", b"4,\xff"]
+    for row, line in zip(refused, ["3", "5", "8"], strict=True):
+        position = int(row.place["position"])
+        assert row.place == {"file": str(path), "position": str(position), "line": line}
+        assert text[position:].startswith(row.raw)
+    assert refused[0].reason == "column id (number 1): 'x' is not of type INT NOT NULL"
+    assert refused[1].reason == "it has 3 columns, where 2 are expected (id, name)"
+
+
+def test_bad_json_lines_are_refused_with_their_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    bad = ['{"a": "x"}', "nonsense", '{"a": 1', '{"a": 1, "b": 2}', '{"a":1}{"a":2}', "[1]"]
+    path.write_text("\n".join(['{"a": 1}', *bad, "", '{"a": 2}\n']))
+    rows, refused = read_tolerant(path, format="jsonl", schema="a INT")
+    assert rows == [{"a": 1}, {"a": 2}]
+    assert [row.raw.decode() for row in refused] == bad
+    assert [row.place["line"] for row in refused] == ["2", "3", "4", "5", "6", "7"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kinds=st.lists(st.booleans(), min_size=1, max_size=60), form=st.sampled_from(["csv", "jsonl"]),
+    batch_bytes=st.integers(20, 300),
+)  # fmt: skip
+def test_each_row_is_read_or_refused_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[bool], form: str, batch_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "data"
+    lines = [
+        (json.dumps({"n": n}) if form == "jsonl" else str(n)) if good else f"bad {n}" for n, good in enumerate(kinds)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    rows, refused = read_tolerant(path, format=form, schema="n INT", batch_bytes=str(batch_bytes))
+    assert [row["n"] for row in rows] == [n for n, good in enumerate(kinds) if good]
+    assert [(row.raw.decode(), row.place["line"]) for row in refused] == [
+        (f"bad {n}", str(n + 1)) for n, good in enumerate(kinds) if not good
+    ]
+
+
+def test_a_part_with_no_good_row_has_the_columns_of_the_schema(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("x\ny\n")
+    [task] = tasks(config(path, format="csv", schema="n INT", key_columns="n"))
+    batch = task.poll()
+    assert isinstance(batch, SourceBatch)
+    reader: Any = batch.reader
+    refused, rows = reader.read_tolerant(batch.splits[0])
+    assert [row.raw for row in refused] == [b"x", b"y"]
+    assert (rows.num_rows, rows.schema.names) == (0, ["value", "key"])
+
+
+LINES = st.lists(
+    st.tuples(st.sampled_from(["a", "bb"]), st.sampled_from(["\n", "\r", "\r\n"])), min_size=1, max_size=20
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lines=LINES, data=st.data())
+def test_lines_are_counted_from_any_position_that_was_counted_before(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "data"
+    path.write_bytes("".join(text + end for text, end in lines).encode())
+    begins = [sum(len(text + end) for text, end in lines[:number]) for number in range(len(lines))]
+    for number in data.draw(st.permutations(range(len(lines)))):
+        assert line_number(str(path), begins[number], ANYWHERE) == number + 1
