@@ -1,4 +1,4 @@
-"""A connector that counts, as an author would write it: one source partition for each of its ranges."""
+"""A connector that counts, as an author would write it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ class NumbersTask(SourceTask):
 
 class NumbersConnector(SourceConnector):
     def config(self) -> ConfigDef:
-        return ConfigDef().define("topic", ConfigDef.Type.STRING).define("end", ConfigDef.Type.INT, 1000)
+        return (
+            ConfigDef()
+            .define("topic", ConfigDef.Type.STRING, documentation="The topic of the numbers.")
+            .define("end", ConfigDef.Type.INT, 1000, documentation="The last number.")
+        )
 
     def task_class(self) -> type[SourceTask]:
         return NumbersTask

@@ -1,22 +1,28 @@
 """Tools for tests of connectors.
 
     run_task        one task in the test's own process, without Kafka: what does poll return, and where does it resume?
+    CHECKS          the rules for connectors, each a function that checks a connector
     run_connector   a whole worker on a Kafka broker: what do read_committed consumers see?
 
 The pytest plugin of fencepost provides the fixture `fencepost_broker`, a broker for `run_connector`.
 """
 
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.testing.conformance import CHECKS, Check, Limits, Violation
 from fencepost.testing.connector_run import RunningConnector, run_connector
 from fencepost.testing.source_offsets import SourceOffsets
 from fencepost.testing.task_run import Polled, RunningTask, run_task
 
 __all__ = [
+    "CHECKS",
+    "Check",
     "ConsumedRecord",
+    "Limits",
     "Polled",
     "RunningConnector",
     "RunningTask",
     "SourceOffsets",
+    "Violation",
     "run_connector",
     "run_task",
 ]

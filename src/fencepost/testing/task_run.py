@@ -48,11 +48,12 @@ class Polled:
     """The result of a poll.
 
     `records` are the records, for a SourceBatch a record for each row. `offsets` are `(source_partition, source_offset)`
-    pairs: the position after all of them, one pair for each source partition.
+    pairs: the position after all of them, one pair for each source partition. `is_batch`: they are a SourceBatch's rows.
     """
 
     records: Sequence[SourceRecord]
     offsets: Sequence[tuple[SourcePartition, SourceOffset]]
+    is_batch: bool = False
 
     @property
     def values(self) -> list[Any]:
@@ -80,7 +81,7 @@ class RunningTask:
         `on_exit` is called at the end of a `with` block.
         """
         self.offsets = started.offsets
-        self.config = {**config}
+        self.config = config
         self.id = ConnectorTaskId(started.checked.name, number)
         self._topic = started.config.get("topic")
         connector_bounds = started.checked.transaction_boundary is TransactionBoundary.CONNECTOR
@@ -153,7 +154,7 @@ class RunningTask:
         if not answer:
             return Polled((), ())
         if isinstance(answer, SourceBatch):
-            return Polled(rows_of(answer, self._topic), list(answer.offsets))
+            return Polled(rows_of(answer, self._topic), list(answer.offsets), is_batch=True)
         return Polled(answer, last_offsets(answer))
 
 

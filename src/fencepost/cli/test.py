@@ -1,0 +1,94 @@
+"""`fencepost test`: the conformance checks of a connector, reported like a test run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from fencepost.api.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fencepost.testing.conformance import Check, Result
+
+_COLOURS: Final = {"passed": "green", "failed": "red", "skipped": "yellow"}
+_WIDTH: Final = 36
+
+
+@click.command()
+@click.argument("connector", metavar="CLASS")
+@click.option(
+    "--config",
+    "config_file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The connector's configuration. Its source must have some records, which the checks read again and again.",
+)
+@click.option(
+    "--plugin-path",
+    default=".",
+    show_default=True,
+    metavar="DIRS",
+    help="Directories, comma-separated, to import from.",
+)
+@click.option("-k", "words", metavar="TEXT", default="", help="Run only the checks whose names contain this.")
+@click.option(
+    "--records", type=click.IntRange(min=1), default=300, show_default=True, help="Read so many records at most."
+)
+def test(connector: str, config_file: Path, plugin_path: str, words: str, records: int) -> None:
+    """Check whether the connector CLASS, for example my_source.MyConnector, keeps the rules for exactly-once delivery.
+
+    Its tasks are started, polled, killed and resumed in this process, without Kafka. Offsets are not stored anywhere; but
+    commit() of the tasks is called, by the last checks, so a source that then deletes what was committed loses it.
+    """
+    from fencepost.config.plugin_sources import PluginSources  # noqa: PLC0415 - for a quick --help
+    from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path  # noqa: PLC0415 - likewise
+    from fencepost.config.properties import load_connector_config  # noqa: PLC0415 - likewise
+    from fencepost.testing.conformance import CHECKS, Limits, run_checks  # noqa: PLC0415 - likewise
+
+    use_plugin_path(plugin_path)
+    anywhere = PluginSources(modules=("*",))
+    plugin = find_plugin(PluginKind.CONNECTOR, connector, property_name="connector.class", sources=anywhere)
+    config = load_connector_config(config_file)
+    chosen = [check for check in CHECKS if words in check.name]
+    if not chosen:
+        raise ConfigError(f"No check has {words!r} in its name. The checks: {', '.join(map(str, CHECKS))}")
+    click.echo(f"{plugin.__module__}.{plugin.__qualname__} with {config_file}\n")
+    started = time.monotonic()
+    results = []
+    for result in run_checks(plugin, config, limits=Limits(records=records), checks=chosen):
+        results.append(result)
+        _tell(result)
+    _tell_failures(results)
+    _sum_up(results, time.monotonic() - started)
+    if any(result.violation for result in results):
+        raise click.exceptions.Exit(1)
+
+
+def _tell(result: Result) -> None:
+    outcome = click.style(result.outcome.name, fg=_COLOURS[result.outcome.value])
+    reason = f": {result.reason}" if result.reason else ""
+    click.echo(f"{result.check.name:{_WIDTH}} {outcome} {result.seconds:5.1f} s{reason}")
+
+
+def _tell_failures(results: Sequence[Result]) -> None:
+    for result in results:
+        if result.violation is not None:
+            click.echo(f"\n{click.style(result.check.name, bold=True)}: {_title(result.check)}")
+            click.echo(f"  {result.violation.message}")
+            if result.violation.where is not None:
+                click.echo(f"  {result.violation.where}\n      {result.violation.code}")
+
+
+def _title(check: Check) -> str:
+    return " ".join(check.title.split())
+
+
+def _sum_up(results: Sequence[Result], seconds: float) -> None:
+    counts = {name: sum(result.outcome.value == name for result in results) for name in ("failed", "passed", "skipped")}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    click.echo(f"\n{click.style(told, fg='red' if counts['failed'] else 'green', bold=True)} in {seconds:.1f} s")

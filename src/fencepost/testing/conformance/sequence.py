@@ -1,0 +1,141 @@
+"""Compares what a task returned with what an earlier task returned. Pure.
+
+Records are compared for each source partition, because the order between partitions may differ from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.api.record import SourceOffset, SourcePartition, SourceRecord
+from fencepost.storage.offsets.codec import identity_of
+
+_SHOWN: Final = 120
+
+Contents = tuple[str, str, str, int | None, str]
+"""Topic, key, value, topic partition and headers of a record, as texts: NaN equals NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record that a task returned. `partition` identifies its source partition, None if that is not known.
+
+    The rows of a SourceBatch with several source partitions belong to none.
+    """
+
+    partition: str | None
+    contents: Contents
+
+    @classmethod
+    def of(cls, record: SourceRecord) -> Seen:
+        """Take down a record; later changes of its objects do not change this."""
+        partition = identity_of(record.source_partition) if record.source_partition else None
+        shown = repr(record.key), repr(record.value)
+        return cls(partition, (record.topic, *shown, record.partition, repr(list(record.headers))))
+
+    def __str__(self) -> str:
+        topic, key, value, _, _ = self.contents
+        text = value if key == "None" else f"{key}: {value}"
+        return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} (topic {topic})"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One poll that returned something. `offsets` is the position after all of its records, of each partition.
+
+    `positions` has an offset for each record, and is empty for a SourceBatch, which has none.
+    """
+
+    records: Sequence[Seen]
+    offsets: Sequence[tuple[SourcePartition, SourceOffset]]
+    positions: Sequence[tuple[SourcePartition, SourceOffset]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a task returned. `ended`: the source had nothing more."""
+
+    steps: Sequence[Step]
+    ended: bool
+
+    @property
+    def records(self) -> list[Seen]:
+        """All records, in the order in which they were returned."""
+        return [record for step in self.steps for record in step.records]
+
+
+def by_partition(records: Iterable[Seen]) -> dict[str | None, list[Seen]]:
+    """Return the records of each source partition, in order."""
+    found: dict[str | None, list[Seen]] = {}
+    for record in records:
+        found.setdefault(record.partition, []).append(record)
+    return found
+
+
+def difference(expected: Reading, start: int, actual: Sequence[Seen], *, ended: bool) -> str | None:
+    """Return how `actual` differs from what `expected` has from its record `start` on; None if it does not.
+
+    Each may end before the other, unless both have `ended`.
+    """
+    all_records = expected.records
+    whole, left, found = (by_partition(part) for part in (all_records, all_records[start:], actual))
+    renamed = found.keys().isdisjoint(whole)
+    for partition, records in found.items():
+        if partition not in whole:
+            if expected.ended or (renamed and _overlap(records, all_records)):
+                return (
+                    f"the source partition {partition} was not there at first: a partition must have the same name in "
+                    "each run, or its offset is not found"
+                )
+            continue
+        wrong = _first_difference(whole[partition], left.get(partition, []), records, ended=expected.ended)
+        if wrong is not None:
+            return f"{wrong}, in the source partition {partition}"
+    if ended and expected.ended:
+        return _missing(left, found)
+    if left and not found:
+        return None if not ended else f"nothing follows, although {sum(map(len, left.values()))} records are left"
+    return None
+
+
+def _overlap(some: Iterable[Seen], others: Iterable[Seen]) -> bool:
+    return not {record.contents for record in some}.isdisjoint(record.contents for record in others)
+
+
+def _first_difference(whole: Sequence[Seen], left: Sequence[Seen], found: Sequence[Seen], *, ended: bool) -> str | None:
+    for position, (record, wanted) in enumerate(zip(found, left, strict=False)):
+        if record.contents != wanted.contents:
+            return _described(whole, len(whole) - len(left) + position, record, wanted)
+    if len(found) > len(left) and ended:
+        return _described(whole, len(whole), found[len(left)], None)
+    return None
+
+
+def _described(whole: Sequence[Seen], index: int, record: Seen, wanted: Seen | None) -> str:
+    """Name the difference at a position of a source partition."""
+    before = [number for number, one in enumerate(whole[:index]) if one.contents == record.contents]
+    after = [number for number, one in enumerate(whole[index:]) if one.contents == record.contents]
+    expected = "the end" if wanted is None else str(wanted)
+    if before:
+        return f"{index - before[-1]} record(s) are returned again, from {record} on, instead of {expected}"
+    if after:
+        return f"{after[0]} record(s) are skipped: {record} is returned instead of {expected}"
+    return f"{record} is returned instead of {expected}"
+
+
+def _missing(left: Mapping[str | None, Sequence[Seen]], found: Mapping[str | None, Sequence[Seen]]) -> str | None:
+    for partition, records in left.items():
+        have = len(found.get(partition, ()))
+        if have < len(records):
+            return (
+                f"{len(records) - have} record(s) of the source partition {partition} are never returned, the first of "
+                f"them {records[have]}"
+            )
+    return None
+
+
+def snapshot(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[SourcePartition, SourceOffset]]:
+    """Copy source partitions and offsets, which are maps of simple values."""
+    return [(dict(partition), dict(offset)) for partition, offset in pairs]

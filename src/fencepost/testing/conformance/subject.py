@@ -1,0 +1,248 @@
+"""A connector that is checked: starts it and its tasks, and reads what they return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from fencepost.api.errors import DataError
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.api.source import SourceConnector, SourceTask
+from fencepost.testing.conformance.caller import Caller
+from fencepost.testing.conformance.sequence import Reading, Seen, Step, snapshot
+from fencepost.testing.conformance.violation import Violation, defined_at, raised
+from fencepost.testing.connector_start import StartedConnector
+from fencepost.testing.source_offsets import SourceOffsets
+from fencepost.testing.task_run import Polled, RunningTask
+
+_IDLE_POLLS: Final = 3
+_IDLE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is checked.
+
+    `records`: how many records are read at most. `offsets`: from how many of their offsets a task is resumed at most.
+    `following`: how many records are compared after each. `check_s`: about how many seconds a check may take before it
+    ends with what it has checked so far. `call_s`: within how many seconds each call of the connector must return.
+    `stop_s`: within how many seconds after stop() a poll must return.
+    """
+
+    records: int = 300
+    offsets: int = 60
+    following: int = 5
+    check_s: float = 30.0
+    call_s: float = 15.0
+    # The default of task.shutdown.graceful.timeout.ms.
+    stop_s: float = 5.0
+
+
+class CheckedTask:
+    """A running task, on a thread of its own, with what it returned so far."""
+
+    def __init__(self, subject: Subject, started: StartedConnector, number: int, config: Mapping[str, str]) -> None:
+        self._subject = subject
+        self._caller = Caller(subject.limits.call_s)
+        self._task_class = started.task_class()
+        self._scratch = SourceOffsets()
+        self._last: tuple[Polled, list[tuple[SourcePartition, SourceOffset]]] | None = None
+        self.steps: list[Step] = []
+        self.ended = False
+        self._empty_since: float | None = None
+        self._empty_polls = 0
+        try:
+            self.task = self._caller.call("start()", lambda: RunningTask(started, number, config))
+        except Violation:
+            raise
+        except Exception as error:
+            raise raised("start()", error, self._task_class.start) from error
+
+    @property
+    def reading(self) -> Reading:
+        """What the task returned so far."""
+        return Reading(tuple(self.steps), self.ended)
+
+    def poll(self) -> Step | None:
+        """Poll once and take the result down. Sets `ended` when there is nothing more."""
+        try:
+            polled = self._caller.call("poll()", self.task.poll_once)
+        except Violation:
+            raise
+        except Exception as error:
+            raise raised("poll()", error, self._task_class.poll) from error
+        self._check_unchanged()
+        if not polled:
+            self._nothing()
+            return None
+        self._empty_since, self._empty_polls = None, 0
+        step = self._step(polled)
+        self.steps.append(step)
+        return step
+
+    def poll_until_some(self) -> Step | None:
+        """Poll until there is something; None if the source ends first."""
+        while not self.ended:
+            step = self.poll()
+            if step is not None:
+                return step
+        return None
+
+    def read(self, records: int, deadline: float) -> Reading:
+        """Poll until there are so many records, the source ends, or the time of a monotonic clock is over."""
+        count = sum(len(step.records) for step in self.steps)
+        while count < records and not self.ended and time.monotonic() < deadline:
+            step = self.poll()
+            count += 0 if step is None else len(step.records)
+        return self.reading
+
+    def commit(self) -> None:
+        """Commit what was polled, with the task's callbacks."""
+        self._caller.call("commit()", self.task.commit)
+
+    def stop(self) -> None:
+        """Stop the task for good. Raises BlockedError if it does not let itself be stopped."""
+        try:
+            self.ask_to_stop()
+        finally:
+            self._caller.end()
+
+    def ask_to_stop(self) -> None:
+        """Call stop() from another thread, as a worker does. Raises BlockedError if it does not return."""
+        other = Caller(self._subject.limits.call_s)
+        try:
+            other.call("stop()", self.task.stop)
+        finally:
+            other.end()
+
+    @property
+    def line(self) -> str | None:
+        """`file:line` of what the task does at this moment, None if it does nothing."""
+        return self._caller.line
+
+    def _nothing(self) -> None:
+        now = time.monotonic()
+        self._empty_since = now if self._empty_since is None else self._empty_since
+        self._empty_polls += 1
+        try:
+            at_end = self._caller.call("at_end()", self.task.at_end)
+        except Violation:
+            raise
+        except Exception as error:
+            raise raised("at_end()", error, self._task_class.at_end) from error
+        self.ended = at_end or (self._empty_polls >= _IDLE_POLLS and now - self._empty_since >= _IDLE_S)
+
+    def _step(self, polled: Polled) -> Step:
+        try:
+            for record in polled.records:
+                self._scratch.commit([(record.source_partition, record.source_offset)])
+            self._scratch.commit(polled.offsets)
+        except DataError as error:
+            raise Violation(f"poll() returned an offset that cannot be stored: {error}", self._at_poll) from error
+        self._last = polled, snapshot(polled.offsets)
+        own = () if polled.is_batch else polled.records
+        pairs = [(record.source_partition, record.source_offset) for record in own]
+        return Step(
+            tuple(Seen.of(record) for record in polled.records),
+            tuple(snapshot(polled.offsets)),
+            tuple(snapshot(pairs)),
+        )
+
+    def _check_unchanged(self) -> None:
+        if self._last is not None:
+            polled, before = self._last
+            self._last = None
+            if snapshot(polled.offsets) != before:
+                raise Violation(
+                    "An offset that poll() had returned was changed by the next poll(): give each record a dict of its "
+                    "own, because offsets are written later",
+                    self._at_poll,
+                )
+
+    @property
+    def _at_poll(self) -> str | None:
+        return defined_at(self._task_class.poll)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A connector's class with a configuration."""
+
+    connector: type[SourceConnector]
+    config: Mapping[str, str] = field(repr=False)
+    limits: Limits = field(default_factory=Limits)
+
+    @cached_property
+    def reference(self) -> Reading:
+        """What one task returns from the beginning, without any commit. Raises Violation if it returns nothing."""
+        with self.task() as task:
+            reading = task.read(self.limits.records, self.deadline())
+        if not reading.records:
+            raise Violation(
+                "poll() returned no records: the checks need some. Give the connector a source that has records",
+                defined_at(self.task_class.poll),
+            )
+        return reading
+
+    @cached_property
+    def task_class(self) -> type[SourceTask]:
+        """The class of the tasks."""
+        with self.started() as started:
+            return started.task_class()
+
+    def deadline(self) -> float:
+        """Return when a check that starts now should end, in seconds of the monotonic clock."""
+        return time.monotonic() + self.limits.check_s
+
+    @contextmanager
+    def started(self, offsets: SourceOffsets | None = None, *, tasks_max: int = 1) -> Iterator[StartedConnector]:
+        """Start the connector, and stop it at the end."""
+        config = {**self.config, "tasks.max": str(tasks_max)}
+        caller = Caller(self.limits.call_s)
+        try:
+            started = caller.call("start() of the connector", lambda: StartedConnector(self.connector, config, offsets))
+        except Violation:
+            raise
+        except Exception as error:
+            raise raised("The start of the connector", error, self.connector.start) from error
+        else:
+            yield started
+            caller.call("stop() of the connector", started.stop)
+        finally:
+            caller.end()
+
+    @contextmanager
+    def tasks(self, count: int, offsets: SourceOffsets | None = None) -> Iterator[list[CheckedTask]]:
+        """Start the connector and all tasks of `tasks.max=count`, and stop them at the end."""
+        with self.started(offsets, tasks_max=count) as started:
+            tasks: list[CheckedTask] = []
+            try:
+                for number, config in enumerate(self.task_configs(started, count)):
+                    tasks.append(CheckedTask(self, started, number, config))
+                yield tasks
+            finally:
+                for task in tasks:
+                    task.stop()
+
+    @contextmanager
+    def task(self, offsets: SourceOffsets | None = None) -> Iterator[CheckedTask]:
+        """Start the one task of `tasks.max=1`, and stop it at the end."""
+        with self.tasks(1, offsets) as tasks:
+            yield tasks[0]
+
+    def task_configs(self, started: StartedConnector, count: int) -> list[dict[str, str]]:
+        """Ask for the tasks. Raises Violation unless there are from 1 to `count`."""
+        try:
+            configs = started.task_configs(count)
+        except Exception as error:
+            raise raised("task_configs()", error, self.connector.task_configs) from error
+        if not 1 <= len(configs) <= count:
+            raise Violation(
+                f"task_configs({count}) returned {len(configs)} tasks: there must be at least 1, and at most {count}",
+                defined_at(self.connector.task_configs),
+            )
+        return configs

@@ -1,0 +1,119 @@
+"""The checks, and a run of all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from fencepost.api.source import SourceConnector
+from fencepost.testing.conformance import check_commits, check_config, check_reading
+from fencepost.testing.conformance.subject import Limits, Subject
+from fencepost.testing.conformance.violation import NotApplicableError, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One rule for connectors. `title` says it in a sentence.
+
+    Called with a connector's class and a configuration, it raises Violation if the connector breaks the rule:
+
+        @pytest.mark.parametrize("check", CHECKS, ids=str)
+        def test_conformance(check, tmp_path):
+            check(MyConnector, {"file": str(tmp_path / "a.csv")})
+    """
+
+    name: str
+    title: str
+    run: Callable[[Subject], None]
+
+    def __call__(
+        self, connector: type[SourceConnector], config: Mapping[str, str], limits: Limits | None = None
+    ) -> None:
+        """Check a connector, whose source must have records. Does nothing where the rule does not apply."""
+        try:
+            self.run(Subject(connector, config, limits or Limits()))
+        except NotApplicableError:
+            return
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Outcome(Enum):
+    """How a check ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of one check. `reason` says why it was skipped; `seconds` is how long it took."""
+
+    check: Check
+    outcome: Outcome
+    seconds: float
+    violation: Violation | None = None
+    reason: str = ""
+
+
+def _check(run: Callable[[Subject], None]) -> Check:
+    return Check(run.__name__, (run.__doc__ or "").strip(), run)
+
+
+_FIRST: Final = _check(check_reading.reads_the_source)
+
+CHECKS: Final[Sequence[Check]] = (
+    _check(check_config.defines_its_properties),
+    _check(check_config.validates_any_configuration),
+    _FIRST,
+    _check(check_config.reads_only_defined_properties),
+    _check(check_config.restarts_the_same_tasks),
+    _check(check_config.says_whether_it_is_exactly_once),
+    _check(check_reading.gives_the_same_again),
+    _check(check_reading.resumes_from_every_offset),
+    _check(check_reading.waits_for_more),
+    _check(check_reading.stops_promptly),
+    _check(check_commits.tasks_share_no_source_partition),
+    _check(check_commits.partitions_follow_task_configs),
+    _check(check_config.accepts_its_own_offsets),
+    # These commit: a source may forget what was committed.
+    _check(check_commits.survives_restarts),
+    _check(check_commits.survives_kills_before_a_commit),
+    _check(check_commits.survives_kills_after_a_commit),
+    _check(check_commits.survives_more_and_fewer_tasks),
+)
+"""All checks, in the order in which they are run."""
+
+
+def run_checks(
+    connector: type[SourceConnector],
+    config: Mapping[str, str],
+    *,
+    limits: Limits | None = None,
+    checks: Sequence[Check] = CHECKS,
+) -> Iterator[Result]:
+    """Run checks one after another, and yield each result.
+
+    If the source cannot be read at all, the checks after that are skipped.
+    """
+    subject = Subject(connector, config, limits or Limits())
+    unreadable = False
+    for check in checks:
+        if unreadable:
+            yield Result(check, Outcome.SKIPPED, 0.0, reason=f"{_FIRST} failed")
+            continue
+        started = time.monotonic()
+        try:
+            check.run(subject)
+        except NotApplicableError as why:
+            yield Result(check, Outcome.SKIPPED, time.monotonic() - started, reason=str(why))
+        except Violation as violation:
+            unreadable = check is _FIRST
+            yield Result(check, Outcome.FAILED, time.monotonic() - started, violation)
+        else:
+            yield Result(check, Outcome.PASSED, time.monotonic() - started)

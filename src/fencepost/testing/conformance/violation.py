@@ -1,0 +1,68 @@
+"""What the checks find, and where in the author's code."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+from collections.abc import Callable
+from inspect import unwrap
+from types import FrameType
+from typing import Any
+
+from fencepost.api.errors import describe_error
+from fencepost.api.traces import plugin_location
+
+_OURS = ("fencepost", "threading", "concurrent", "importlib")
+
+
+class Violation(AssertionError):  # noqa: N818 - it is the connector that is in error
+    """A connector breaks a rule. `where` is `file:line` of its code, None if no line can be named."""
+
+    def __init__(self, message: str, where: str | None = None) -> None:
+        super().__init__(message if where is None else f"{message}\n{where}{_code(where)}")
+        self.message = message
+        self.where = where
+
+    @property
+    def code(self) -> str:
+        """The line of code at `where`; an empty text if it cannot be read."""
+        return "" if self.where is None else _code(self.where).strip()
+
+
+class NotApplicableError(Exception):
+    """A check has nothing to check with this connector; the text says why."""
+
+
+def defined_at(method: Callable[..., Any]) -> str | None:
+    """Return `file:line` of a method's definition, None for one that is not written in Python."""
+    code = getattr(unwrap(method), "__code__", None)
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def raised(what: str, error: Exception, method: Callable[..., Any]) -> Violation:
+    """Return the violation for an error that the connector's code raised."""
+    return Violation(f"{what} raised an error: {describe_error(error)}", plugin_location(error) or defined_at(method))
+
+
+def line_of_thread(thread: threading.Thread) -> str | None:
+    """Return `file:line` of the author's code that a thread is in, None if it is in none."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way to see where a thread is
+    return author_line(frame)
+
+
+def author_line(frame: FrameType | None) -> str | None:
+    """Return `file:line` of the innermost frame, from this one outwards, that is neither Python's nor fencepost's."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        ours = module.partition(".")[0] in _OURS and not module.startswith("fencepost.connectors")
+        if not ours and module not in sys.stdlib_module_names:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+def _code(where: str) -> str:
+    file, _, line = where.rpartition(":")
+    text = linecache.getline(file, int(line)).strip()
+    return f"\n    {text}" if text else ""
