@@ -103,7 +103,8 @@ class SourceBatch:
     Give either `dataframe`, or `reader` with `splits`: the latter is read and written in one step if no transform needs
     Spark's optimizer. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`
     (else the connector's `topic` property), `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers`
-    (an ARRAY of STRUCT<key: STRING, value: any>). Splits are read in the order given; rows of one key and rows of one
+    (an ARRAY of STRUCT<key: STRING, value: any>). A null `key` or `value` is null in Kafka, so a null value is a
+    tombstone, whatever its type. Splits are read in the order given; rows of one key and rows of one
     Kafka partition keep their order.
 
     `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
@@ -21,6 +21,9 @@ class SourceConnector(ABC):
     """Splits the work of one source into tasks and monitors it for changes."""
 
     context: SourceConnectorContext
+
+    default_transaction_boundary: ClassVar[str] = "poll"
+    """The value of `transaction.boundary` where a configuration has none: poll, interval or connector."""
 
     def version(self) -> str:
         """Return the connector's own version."""

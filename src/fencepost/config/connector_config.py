@@ -182,10 +182,15 @@ class ConnectorConfig:
         return cls.from_transformed(TransformedConfig(properties))
 
     @classmethod
-    def from_transformed(cls, transformed: TransformedConfig) -> ConnectorConfig:
-        """Check properties whose placeholders are resolved. Raises as `from_properties`."""
+    def from_transformed(
+        cls, transformed: TransformedConfig, defaults: Mapping[str, str] = MappingProxyType({})
+    ) -> ConnectorConfig:
+        """Check properties whose placeholders are resolved. Raises as `from_properties`.
+
+        `defaults` are the connector's own for properties that every connector has.
+        """
         properties = transformed.properties
-        values = connector_config_def().parse(properties)
+        values = connector_config_def().parse({**defaults, **properties})
         return cls(
             name=values["name"].strip(),
             connector_class=values["connector.class"],

@@ -37,7 +37,8 @@ class ColumnTypes:
     """The Spark types of a batch's columns.
 
     `value` and `key` are None for schemaless data. `has_key` and the like: whether the column exists at all;
-    `raw_headers`: the headers' values are already converted.
+    `raw_headers`: the headers' values are already converted; `batch`: the rows are of a SourceBatch, where a null
+    key or value is Kafka's null, as in Spark's own Kafka sink. In a polled record it is data if it has a schema.
     """
 
     value: t.DataType | None
@@ -49,6 +50,7 @@ class ColumnTypes:
     has_timestamp: bool = False
     has_headers: bool = False
     raw_headers: bool = False
+    batch: bool = False
 
     @property
     def targeted(self) -> bool:
@@ -69,8 +71,8 @@ class Converted:
     rows: pa.Array | None = None
 
 
-def column_types(schema: t.StructType, *, where: str) -> ColumnTypes:
-    """Check the columns of a SourceBatch. Raises DataError that names an invalid column."""
+def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:
+    """Check the columns of rows, by default those of a SourceBatch. Raises DataError that names an invalid column."""
     fields = {field.name: named(field) for field in schema.fields}
     if "value" not in fields:
         raise DataError(f"{where} has the columns {', '.join(fields)} but no column 'value': name one of them so")
@@ -87,6 +89,7 @@ def column_types(schema: t.StructType, *, where: str) -> ColumnTypes:
         has_partition="partition" in present,
         has_timestamp="timestamp" in present,
         has_headers="headers" in present,
+        batch=batch,
     )
 
 
@@ -165,14 +168,14 @@ def _convert_topic(
             Stage.KEY_CONVERTER,
             key,
             "key",
-            lambda part: converted_by(key, topic, types.key, part),
+            lambda part: _with_nulls(converted_by(key, topic, types.key, part), part, types),
         )
     value = pipeline.value_converter
     rows.pass_stage(
         Stage.VALUE_CONVERTER,
         value,
         "value",
-        lambda part: converted_by(value, topic, types.value, part),
+        lambda part: _with_nulls(converted_by(value, topic, types.value, part), part, types),
     )
     left = rows.batch
     headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
@@ -180,6 +183,13 @@ def _convert_topic(
     records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
     partition = left["partition"].cast(pa.int32()) if types.has_partition else None
     return Converted(topic, records, partition, left[ROW] if ROW in left.schema.names else None)
+
+
+def _with_nulls(converted: pa.Array, given: pa.Array, types: ColumnTypes) -> pa.Array:
+    """Return converted values, null where a SourceBatch has a null, whatever the converter writes for it."""
+    if not types.batch or given.null_count == 0:
+        return converted
+    return pc.if_else(given.is_valid(), converted, pa.scalar(None, converted.type))
 
 
 class _Rows:

@@ -31,7 +31,7 @@ from fencepost.runtime.connector.client_properties import admin_config, producer
 from fencepost.runtime.connector.password_properties import passwords
 from fencepost.runtime.connector.pipeline_builder import build_pipeline
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
-from fencepost.runtime.connector.validation import Validation, connector_class, validate
+from fencepost.runtime.connector.validation import Validation, connector_class, connector_defaults, validate
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
 from fencepost.runtime.task.delivery import delivers_exactly_once, delivery
@@ -123,7 +123,8 @@ class Worker:
         transformed = self._transformer.transform(given)
         transformed.required(where=f"Connector {given.get('name')}")
         SECRETS.learn(dict.fromkeys(passwords(self.config, transformed.properties), HIDDEN))
-        return ConnectorConfig.from_transformed(transformed)
+        defaults = connector_defaults(self.config, transformed.properties)
+        return ConnectorConfig.from_transformed(transformed, defaults)
 
     def new_connector(self, config: ConnectorConfig, listener: ConnectorListener) -> WorkerConnector:
         """Return a connector, not started. Raises what opening its offsets topic raises."""

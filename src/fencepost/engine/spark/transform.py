@@ -113,7 +113,8 @@ def _selection(frame: DataFrame, group: RecordGroup, pipeline: Pipeline) -> _Sel
     """Apply the transforms to columns. Raises AllRowsRefusedError if they refuse them."""
     with _planning():
         transformed = apply_chain(frame, pipeline.transforms)
-        found = column_types(transformed.schema, where=f"the transformed records of topic {group.topic}")
+        where = f"the transformed records of topic {group.topic}"
+        found = column_types(transformed.schema, where=where, batch=False)
         schemaless = _schemaless(group, found)
     selected = ["topic", "partition", "timestamp", "headers", ROW]
     structured = []

@@ -93,6 +93,18 @@ def connector_class(worker: WorkerConfig, config: Mapping[str, str]) -> type[Sou
     return find_plugin(PluginKind.CONNECTOR, name, property_name=_CONNECTOR_CLASS, sources=worker.plugin_sources)
 
 
+def connector_defaults(worker: WorkerConfig, config: Mapping[str, str]) -> dict[str, str]:
+    """Return the defaults of a connector's class for properties that every connector has.
+
+    None for a class that this worker does not have: whoever runs it reports that.
+    """
+    try:
+        plugin = connector_class(worker, config)
+    except ConfigError:
+        return {}
+    return {"transaction.boundary": str(plugin.default_transaction_boundary)}
+
+
 def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: bool = False) -> Validation:
     """Check a connector's configuration as a worker of this configuration would run it.
 
@@ -208,6 +220,7 @@ def _findings(
 def _common(worker: WorkerConfig, config: Mapping[str, str], connector: ConnectorInstance) -> _Section:
     """The common properties of connectors, with this worker's defaults."""
     defaults: dict[str, str | None] = {f"connector.{_VERSION}": connector.version()}
+    defaults |= connector_defaults(worker, config)
     defaults |= {name: worker.properties[name] for name in _OF_WORKER if name in worker.properties}
     found = _version_errors(f"connector.{_VERSION}", config, connector.version())
     for role, kind in _ROLES.items():

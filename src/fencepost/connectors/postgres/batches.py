@@ -1,0 +1,54 @@
+"""Turns decoded changes into batches for `poll`: one for each table of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from fencepost.api.record import SourceBatch, SourceOffset, SourcePartition
+from fencepost.connectors.postgres.decoder import Changes
+from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.relation import Relation
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRows:
+    """Rows that are in memory already: each split is a batch of them. An ArrowReader."""
+
+    schema: str
+
+    def read(self, split: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the batch."""
+        yield split
+
+
+class TableBatches:
+    """Makes batches of the changes of captured tables. `find` returns what makes the events of a relation."""
+
+    def __init__(self, find: Callable[[Relation], TableEvents | None]) -> None:
+        self._find = find
+        self._tables: dict[Relation, TableEvents | None] = {}
+
+    def learn(self, relation: Relation) -> None:
+        """Look a relation up, when the stream first has it."""
+        if relation not in self._tables:
+            self._tables[relation] = self._find(relation)
+
+    def of(self, changes: Iterable[Changes], now_ms: int) -> list[SourceBatch]:
+        """Return the batches of changes, without offsets."""
+        batches = []
+        for part in changes:
+            events = self._tables[part.relation]
+            rows = None if events is None else events.events(part, now_ms)
+            if events is not None and rows is not None:
+                batches.append(ready(events.schema, [rows]))
+        return batches
+
+
+def ready(
+    schema: str, rows: Sequence[pa.RecordBatch], offsets: Sequence[tuple[SourcePartition, SourceOffset]] = ()
+) -> SourceBatch:
+    """Return a batch of rows that are in memory."""
+    return SourceBatch(reader=ReadyRows(schema), splits=rows, offsets=offsets, bytes=0)

@@ -1,0 +1,96 @@
+"""What the server's catalog knows of tables beyond what the stream says: domains, arrays and primary keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.connectors.postgres.config import PostgresConfig
+from fencepost.connectors.postgres.connection import query
+from fencepost.connectors.postgres.envelope import TableColumn, TableEvents
+from fencepost.connectors.postgres.relation import Column, Relation, ReplicaIdentity
+from fencepost.connectors.postgres.slot import PublishedTable
+from fencepost.connectors.postgres.types import TypeInfo, resolved, value_type
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+def table_events(connection: psycopg.Connection[Any], relation: Relation, config: PostgresConfig) -> TableEvents | None:
+    """Return what makes the events of a table, None if it is not captured.
+
+    Keys are the replica identity; where that is the full row, or nothing, they are the primary key.
+    """
+    if not config.captures(relation.name):
+        return None
+    kept = [
+        (position, column)
+        for position, column in enumerate(relation.columns)
+        if config.has_column(f"{relation.name}.{column.name}")
+    ]
+    if not kept:
+        return None
+    known = type_infos(connection, {column.type_oid for _, column in kept})
+    keys = {column.name for column in relation.columns if column.identity}
+    if relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
+        keys = primary_key(connection, relation.oid)
+    columns = [
+        TableColumn(
+            column.name,
+            position,
+            value_type(resolved(column.type_oid, column.modifier, known), config.decimals),
+            column.name in keys,
+        )
+        for position, column in kept
+    ]
+    return TableEvents(config.envelope, relation, columns, topic=f"{config.prefix}.{relation.name}")
+
+
+def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, TypeInfo]:
+    """Return what pg_type has of types, and of the types that they are made of."""
+    known: dict[int, TypeInfo] = {}
+    wanted = set(oids)
+    while wanted:
+        rows = query(
+            connection,
+            "SELECT oid, typbasetype, typtypmod, CASE WHEN typcategory = 'A' THEN typelem ELSE 0 END FROM pg_type "
+            "WHERE oid = ANY(%s::oid[])",
+            [sorted(wanted)],
+        )
+        known |= {oid: TypeInfo(base, modifier, 0 if base else element) for oid, base, modifier, element in rows}
+        made_of = {part for info in known.values() for part in (info.base, info.element) if part}
+        wanted = made_of - known.keys() if rows else set()
+    return known
+
+
+def primary_key(connection: psycopg.Connection[Any], table: int) -> set[str]:
+    """Return the columns of a table's primary key, none if it has no such."""
+    return _index_columns(connection, table, "indisprimary")
+
+
+def relation_of(connection: psycopg.Connection[Any], table: PublishedTable) -> Relation:
+    """Return a published table as the stream would describe it."""
+    ((identity,),) = query(connection, "SELECT relreplident FROM pg_class WHERE oid = %s", [table.oid])
+    replica = ReplicaIdentity(identity.decode() if isinstance(identity, bytes) else identity)
+    flag = {ReplicaIdentity.DEFAULT: "indisprimary", ReplicaIdentity.INDEX: "indisreplident"}.get(replica)
+    keys = set() if flag is None else _index_columns(connection, table.oid, flag)
+    rows = query(
+        connection,
+        "SELECT attname, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND attname = ANY(%s) "
+        "ORDER BY attnum",
+        [table.oid, list(table.columns)],
+    )
+    columns = tuple(
+        Column(name, kind, modifier, replica is ReplicaIdentity.FULL or name in keys) for name, kind, modifier in rows
+    )
+    return Relation(table.oid, table.schema, table.table, replica, columns)
+
+
+def _index_columns(connection: psycopg.Connection[Any], table: int, flag: str) -> set[str]:
+    rows = query(
+        connection,
+        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+        "WHERE i.indrelid = %s AND CASE %s WHEN 'indisprimary' THEN i.indisprimary ELSE i.indisreplident END",
+        [table, flag],
+    )
+    return {name for (name,) in rows}

@@ -1,0 +1,241 @@
+"""The properties of PostgresSource: Debezium's names, where they mean the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.config.validators import at_least, not_blank, one_of
+from fencepost.connectors.postgres.connection import ConnectionSettings
+from fencepost.connectors.postgres.envelope import EnvelopeSettings
+from fencepost.connectors.postgres.types import DecimalHandling
+
+_T, _I = ConfigDef.Type, ConfigDef.Importance
+_FILES: Final = ("sslrootcert", "sslcert", "sslkey")
+
+
+class SnapshotMode(StrEnum):
+    """The values of `snapshot.mode`: what a connector without offsets begins with."""
+
+    INITIAL = "initial"
+    NO_DATA = "no_data"
+
+
+class Autocreate(StrEnum):
+    """The values of `publication.autocreate.mode`: what becomes of a publication that is missing."""
+
+    ALL_TABLES = "all_tables"
+    DISABLED = "disabled"
+    FILTERED = "filtered"
+
+
+def _patterns(name: str, value: Any) -> None:
+    for pattern in value or ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(
+                f"Invalid value for the property {name}: {pattern!r} is not a regular expression: {error}", name=name
+            ) from None
+
+
+def _slot_name(name: str, value: Any) -> None:
+    if not re.fullmatch(r"[a-z0-9_]{1,63}", value or ""):
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: a slot's name has 1 to 63 lower-case letters, digits and "
+            "underscores",
+            name=name,
+        )
+
+
+def _prefix(name: str, value: Any) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", value or ""):
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: topics begin with it, so it has letters, digits, dots, "
+            "underscores and hyphens",
+            name=name,
+        )
+
+
+def _operations(name: str, value: Any) -> None:
+    if unknown := [letter for letter in value or () if letter not in ("c", "u", "d", "t", "none")]:
+        raise ConfigError(
+            f"Invalid value {unknown[0]!r} for the property {name}: it lists c, u, d and t, or is none", name=name
+        )
+
+
+DEFINITIONS: Final = (
+    ConfigDef()
+    .define(
+        "database.hostname", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH, "The host of the PostgreSQL server.",
+        validator=not_blank,
+    )
+    .define("database.port", _T.INT, 5432, _I.HIGH, "The port of the server.", validator=at_least(1))
+    .define(
+        "database.user", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
+        "The user, who needs LOGIN, REPLICATION and SELECT on the captured tables.", validator=not_blank,
+    )
+    .define("database.password", _T.PASSWORD, None, _I.HIGH, "The user's password.")
+    .define(
+        "database.dbname", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH, "The database to capture.", validator=not_blank
+    )
+    .define(
+        "database.sslmode", _T.STRING, "prefer", _I.MEDIUM,
+        "Whether the connection uses TLS, as libpq's sslmode: disable, allow, prefer, require, verify-ca or verify-full.",
+        validator=one_of(["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]),
+    )
+    .define("database.sslrootcert", _T.STRING, None, _I.MEDIUM, "The file with the certificates to verify the server.")
+    .define("database.sslcert", _T.STRING, None, _I.MEDIUM, "The file with the client's certificate.")
+    .define("database.sslkey", _T.STRING, None, _I.MEDIUM, "The file with the client's private key.")
+    .define(
+        "topic.prefix", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
+        "The name of the server in topics and events: changes of public.orders go to the topic PREFIX.public.orders. "
+        "Offsets are kept under it, so it must not change.",
+        validator=_prefix,
+    )
+    .define(
+        "plugin.name", _T.STRING, "pgoutput", _I.MEDIUM, "The server's output plugin; pgoutput is the one supported.",
+        validator=one_of(["pgoutput"]),
+    )
+    .define(
+        "slot.name", _T.STRING, "debezium", _I.MEDIUM, "The replication slot. It is created with the first snapshot.",
+        validator=_slot_name,
+    )
+    .define(
+        "publication.name", _T.STRING, "dbz_publication", _I.MEDIUM, "The publication that says what the stream has.",
+        validator=not_blank,
+    )
+    .define(
+        "publication.autocreate.mode", _T.STRING, "all_tables", _I.MEDIUM,
+        "What becomes of a missing publication: all_tables creates one for all tables, which needs a superuser; filtered "
+        "creates one for the captured tables, and adds tables to it later; disabled fails.",
+        validator=one_of([str(mode) for mode in Autocreate]),
+    )
+    .define(
+        "table.include.list", _T.LIST, "", _I.HIGH,
+        "Regular expressions for the tables to capture, each matched with the whole of SCHEMA.TABLE. By default all.",
+        validator=_patterns,
+    )
+    .define(
+        "table.exclude.list", _T.LIST, "", _I.MEDIUM,
+        "Regular expressions for tables not to capture. Not allowed together with table.include.list.",
+        validator=_patterns,
+    )
+    .define(
+        "column.exclude.list", _T.LIST, "", _I.MEDIUM,
+        "Regular expressions for columns to leave out, each matched with the whole of SCHEMA.TABLE.COLUMN.",
+        validator=_patterns,
+    )
+    .define(
+        "snapshot.mode", _T.STRING, "initial", _I.MEDIUM,
+        "What a connector without offsets begins with: initial reads all rows once, no_data begins with the stream.",
+        validator=one_of([str(mode) for mode in SnapshotMode]),
+    )
+    .define(
+        "tombstones.on.delete", _T.BOOLEAN, True, _I.MEDIUM,
+        "Whether a record with the key and no value follows each delete, so that compaction removes the key.",
+    )
+    .define(
+        "skipped.operations", _T.LIST, "none", _I.LOW,
+        "Operations without events: c (insert), u (update), d (delete), t (truncate), or none.", validator=_operations,
+    )
+    .define(
+        "decimal.handling.mode", _T.STRING, "precise", _I.MEDIUM,
+        "How numeric is represented: precise (decimals, or a struct where the scale varies), double or string.",
+        validator=one_of([str(mode) for mode in DecimalHandling]),
+    )
+    .define(
+        "time.precision.mode", _T.STRING, "adaptive", _I.LOW, "How times are represented; adaptive is the one supported.",
+        validator=one_of(["adaptive"]),
+    )
+    .define(
+        "unavailable.value.placeholder", _T.STRING, "__debezium_unavailable_value", _I.LOW,
+        "Stands for a large value that an update left unchanged, and that the server therefore did not send.",
+    )
+    .define(
+        "transaction.split.interval.ms", _T.LONG, None, _I.LOW,
+        "After how many milliseconds a source transaction that is still being read may be committed in parts. Unset: "
+        "never; one that does not fit transaction.timeout.ms fails the task.",
+        validator=at_least(1),
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresConfig:
+    """The parsed properties."""
+
+    connection: ConnectionSettings
+    prefix: str
+    slot: str
+    publication: str
+    autocreate: Autocreate
+    snapshot_mode: SnapshotMode
+    decimals: DecimalHandling
+    envelope: EnvelopeSettings
+    split_after_s: float | None
+    included: Sequence[re.Pattern[str]]
+    excluded: Sequence[re.Pattern[str]]
+    excluded_columns: Sequence[re.Pattern[str]]
+
+    @classmethod
+    def parse(cls, config: Mapping[str, str]) -> PostgresConfig:
+        """Return the properties of a configuration. Raises ConfigError."""
+        given = DEFINITIONS.parse(config)
+        if given["table.include.list"] and given["table.exclude.list"]:
+            raise ConfigError(
+                "table.include.list and table.exclude.list are both set: remove one of them", name="table.exclude.list"
+            )
+        options = {
+            name: given[f"database.{name}"] for name in ("sslmode", *_FILES) if given[f"database.{name}"] is not None
+        }
+        split_ms = given["transaction.split.interval.ms"]
+        return cls(
+            connection=ConnectionSettings(
+                given["database.hostname"], given["database.port"], given["database.user"], given["database.dbname"],
+                given["database.password"], options,
+            ),
+            prefix=given["topic.prefix"],
+            slot=given["slot.name"],
+            publication=given["publication.name"],
+            autocreate=Autocreate(given["publication.autocreate.mode"].lower()),
+            snapshot_mode=SnapshotMode(given["snapshot.mode"].lower()),
+            decimals=DecimalHandling(given["decimal.handling.mode"].lower()),
+            envelope=EnvelopeSettings(
+                prefix=given["topic.prefix"],
+                database=given["database.dbname"],
+                tombstones=given["tombstones.on.delete"],
+                skipped=frozenset(given["skipped.operations"]) - {"none"},
+                placeholder=given["unavailable.value.placeholder"],
+            ),
+            split_after_s=None if split_ms is None else split_ms / 1000,
+            included=_compiled(given["table.include.list"]),
+            excluded=_compiled(given["table.exclude.list"]),
+            excluded_columns=_compiled(given["column.exclude.list"]),
+        )  # fmt: skip
+
+    def check_files(self, allowed: AllowedPaths) -> None:
+        """Check that the worker lets connectors read the files for TLS. Raises ConfigError."""
+        for name in _FILES:
+            if name in self.connection.options:
+                allowed.check(self.connection.options[name])
+
+    def captures(self, table: str) -> bool:
+        """Whether `schema.table` is captured."""
+        if self.included:
+            return any(pattern.fullmatch(table) for pattern in self.included)
+        return not any(pattern.fullmatch(table) for pattern in self.excluded)
+
+    def has_column(self, column: str) -> bool:
+        """Whether `schema.table.column` is part of the events."""
+        return not any(pattern.fullmatch(column) for pattern in self.excluded_columns)
+
+
+def _compiled(patterns: Sequence[str]) -> list[re.Pattern[str]]:
+    return [re.compile(pattern, re.IGNORECASE) for pattern in patterns if pattern]

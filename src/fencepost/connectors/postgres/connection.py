@@ -1,0 +1,151 @@
+"""Connections to PostgreSQL, by libpq (psycopg), and the errors that they raise.
+
+Sessions have fixed forms for dates, numbers and bytes, whatever the settings of the server, database or role are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fencepost.api.errors import ConfigError, FencepostError, RetriableError
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.pq.abc import PGconn
+
+_SESSION: Final = {
+    "DateStyle": "ISO",
+    "TimeZone": "UTC",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "search_path": "pg_catalog",
+}
+# A server that is gone without a word is noticed after 20 s.
+_KEEPALIVE: Final = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "2"}
+_CONNECT_TIMEOUT: Final = {"connect_timeout": "10"}
+# Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
+# intervention, system error, and objects in use. https://www.postgresql.org/docs/current/errcodes-appendix.html
+_TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006")
+
+
+class PostgresError(FencepostError):
+    """PostgreSQL refused something, and will do so again."""
+
+
+class PositionLostError(PostgresError):
+    """The server cannot continue where the connector's offset is: changes would be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """How to reach a database. `options` are libpq's, for example `sslmode`."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+    def parameters(self, **more: str) -> dict[str, str]:
+        """Return libpq's connection parameters."""
+        session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+        given = {"host": self.host, "port": str(self.port), "user": self.user, "dbname": self.database}
+        if self.password is not None:
+            given["password"] = self.password
+        return {**given, "options": session, **_KEEPALIVE, **_CONNECT_TIMEOUT, **self.options, **more}
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Return a connection for statements, in autocommit mode. Raises RetriableError or PostgresError."""
+        driver = _psycopg()
+        try:
+            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **self.parameters()))
+        except driver.Error as error:
+            raise translated(error, f"The connection to PostgreSQL at {self} failed") from error
+
+    def connect_for_replication(self) -> PGconn:
+        """Return a connection for commands of replication. Raises RetriableError or PostgresError."""
+        _psycopg()
+        from psycopg import pq  # noqa: PLC0415 - an optional package
+        from psycopg.conninfo import make_conninfo  # noqa: PLC0415 - likewise
+
+        connection = pq.PGconn.connect(make_conninfo("", **self.parameters(replication="database")).encode())
+        if connection.status != pq.ConnStatus.OK:
+            message = connection.error_message.decode(errors="replace")
+            connection.finish()
+            raise _refused(message, f"The connection to PostgreSQL at {self} for replication failed")
+        return connection
+
+
+def command(connection: PGconn, text: str) -> list[list[str | None]]:
+    """Run a command on a replication connection and return its rows. Raises RetriableError or PostgresError."""
+    from psycopg import pq  # noqa: PLC0415 - an optional package
+
+    result = connection.exec_(text.encode())
+    if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"08000").decode()
+        message = _line(result.error_message.decode(errors="replace"))
+        raise _of_state(state, f"PostgreSQL refused {text.split(maxsplit=1)[0]}: {message}")
+    return [
+        [
+            None if (value := result.get_value(row, column)) is None else value.decode()
+            for column in range(result.nfields)
+        ]
+        for row in range(result.ntuples)
+    ]
+
+
+def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Run a statement and return its rows. Raises RetriableError or PostgresError."""
+    driver = _psycopg()
+    try:
+        cursor = connection.execute(text.encode(), parameters or None)
+        return cursor.fetchall() if cursor.description else []
+    except driver.Error as error:
+        raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
+
+
+def translated(error: psycopg.Error, what: str) -> FencepostError:
+    """Return the error to raise: a RetriableError if a later attempt may succeed."""
+    message = f"{what}: {_line(str(error))}"
+    if error.sqlstate is None:
+        # Of libpq itself: the connection broke, or was never made.
+        return _refused(str(error), what)
+    return _of_state(error.sqlstate, message)
+
+
+def _of_state(state: str, message: str) -> FencepostError:
+    return RetriableError(message) if state.startswith(_TEMPORARY) else PostgresError(message)
+
+
+def _refused(message: str, what: str) -> FencepostError:
+    # libpq gives no SQLSTATE for a failed connection attempt.
+    lasting = ("password", "no pg_hba.conf entry", "does not exist", "permission denied", "must be superuser", "ssl")
+    said = f"{what}: {_line(message)}"
+    if any(word in message.lower() for word in lasting):
+        return PostgresError(f"{said}. Correct the connector's database.* properties, or the rights of its user")
+    return RetriableError(said)
+
+
+def _line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason given"
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise ConfigError(
+            "Reading PostgreSQL needs the package psycopg: run: pip install 'fencepost[postgres]'"
+        ) from error
+    return psycopg

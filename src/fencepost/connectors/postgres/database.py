@@ -1,0 +1,177 @@
+"""The database that a task captures: what is asked of it beside the stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.connectors.postgres import slot as slots
+from fencepost.connectors.postgres.catalog import table_events
+from fencepost.connectors.postgres.config import Autocreate, PostgresConfig
+from fencepost.connectors.postgres.connection import PostgresError, command, query
+from fencepost.connectors.postgres.decoder import Decoder
+from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.position import Position, SourceState
+from fencepost.connectors.postgres.relation import Relation
+from fencepost.connectors.postgres.stream import ReplicationStream
+
+if TYPE_CHECKING:
+    import psycopg
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """The end of the server's log, and what is left until the slot is invalidated, in bytes; None for no limit."""
+
+    end: int
+    wal_status: str | None
+    safe_wal_size: int | None
+
+
+class SourceDatabase:
+    """One connection for statements, opened when needed. For one thread.
+
+    All methods raise RetriableError for what may pass, after which they may be called again, and PostgresError.
+    """
+
+    def __init__(self, config: PostgresConfig) -> None:
+        self._config = config
+        self._open: psycopg.Connection[Any] | None = None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """Return the connection."""
+        if self._open is None or self._open.closed:
+            self._open = self._config.connection.connect()
+        return self._open
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._open is not None:
+            with suppress(Exception):
+                self._open.close()
+        self._open = None
+
+    def server(self) -> slots.Server:
+        """Return the identity of the server."""
+        with closing(_Replication(self._config)) as replication:
+            return slots.identify(replication.connection)
+
+    def slot(self) -> slots.Slot | None:
+        """Return the connector's slot, None if it does not exist."""
+        return slots.find_slot(self.connection(), self._config.slot)
+
+    def drop_slot(self) -> None:
+        """Drop the connector's slot."""
+        slots.drop_slot(self.connection(), self._config.slot)
+
+    def prepare_publication(self) -> dict[str, str]:
+        """Create the publication, or add tables to it, as the configuration says; return its parts."""
+        config, connection = self._config, self.connection()
+        found = slots.publication_parts(connection, config.publication)
+        if found is None:
+            self._create_publication(connection)
+        elif config.autocreate is Autocreate.FILTERED:
+            published = {(table.schema, table.table) for table in self.published()}
+            wanted = self._captured_tables(connection)
+            if missing := [table for table in wanted if table not in published]:
+                _log.info("Adding %d tables to the publication %s", len(missing), config.publication)
+                slots.add_tables(connection, config.publication, missing)
+        return slots.publication_parts(connection, config.publication) or {}
+
+    def published(self) -> list[slots.PublishedTable]:
+        """Return the tables of the publication that are captured."""
+        tables = slots.published_tables(self.connection(), self._config.publication)
+        return [table for table in tables if self._config.captures(table.name)]
+
+    def table_events(self, relation: Relation) -> TableEvents | None:
+        """Return what makes a table's events, None if it is not captured."""
+        return table_events(self.connection(), relation, self._config)
+
+    def checked_state(self, state: SourceState) -> SourceState:
+        """Check that the server continues where an offset is; return the offset's state with what is so now.
+
+        Raises PositionLostError.
+        """
+        config = self._config
+        found = slots.check_slot(self.slot(), config.slot, config.connection.database)
+        with closing(_Replication(config)) as replication:
+            server = slots.identify(replication.connection)
+            history = None
+            if server.timeline != state.timeline:
+                ((_, history),) = command(replication.connection, f"TIMELINE_HISTORY {server.timeline}")
+        slots.check_state(state, found, server, history)
+        connection = self.connection()
+        parts = slots.publication_parts(connection, config.publication)
+        if parts is None:
+            raise PostgresError(
+                f"The publication {config.publication} does not exist: create it, or correct publication.name"
+            )
+        slots.check_publication(state, config.publication, parts)
+        return replace(state, timeline=server.timeline, publication=self.prepare_publication())
+
+    def stream(self, position: Position, decoder: Decoder) -> ReplicationStream:
+        """Start streaming from a position."""
+        _log.info("Reading the slot %s from %s", self._config.slot, position)
+        return ReplicationStream(self._config.connection, self._config.slot, self._config.publication, decoder)
+
+    def log_status(self) -> LogStatus:
+        """Return how far the server's log goes."""
+        ((end, status, safe),) = query(
+            self.connection(),
+            "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn, s.wal_status, s.safe_wal_size FROM (SELECT 1) AS one "
+            "LEFT JOIN pg_replication_slots s ON slot_name = %s",
+            [self._config.slot],
+        )
+        return LogStatus(int(end), status, safe)
+
+    def _create_publication(self, connection: psycopg.Connection[Any]) -> None:
+        config = self._config
+        match config.autocreate:
+            case Autocreate.DISABLED:
+                raise PostgresError(
+                    f"The publication {config.publication} does not exist, and publication.autocreate.mode is disabled: "
+                    "create it, or correct publication.name"
+                )
+            case Autocreate.ALL_TABLES:
+                slots.create_publication(connection, config.publication, None)
+            case Autocreate.FILTERED:
+                slots.create_publication(connection, config.publication, self._captured_tables(connection))
+
+    def _captured_tables(self, connection: psycopg.Connection[Any]) -> Sequence[tuple[str, str]]:
+        tables = [name for name in slots.user_tables(connection) if self._config.captures(".".join(name))]
+        if not tables:
+            raise PostgresError(
+                "The database has no table that table.include.list and table.exclude.list capture: correct them"
+            )
+        return tables
+
+
+class ExportedSnapshot:
+    """A new slot, and the database as it was at the slot's position, for as long as this is not closed."""
+
+    def __init__(self, config: PostgresConfig) -> None:
+        self._replication = _Replication(config)
+        try:
+            self.lsn, self.name = slots.create_slot(self._replication.connection, config.slot)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the snapshot; the slot stays."""
+        self._replication.close()
+
+
+class _Replication:
+    """A connection for commands of replication."""
+
+    def __init__(self, config: PostgresConfig) -> None:
+        self.connection = config.connection.connect_for_replication()
+
+    def close(self) -> None:
+        self.connection.finish()

@@ -1,0 +1,70 @@
+"""Relations: the tables as the server describes them in the stream, before their first change.
+
+https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ReplicaIdentity(StrEnum):
+    """What the server sends of a row's former state."""
+
+    DEFAULT = "d"
+    NOTHING = "n"
+    FULL = "f"
+    INDEX = "i"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that is published. `type_oid` and `modifier` are pg_attribute's atttypid and atttypmod."""
+
+    name: str
+    type_oid: int
+    modifier: int
+    identity: bool
+    """Whether the column is part of the replica identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table, as it is at some place in the stream."""
+
+    oid: int
+    schema: str
+    table: str
+    identity: ReplicaIdentity
+    columns: tuple[Column, ...]
+
+    @property
+    def name(self) -> str:
+        """Schema and table, as in `table.include.list`."""
+        return f"{self.schema}.{self.table}"
+
+
+def parse_relation(message: bytes) -> Relation:
+    """Return the relation that a message of type R describes."""
+    (oid,) = struct.unpack_from(">I", message, 1)
+    schema, at = _text(message, 5)
+    table, at = _text(message, at)
+    identity = ReplicaIdentity(chr(message[at]))
+    (count,) = struct.unpack_from(">H", message, at + 1)
+    at += 3
+    columns = []
+    for _ in range(count):
+        flags = message[at]
+        name, at = _text(message, at + 1)
+        type_oid, modifier = struct.unpack_from(">Ii", message, at)
+        at += 8
+        columns.append(Column(name, type_oid, modifier, bool(flags & 1)))
+    # pg_catalog is sent as an empty name.
+    return Relation(oid, schema or "pg_catalog", table, identity, tuple(columns))
+
+
+def _text(message: bytes, at: int) -> tuple[str, int]:
+    end = message.index(0, at)
+    return message[at:end].decode(), end + 1

@@ -1,0 +1,253 @@
+"""The server's side of the stream: its identity, the slot and the publication.
+
+A replication slot makes the server keep its log from the slot's position on, and a publication says which tables the
+stream has. Both are checked before a stream starts, because the server itself does not tell what is missing: it moves a
+start before the slot's position forward without a word, and a table that was taken out of a publication and put back
+has a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.connectors.postgres.connection import PositionLostError, PostgresError, command, query
+from fencepost.connectors.postgres.position import (
+    Position,
+    SourceState,
+    lsn_text,
+    parse_lsn,
+    shares_history,
+)
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.pq.abc import PGconn
+
+PLUGIN: Final = "pgoutput"
+_WITH_COLUMN_LISTS: Final = 150_000
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The identity of a database cluster, and the end of its log at some moment."""
+
+    system: str
+    timeline: int
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A row of pg_replication_slots. `wal_status` is None on servers that do not tell it."""
+
+    name: str
+    plugin: str
+    database: str
+    active_pid: int | None
+    confirmed: int | None
+    wal_status: str | None
+    safe_wal_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table of a publication, with the columns and the rows (an SQL condition, None for all) that it publishes."""
+
+    oid: int
+    schema: str
+    table: str
+    columns: Sequence[str]
+    row_filter: str | None
+    pages: int
+    partitioned: bool = False
+
+    @property
+    def name(self) -> str:
+        """Schema and table."""
+        return f"{self.schema}.{self.table}"
+
+
+def identify(connection: PGconn) -> Server:
+    """Return the identity of the server at the other end of a replication connection."""
+    ((system, timeline, lsn, *_),) = command(connection, "IDENTIFY_SYSTEM")
+    return Server(str(system), int(timeline or 0), parse_lsn(str(lsn)))
+
+
+def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
+    """Return a replication slot, None if there is none of this name."""
+    rows = query(
+        connection,
+        "SELECT slot_name, coalesce(plugin, ''), coalesce(database, ''), active_pid, confirmed_flush_lsn - '0/0'::pg_lsn, "
+        "wal_status, safe_wal_size FROM pg_replication_slots WHERE slot_name = %s",
+        [name],
+    )
+    for slot, plugin, database, pid, confirmed, status, safe in rows:
+        return Slot(slot, plugin, database, pid, None if confirmed is None else int(confirmed), status, safe)
+    return None
+
+
+def create_slot(connection: PGconn, name: str) -> tuple[int, str]:
+    """Create a slot. Return its position, and the name of a snapshot of the database at that position.
+
+    The snapshot can be used as long as nothing else is done on the connection.
+    """
+    ((_, point, snapshot, _),) = command(
+        connection, f"CREATE_REPLICATION_SLOT {_quoted(name)} LOGICAL {PLUGIN} EXPORT_SNAPSHOT"
+    )
+    return parse_lsn(str(point)), str(snapshot)
+
+
+def drop_slot(connection: psycopg.Connection[Any], name: str) -> None:
+    """Drop a slot that nobody uses. Raises RetriableError while it is in use."""
+    query(connection, "SELECT pg_drop_replication_slot(%s)", [name])
+
+
+def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
+    """Return a slot that a stream can start from. Raises PositionLostError or PostgresError."""
+    if slot is None:
+        raise PositionLostError(
+            f"The replication slot {name} does not exist, so the server did not keep the changes since the connector's "
+            f"offset. {_RESYNC}"
+        )
+    if slot.plugin != PLUGIN or slot.database != database:
+        raise PostgresError(
+            f"The replication slot {name} is for the database {slot.database!r} and the plugin {slot.plugin!r}, not for "
+            f"{database!r} and {PLUGIN}: choose another slot.name"
+        )
+    if slot.wal_status == "lost" or slot.confirmed is None:
+        raise PositionLostError(
+            f"The replication slot {name} was invalidated: the server removed log that it needs. Raise "
+            f"max_slot_wal_keep_size, drop the slot, and begin anew. {_RESYNC}"
+        )
+    return slot
+
+
+def check_state(state: SourceState, slot: Slot, server: Server, history: str | None) -> None:
+    """Check that the slot and the server continue where an offset is. Raises PositionLostError.
+
+    `history` is that of the server's timeline, None if it is the one of the offset.
+    """
+    position = state.position or Position(0)
+    if server.system != state.system:
+        raise PositionLostError(
+            f"The offset is of the database system {state.system}, but the server is {server.system}: it was restored "
+            f"or is another one. Correct database.hostname; or, if it is to replace the former one: {_RESYNC}"
+        )
+    if history is not None and not shares_history(history, state.timeline, position.lsn):
+        raise PositionLostError(
+            f"The offset {lsn_text(position.lsn)} of timeline {state.timeline} is not part of the server's timeline "
+            f"{server.timeline}: the server lost changes that are in Kafka, as after a failover to a standby that was "
+            f"behind. {_RESYNC}"
+        )
+    if slot.confirmed is not None and slot.confirmed > position.lsn:
+        raise PositionLostError(
+            f"The replication slot {slot.name} is at {lsn_text(slot.confirmed)}, past the connector's offset "
+            f"{lsn_text(position.lsn)}: something else read or moved it, and the changes between are lost. To accept the "
+            f"gap, set lsn in the connector's offset to {lsn_text(slot.confirmed)}. Otherwise: {_RESYNC}"
+        )
+
+
+_RESYNC: Final = (
+    "To resync, stop the connector, delete its offsets (DELETE /connectors/NAME/offsets) and the slot, and start it: it "
+    "takes a new snapshot"
+)
+
+
+def check_publication(state: SourceState, name: str, now: Mapping[str, str]) -> None:
+    """Check that the publication still has, unaltered, what it had at an offset. Raises PositionLostError."""
+    if state.publication is None:
+        return
+    altered = sorted(part or "its settings" for part, mark in state.publication.items() if now.get(part) != mark)
+    if altered:
+        raise PositionLostError(
+            f"The publication {name} was changed while the connector did not run ({', '.join(altered)}): changes of "
+            "tables that were taken out of it may be missing. To accept that, remove the field publication from the "
+            f"connector's offset. Otherwise: {_RESYNC}"
+        )
+
+
+def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
+    """Return what tells a publication from an altered one, None if there is no such publication.
+
+    The parts are the publication itself, as an empty name, and each table or schema that it lists, with a mark of its
+    definition. A table that was taken out and put back has another mark, because its row in the catalog is another.
+    """
+    rows = query(
+        connection,
+        "SELECT oid, concat(puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot) "
+        "FROM pg_publication WHERE pubname = %s",
+        [publication],
+    )
+    if not rows:
+        return None
+    ((oid, settings),) = rows
+    parts = {"": f"{oid}.{settings}"}
+    tables = query(
+        connection,
+        "SELECT prrelid::regclass::text, r.oid, md5(r::text) FROM pg_publication_rel r WHERE prpubid = %s ORDER BY 2",
+        [oid],
+    )
+    schemas: list[tuple[Any, ...]] = []
+    if connection.info.server_version >= _WITH_COLUMN_LISTS:
+        schemas = query(
+            connection,
+            "SELECT pnnspid::regnamespace::text || '.*', n.oid, '' FROM pg_publication_namespace n WHERE pnpubid = %s",
+            [oid],
+        )
+    return parts | {name: f"{row}.{mark[:8]}" for name, row, mark in [*tables, *schemas]}
+
+
+def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:
+    """Return the tables of a publication, by name."""
+    lists = connection.info.server_version >= _WITH_COLUMN_LISTS
+    columns = "t.attnames::text[], t.rowfilter" if lists else "NULL::text[], NULL::text"
+    rows = query(
+        connection,
+        f"SELECT c.oid, t.schemaname, t.tablename, {columns}, c.relkind = 'p', "  # noqa: S608 - one of two texts
+        "pg_relation_size(c.oid) / current_setting('block_size')::int, "
+        "(SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 "
+        "AND NOT attisdropped AND attgenerated = '') "
+        "FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname "
+        "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE t.pubname = %s ORDER BY 2, 3",
+        [publication],
+    )
+    return [
+        PublishedTable(
+            oid, schema, table, [c for c in own or () if listed is None or c in listed], condition, pages, partitioned
+        )
+        for oid, schema, table, listed, condition, partitioned, pages, own in rows
+    ]
+
+
+def create_publication(
+    connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]] | None
+) -> None:
+    """Create a publication of some tables, of all tables if None."""
+    query(connection, f"CREATE PUBLICATION {_quoted(name)} FOR {_listed(tables)}")
+
+
+def add_tables(connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]]) -> None:
+    """Add tables to a publication."""
+    query(connection, f"ALTER PUBLICATION {_quoted(name)} ADD {_listed(tables)}")
+
+
+def user_tables(connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
+    """Return schema and name of all permanent tables that are not the system's own."""
+    return query(
+        connection,
+        "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
+        "AND n.nspname NOT LIKE 'pg\\_%' ORDER BY 1, 2",
+    )
+
+
+def _listed(tables: Sequence[tuple[str, str]] | None) -> str:
+    if tables is None:
+        return "ALL TABLES"
+    return "TABLE " + ", ".join(f"{_quoted(schema)}.{_quoted(table)}" for schema, table in tables)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,241 @@
+"""A replication stream, read in blocks.
+
+libpq connects and authenticates. Then the few messages of the stream are read from its socket directly, because libpq
+returns one message per call: a block is up to a megabyte. On a TLS connection only libpq can decrypt, so its calls are
+used, and the block is put together from them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Final
+
+from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError
+from fencepost.connectors.postgres.decoder import EPOCH_US, Decoded, Decoder
+from fencepost.connectors.postgres.frames import find_frames, server_message, whole_transactions
+from fencepost.connectors.postgres.position import Position, lsn_text
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+BLOCK_BYTES: Final = 1 << 20
+# Numbers at the end of a block are read as parts of 8 bytes at any place.
+_SLACK: Final = 64
+# The walsender writes 8 KiB at a time; waking up for each would cost more than decoding them. After a full block there
+# is a backlog, so waiting for more costs nothing; after a small one it would be latency.
+_LOW_WATER: Final = 1 << 17
+_LINGER_S: Final = 0.03
+_SHORT_LINGER_S: Final = 0.001
+_BACKLOG_BYTES: Final = 1 << 16
+# The share of a block that must be filled before a part of a transaction is decoded.
+_FULL: Final = 0.75
+# The server ends a connection that is silent for wal_sender_timeout, a minute by default.
+_REPLY_S: Final = 10.0
+
+
+class ReplicationStream:
+    """The changes of a slot from a position on. For one thread."""
+
+    def __init__(self, settings: ConnectionSettings, slot: str, publication: str, decoder: Decoder) -> None:
+        """Start streaming from the decoder's position.
+
+        Raises RetriableError (also while another connection uses the slot) or PostgresError.
+        """
+        self._decoder = decoder
+        self._confirmed = decoder.position.lsn
+        self._data = bytearray(BLOCK_BYTES + _SLACK)
+        self._filled = self._last_read = 0
+        self._next_reply = 0.0
+        self._connection = settings.connect_for_replication()
+        try:
+            self._socket = self._start(slot, publication, decoder.position)
+        except BaseException:
+            self._connection.finish()
+            raise
+
+    def read(self, timeout_s: float) -> Decoded:
+        """Wait for changes, and return those of a block: whole transactions if it has the end of any.
+
+        Raises RetriableError if the connection breaks; the decoder's position is then where to continue.
+        """
+        self._fill(timeout_s)
+        if time.monotonic() >= self._next_reply:
+            self._reply()
+        starts, end = find_frames(self._data, self._filled)
+        limit = len(self._data) - _SLACK
+        if not end and self._filled == limit:
+            # One message is larger than the block.
+            self._data = self._data[:-_SLACK] + bytearray(len(self._data))
+        starts, end = whole_transactions(self._data, starts, end, full=self._filled > limit * _FULL)
+        if not end:
+            return Decoded()
+        decoded = self._decoder.decode(self._data, starts)
+        # The arrays that were decoded are copies; the rest of the block is what the next read begins with.
+        self._data[: self._filled - end] = bytes(self._data[end : self._filled])
+        self._filled -= end
+        if decoded.reply:
+            self._reply()
+        return decoded
+
+    @property
+    def backlog(self) -> bool:
+        """Whether more was waiting at the last read than fits a block, or nearly so."""
+        return self._last_read > _BACKLOG_BYTES
+
+    def confirm(self, position: Position) -> None:
+        """Tell the server that everything up to a position is committed in Kafka. Raises RetriableError."""
+        if position.lsn > self._confirmed:
+            self._confirmed = position.lsn
+            self._reply()
+
+    def ping(self) -> None:
+        """Ask the server how far it has read its log; the answer comes with the changes. Raises RetriableError."""
+        self._reply(wants_answer=True)
+
+    def close(self) -> None:
+        """End the stream."""
+        if self._socket is not None:
+            self._socket.close()
+        self._connection.finish()
+
+    def _start(self, slot: str, publication: str, position: Position) -> socket.socket | None:
+        """Send the command; return the socket to read from, None if libpq has to read."""
+        wanted = (
+            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(position.lsn)} '
+            f"(proto_version '1', publication_names '{quoted_name(publication)}')"
+        )
+        if self._connection.ssl_in_use:
+            _start_by_libpq(self._connection, wanted)
+            return None
+        own = socket.socket(fileno=os.dup(self._connection.socket))
+        try:
+            own.setblocking(True)
+            _start_raw(own, wanted)
+        except BaseException:
+            own.close()
+            raise
+        return own
+
+    def _fill(self, timeout_s: float) -> None:
+        before = self._filled
+        if self._socket is None:
+            self._fill_by_libpq(timeout_s)
+        else:
+            try:
+                self._fill_raw(self._socket, timeout_s)
+            except OSError as error:
+                raise RetriableError(f"The connection to PostgreSQL broke: {error}") from error
+        self._last_read = self._filled - before
+
+    def _fill_raw(self, own: socket.socket, timeout_s: float) -> None:
+        limit = len(self._data) - _SLACK
+        view = memoryview(self._data)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        if not select.select([own], [], [], timeout_s)[0]:
+            return
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _LOW_WATER)
+        deadline = time.monotonic() + (_LINGER_S if self.backlog else _SHORT_LINGER_S)
+        while self._filled < limit:
+            select.select([own], [], [], max(0.0, deadline - time.monotonic()))
+            try:
+                count = own.recv_into(view[self._filled : limit], 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            if not count:
+                if self._filled:
+                    return
+                raise RetriableError("PostgreSQL closed the replication connection")
+            self._filled += count
+            if time.monotonic() >= deadline:
+                return
+
+    def _fill_by_libpq(self, timeout_s: float) -> None:
+        connection, limit = self._connection, len(self._data) - _SLACK
+        wait = timeout_s
+        while self._filled < limit:
+            size, message = connection.get_copy_data(1)
+            if size < 0:
+                reason = connection.error_message.decode(errors="replace").strip()
+                raise RetriableError(f"PostgreSQL ended the replication stream: {reason or 'no reason given'}")
+            if size == 0:
+                if not select.select([connection.socket], [], [], wait)[0]:
+                    return
+                connection.consume_input()
+                wait = _SHORT_LINGER_S
+                continue
+            framed = struct.pack(">cI", b"d", size + 4) + bytes(message)
+            if self._filled + len(framed) > limit:
+                self._data += bytearray(len(framed))
+                limit = self._filled
+            self._data[self._filled : self._filled + len(framed)] = framed
+            self._filled += len(framed)
+
+    def _reply(self, *, wants_answer: bool = False) -> None:
+        self._next_reply = time.monotonic() + _REPLY_S
+        now = int(time.time() * 1_000_000) - EPOCH_US
+        received = max(self._decoder.position.lsn, self._confirmed)
+        status = struct.pack(">cQQQq?", b"r", received, self._confirmed, self._confirmed, now, wants_answer)
+        try:
+            if self._socket is None:
+                self._connection.put_copy_data(status)
+                self._connection.flush()
+            else:
+                self._socket.sendall(struct.pack(">cI", b"d", len(status) + 4) + status)
+        except Exception as error:
+            raise RetriableError(f"The connection to PostgreSQL broke: {error}") from error
+
+
+def quoted_name(name: str) -> str:
+    """Return a name in double quotes, for use within a quoted option."""
+    return '"' + name.replace('"', '""').replace("'", "''") + '"'
+
+
+def _start_raw(own: socket.socket, wanted: str) -> None:
+    try:
+        own.sendall(b"Q" + struct.pack(">I", len(wanted.encode()) + 5) + wanted.encode() + b"\0")
+        # Notices and changed settings may come before the answer.
+        while True:
+            kind, size = struct.unpack(">cI", _exactly(own, 5))
+            body = _exactly(own, size - 4)
+            if kind == b"W":
+                return
+            if kind == b"E":
+                raise _start_failed(kind + struct.pack(">I", size) + body)
+    except OSError as error:
+        raise RetriableError(f"The connection to PostgreSQL broke: {error}") from error
+
+
+def _start_failed(answer: bytes) -> FencepostError:
+    # 55006: the slot is in use, by an earlier task whose connection the server has not missed yet.
+    fields = {part[:1]: part[1:] for part in answer[5:].split(b"\0") if part}
+    state = fields.get(b"C", b"08000").decode()
+    said = f"PostgreSQL did not start the replication: {server_message(answer)}"
+    return RetriableError(said) if state.startswith(("55006", "08", "53", "57")) else PostgresError(said)
+
+
+def _start_by_libpq(connection: PGconn, wanted: str) -> None:
+    from psycopg import pq  # noqa: PLC0415 - an optional package
+
+    connection.send_query(wanted.encode())
+    result = connection.get_result()
+    if result is None or result.status != pq.ExecStatus.COPY_BOTH:
+        state = b"08000" if result is None else result.error_field(pq.DiagnosticField.SQLSTATE) or b"08000"
+        message = connection.error_message.decode(errors="replace").strip()
+        said = f"PostgreSQL did not start the replication: {message}"
+        raise RetriableError(said) if state.startswith((b"55006", b"08", b"53", b"57")) else PostgresError(said)
+    connection.nonblocking = 1
+
+
+def _exactly(own: socket.socket, count: int) -> bytes:
+    parts = b""
+    while len(parts) < count:
+        part = own.recv(count - len(parts))
+        if not part:
+            raise RetriableError("PostgreSQL closed the connection for replication")
+        parts += part
+    return parts

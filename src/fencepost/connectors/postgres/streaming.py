@@ -1,0 +1,151 @@
+"""The streaming of a task: connects, reads blocks, and decides where Kafka's transactions may end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fencepost.api.errors import RetriableError
+from fencepost.api.record import SourceBatch
+from fencepost.connectors.postgres.batches import TableBatches, ready
+from fencepost.connectors.postgres.config import PostgresConfig
+from fencepost.connectors.postgres.database import LogStatus, SourceDatabase
+from fencepost.connectors.postgres.decoder import Decoder
+from fencepost.connectors.postgres.position import Position, SourceState
+from fencepost.connectors.postgres.stream import ReplicationStream
+
+_WAIT_S: Final = 0.5
+_OPEN_WAIT_S: Final = 0.02
+# With a backlog, so much is collected before a commit: each costs some milliseconds.
+_COMMIT_AFTER_S: Final = 0.25
+# How old the position of a quiet slot may be: the server keeps its log from there on.
+_ADVANCE_S: Final = 5.0
+_STATUS_S: Final = 5.0
+# The slot is invalidated once no such log is left.
+_LITTLE_WAL_BYTES: Final = 1 << 30
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a read gives: batches to write, and whether the Kafka transaction is to be committed after them."""
+
+    batches: tuple[SourceBatch, ...] = ()
+    commit: bool = False
+
+
+class Streaming:
+    """The stream from a state on. For one thread."""
+
+    def __init__(
+        self, config: PostgresConfig, database: SourceDatabase, state: SourceState, position: Position
+    ) -> None:
+        self._config = config
+        self._database = database
+        self._state = state
+        self._partition = {"server": config.prefix}
+        self._tables = TableBatches(database.table_events)
+        self._stream: ReplicationStream | None = None
+        self._decoder = Decoder(position, self._tables.learn)
+        self._position = position
+        """The position after all batches that were returned. A decoder that failed may be further."""
+        self._offered = position
+        """The position of the last offset that was returned."""
+        self._open_since: float | None = None
+        """When the first batch was returned that is not committed."""
+        self._advanced = time.monotonic()
+        self._status: LogStatus | None = None
+        self._next_status = 0.0
+        self._end: int | None = None
+
+    def read(self) -> Piece:
+        """Wait a moment for changes and return them. Raises RetriableError, after which it may be called again."""
+        try:
+            return self._read()
+        except RetriableError:
+            self.close()
+            if self._open_since is not None and not self._position.changes:
+                # What was returned is whole, and is committed before the failure shows.
+                return self._piece([], commit=True)
+            raise
+
+    def committed(self) -> None:
+        """Let the server forget what is committed: all that was returned."""
+        self._open_since = None
+        if self._stream is not None:
+            try:
+                self._stream.confirm(self._offered)
+            except RetriableError as error:
+                _log.info("The slot %s is advanced later: %s", self._config.slot, error)
+
+    def lag(self) -> float | None:
+        """Return how many bytes of the server's log are behind the position, None if that is not known yet."""
+        return None if self._status is None else max(0, self._status.end - self._position.lsn)
+
+    def at_end(self) -> bool:
+        """Return whether everything is read that was in the log when this was first called."""
+        if self._end is None:
+            self._end = self._database.log_status().end
+        if self._stream is not None:
+            self._stream.ping()
+        return self._open_since is None and self._position.lsn >= self._end
+
+    def close(self) -> None:
+        """End the stream. A later read continues at the position."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+        self._database.close()
+
+    def _read(self) -> Piece:
+        if self._stream is None:
+            self._connect()
+        assert self._stream is not None  # noqa: S101 - just connected
+        self._look_at_log()
+        decoded = self._stream.read(_WAIT_S if self._open_since is None else _OPEN_WAIT_S)
+        batches = self._tables.of(decoded.changes, int(time.time() * 1000))
+        self._position = self._decoder.position
+        if batches and self._open_since is None:
+            self._open_since = time.monotonic()
+        return self._piece(batches, commit=self._may_commit(backlog=self._stream.backlog and bool(batches)))
+
+    def _connect(self) -> None:
+        self._state = self._database.checked_state(self._state.at(self._offered))
+        # A new session describes all relations again.
+        self._decoder = Decoder(self._position, self._tables.learn)
+        self._stream = self._database.stream(self._position, self._decoder)
+
+    def _may_commit(self, *, backlog: bool) -> bool:
+        now, position = time.monotonic(), self._position
+        if self._open_since is None:
+            # Nothing to write: only the position of a quiet slot is committed, from time to time.
+            moved = not position.changes and position.lsn > self._offered.lsn
+            return moved and now >= self._advanced + _ADVANCE_S
+        if position.changes:
+            split_s = self._config.split_after_s
+            return split_s is not None and now >= self._open_since + split_s
+        return not backlog or now >= self._open_since + _COMMIT_AFTER_S
+
+    def _piece(self, batches: list[SourceBatch], *, commit: bool) -> Piece:
+        if not commit:
+            return Piece(tuple(batches))
+        offsets = [(self._partition, self._state.at(self._position).offset())]
+        last = replace(batches[-1], offsets=offsets) if batches else ready("value STRING", [], offsets)
+        self._offered = self._position
+        self._advanced = time.monotonic()
+        return Piece((*batches[:-1], last), commit=True)
+
+    def _look_at_log(self) -> None:
+        if time.monotonic() < self._next_status:
+            return
+        self._next_status = time.monotonic() + _STATUS_S
+        self._status = status = self._database.log_status()
+        if status.safe_wal_size is not None and status.safe_wal_size < _LITTLE_WAL_BYTES:
+            _log.warning(
+                "The slot %s (%s) will be invalidated when the server has written %d more bytes of its log, and changes "
+                "will be lost: raise max_slot_wal_keep_size, or find out what keeps the connector behind",
+                self._config.slot, status.wal_status, max(0, status.safe_wal_size),
+            )  # fmt: skip

@@ -1,0 +1,169 @@
+"""Reads columns of PostgreSQL's texts whose form is not Arrow's.
+
+Columns are read at once where their values are usual. Dates and times beyond what Arrow reads, that is infinity, years
+before 1 and after 9999 and 24:00:00, are read one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fencepost.api.errors import DataError
+
+_DAY_US: Final = 86_400_000_000
+_UNIX_DAYS: Final = 719_468
+_DATE: Final = re.compile(r"(\d{4,})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?(\+00)?( BC)?")
+_INT32: Final = (-(1 << 31), (1 << 31) - 1)
+_INT64: Final = (-(1 << 63), (1 << 63) - 1)
+
+
+def dates(texts: pa.Array) -> pa.Array:
+    """Return days since 1970-01-01 as int32; the infinities are the least and the greatest number."""
+    try:
+        return texts.cast(pa.date32()).view(pa.int32())
+    except pa.ArrowInvalid:
+        return _each(texts, pa.int32(), lambda text: _infinite(text, _INT32) or _days(*_parts(text)[:3]))
+
+
+def timestamps(texts: pa.Array) -> pa.Array:
+    """Return microseconds since 1970-01-01 as int64; the infinities are the least and the greatest number."""
+    try:
+        return texts.cast(pa.timestamp("us")).view(pa.int64())
+    except pa.ArrowInvalid:
+        return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _microseconds(text))
+
+
+def times(texts: pa.Array) -> pa.Array:
+    """Return microseconds since midnight as int64."""
+    try:
+        return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).view(pa.int64())
+    except pa.ArrowInvalid:
+        return _each(texts, pa.int64(), lambda text: _microseconds(f"1970-01-01 {text}"))
+
+
+def zoned(texts: pa.Array) -> pa.Array:
+    """Return moments in UTC in ISO 8601, such as `2024-05-01T12:00:00.5Z`; the infinities stay as they are."""
+    if pc.any(pc.ends_with(texts, "BC")).as_py():
+        return _each(texts, pa.string(), _zoned_before_christ)
+    return pc.replace_substring_regex(pc.replace_substring(texts, " ", "T", max_replacements=1), r"\+00$", "Z")
+
+
+def byteas(texts: pa.Array) -> pa.Array:
+    """Return the bytes of values in PostgreSQL's hex format."""
+    return _each(texts, pa.binary(), lambda text: bytes.fromhex(text[2:]))
+
+
+def numerics(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return numbers of any scale as their scale and the bytes of their unscaled value. Raises DataError for NaN."""
+    return _each(texts, kind, _unscaled)
+
+
+def array_items(texts: pa.Array) -> tuple[list[str | None], list[int | None]]:
+    """Return the items of PostgreSQL's arrays as one list, and the length of each array, None for null.
+
+    Raises DataError for arrays of several dimensions.
+    """
+    items: list[str | None] = []
+    lengths: list[int | None] = []
+    for text in texts.to_pylist():
+        if text is None:
+            lengths.append(None)
+            continue
+        found = _split_array(text)
+        items += found
+        lengths.append(len(found))
+    return items, lengths
+
+
+def lists(items: pa.Array, lengths: Sequence[int | None]) -> pa.Array:
+    """Return the lists of these lengths whose items are `items`, one after the other."""
+    ends = np.cumsum([length or 0 for length in lengths], dtype=np.int32)
+    offsets = np.concatenate((np.zeros(1, np.int32), ends))
+    nulls = [length is None for length in lengths]
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=pa.array(nulls) if any(nulls) else None)
+
+
+_ARRAY_ITEM: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)', re.DOTALL)
+
+
+def _split_array(text: str) -> list[str | None]:
+    # Arrays whose lower bound is not 1 begin with their bounds: [2:3]={1,2}
+    body = text[text.index("{") :]
+    if body == "{}":
+        return []
+    if body.startswith("{{"):
+        raise DataError(f"{text[:50]!r} is an array of several dimensions")
+    items: list[str | None] = []
+    at = 1
+    while at < len(body):
+        match = _ARRAY_ITEM.match(body, at)
+        if match is None:
+            raise DataError(f"{text[:50]!r} is not an array")
+        quoted, plain = match.groups()
+        if quoted is not None:
+            items.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
+        else:
+            items.append(None if plain.upper() == "NULL" else plain)
+        at = match.end() + 1
+    return items
+
+
+def _each(texts: pa.Array, kind: pa.DataType, read: Callable[[str], Any]) -> pa.Array:
+    return pa.array([None if text is None else read(text) for text in texts.to_pylist()], kind)
+
+
+def _infinite(text: str, limits: tuple[int, int]) -> int | None:
+    return {"-infinity": limits[0], "infinity": limits[1]}.get(text)
+
+
+def _parts(text: str) -> tuple[int, int, int, int]:
+    """Return the year (0 is 1 BC), month and day of a text, and the microseconds since its midnight."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        raise DataError(f"{text!r} is not a date or time as PostgreSQL writes it in the ISO style")
+    year, month, day, hours, minutes, seconds, fraction, _, before = match.groups()
+    clock = int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return (
+        1 - int(year) if before else int(year), int(month), int(day),
+        clock * 1_000_000 + int((fraction or "").ljust(6, "0")),
+    )  # fmt: skip
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Return the days since 1970-01-01 of a date in the Gregorian calendar, also long before its introduction."""
+    year -= month <= 2
+    era, of_era = divmod(year, 400)
+    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - _UNIX_DAYS
+
+
+def _microseconds(text: str) -> int:
+    year, month, day, clock = _parts(text)
+    return _days(year, month, day) * _DAY_US + clock
+
+
+def _zoned_before_christ(text: str) -> str:
+    if not text.endswith(" BC"):
+        return text.replace(" ", "T", 1).replace("+00", "Z")
+    year = _parts(text)[0]
+    sign = "-" if year < 0 else ""
+    return f"{sign}{abs(year):04d}" + text.removesuffix(" BC")[text.index("-") :].replace(" ", "T", 1).replace(
+        "+00", "Z"
+    )
+
+
+def _unscaled(text: str) -> dict[str, Any]:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise DataError(f"{text} is no number with digits")
+    sign, digits, exponent = number.as_tuple()
+    unscaled = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
+    size = (unscaled if unscaled >= 0 else -unscaled - 1).bit_length() // 8 + 1
+    return {"scale": -int(exponent), "value": unscaled.to_bytes(size, "big", signed=True)}
