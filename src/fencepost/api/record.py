@@ -101,11 +101,11 @@ class SourceBatch:
     """Many records at once, read lazily on Spark's executors, with the offsets after them.
 
     Give either `dataframe`, or `reader` with `splits`: the latter is read and written in one step if no transform needs
-    Spark's optimizer. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`
-    (else the connector's `topic` property), `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers`
-    (an ARRAY of STRUCT<key: STRING, value: any>). A null `key` or `value` is null in Kafka, so a null value is a
-    tombstone, whatever its type. Splits are read in the order given; rows of one key and rows of one
-    Kafka partition keep their order.
+    Spark's optimizer. The columns are those of Spark's own Kafka sink: `value` (required, of any type), `key`, `topic`,
+    `partition`, `timestamp` (a TIMESTAMP or BIGINT milliseconds) and `headers` (an ARRAY of STRUCT<key: STRING, value:
+    any>). Rows without a topic go to the batch's `topic`, else to that of the connector's property. A null `key` or
+    `value` is null in Kafka, so a null value is a tombstone, whatever its type. Splits are read in the order given; rows
+    of one key and rows of one Kafka partition keep their order.
 
     `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.
     `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job.
@@ -117,6 +117,7 @@ class SourceBatch:
     reader: ArrowReader | None = None
     splits: Sequence[Any] = field(default=())
     bytes: int | None = None
+    topic: str | None = None
 
     def __post_init__(self) -> None:
         """Raises DataError for arguments that contradict each other, or are of another type."""
@@ -126,6 +127,8 @@ class SourceBatch:
             raise _wrong("SourceBatch", "dataframe", self.dataframe, "a DataFrame of Spark")
         if self.reader is not None and not hasattr(self.reader, "read"):
             raise _wrong("SourceBatch", "reader", self.reader, "an ArrowReader")
+        if self.topic is not None and not isinstance(self.topic, str):
+            raise _wrong("SourceBatch", "topic", self.topic, "a str")
         pairs = "a list of (source_partition, source_offset) pairs"
         if isinstance(self.offsets, str | Mapping) or not isinstance(self.offsets, Sequence):
             raise _wrong("SourceBatch", "offsets", self.offsets, pairs)

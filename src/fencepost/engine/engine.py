@@ -143,6 +143,8 @@ class SparkEngine:
         of the batch may be written, and writes may continue.
         """
         check_cancelled(task, cancelled)
+        if isinstance(batch, SourceBatch) and batch.topic is not None:
+            pipeline = replace(pipeline, default_topic=batch.topic)
         errors = ErrorHandler(
             pipeline.errors,
             records=() if isinstance(batch, SourceBatch) else batch,

@@ -1,0 +1,1 @@
+"""JdbcSource: tables by query, without losing a row."""

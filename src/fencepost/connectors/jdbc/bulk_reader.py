@@ -1,0 +1,38 @@
+"""mode=bulk: all rows of a table or query, every `poll.interval.ms`. One read is one statement, and one batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from fencepost.connectors.jdbc.offsets import Offset, bulk_offset, bulk_time
+from fencepost.connectors.jdbc.properties import POLL_INTERVAL
+from fencepost.connectors.jdbc.reader import Reader, Rows, Source
+from fencepost.connectors.jdbc.server import OpenServer
+
+
+class BulkReader(Reader):
+    """Reads a table or query as a whole. `now` gives milliseconds since 1970."""
+
+    def __init__(
+        self,
+        source: Source,
+        partition: Mapping[str, str],
+        offset: Offset | None,
+        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        super().__init__(source, partition)
+        self._last = bulk_time(offset)
+        self._now = now
+
+    def read(self, server: OpenServer) -> Rows | None:
+        """Return all rows if it is time, and there are any."""
+        now = self._now()
+        # A clock that was set back must not stop the reads.
+        if self._last is not None and self._last <= now < self._last + self.source.config.values[POLL_INTERVAL]:
+            return None
+        with server.connection.transaction():
+            shape = self.source.describe(server.connection)
+            _, rows = self.source.copy(server.connection, self.source.select("0", shape), shape)
+        self._last = now
+        return Rows(self.source.topic, shape, rows, bulk_offset(now)) if rows.num_rows else None

@@ -1,0 +1,154 @@
+"""The modes incrementing, timestamp and timestamp+incrementing: rows with a higher id or a later timestamp than the last.
+
+Ids and timestamps are given when a row is written, but the row appears when its transaction ends: one that ends later
+with a lower id is never read. `timestamp.delay.interval.ms` makes that rarer. Only a single writer excludes it.
+
+All rows of one timestamp are read together, since a later poll asks for later ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.jdbc.offsets import ColumnOffset, Offset
+from fencepost.connectors.jdbc.properties import (
+    BATCH_ROWS,
+    INCREMENTING_COLUMN,
+    QUERY_SUFFIX,
+    TIMESTAMP_COLUMNS,
+    TIMESTAMP_DELAY,
+    TIMESTAMP_INITIAL,
+    VALIDATE_NON_NULL,
+)
+from fencepost.connectors.jdbc.reader import Reader, Rows, Source
+from fencepost.connectors.jdbc.row_shape import RowShape
+from fencepost.connectors.jdbc.server import OpenServer
+from fencepost.connectors.jdbc.tables import Column, quoted
+
+_log: Final = logging.getLogger(__name__)
+
+_NUMBERS: Final = ("int2", "int4", "int8", "numeric", "oid")
+_MOMENTS: Final = ("timestamp", "timestamptz", "date")
+
+
+class ColumnReader(Reader):
+    """Reads a table or query by the values of its columns."""
+
+    def __init__(self, source: Source, partition: Mapping[str, str], offset: Offset | None) -> None:
+        super().__init__(source, partition)
+        self._offset = ColumnOffset() if offset is None else ColumnOffset.of(offset)
+        self._first = offset is None
+
+    def read(self, server: OpenServer) -> Rows | None:
+        """Return the next rows: at most `batch.max.rows`, and all that share the last timestamp."""
+        config, connection = self.source.config, server.connection
+        with connection.transaction():
+            shape = self.source.describe(connection)
+            id_column = self._id_column(shape) if config.uses_incrementing else None
+            moment = self._moment(shape) if config.uses_timestamp else None
+            if self._first:
+                self._begin(server)
+            first = f"(extract(epoch from {moment}) * 1000000)::bigint" if moment else f"{_name(id_column)}::bigint"
+            order = ", ".join([*([moment] if moment else []), *([_name(id_column)] if id_column else [])])
+            rest = f"{self._where(id_column, moment)} order by {order}"
+            if not config.values[QUERY_SUFFIX]:
+                rest += f" fetch first {config.values[BATCH_ROWS]} rows with ties"
+            firsts, rows = self.source.copy(connection, self.source.select(first, shape, rest), shape)
+        if not rows.num_rows:
+            return None
+        self._offset = self._after(firsts, rows, id_column, moment)
+        return Rows(self.source.topic, shape, rows, self._offset.as_offset())
+
+    def _begin(self, server: OpenServer) -> None:
+        """Begin where `timestamp.initial` says."""
+        initial = self.source.config.values[TIMESTAMP_INITIAL]
+        if initial is not None and self.source.config.uses_timestamp:
+            if initial < 0:
+                initial = int(server.one("select (extract(epoch from clock_timestamp()) * 1000)::bigint"))
+            self._offset = ColumnOffset(None, initial * 1000)
+        self._first = False
+
+    def _where(self, id_column: Column | None, moment: str | None) -> str:
+        last_id, last_moment = self._offset.incrementing, self._offset.timestamp
+        conditions = []
+        if moment is not None:
+            delay = self.source.config.values[TIMESTAMP_DELAY]
+            conditions.append(f"{moment} < clock_timestamp() - interval '{delay} milliseconds'")
+            if last_moment is not None:
+                then = f"(timestamptz 'epoch' + {last_moment} * interval '1 microsecond')"
+                if id_column is None or last_id is None:
+                    conditions.append(f"{moment} > {then}")
+                else:
+                    conditions.append(f"({moment}, {_name(id_column)}) > ({then}, {last_id})")
+        elif last_id is not None:
+            conditions.append(f"{_name(id_column)} > {last_id}")
+        else:
+            conditions.append(f"{_name(id_column)} is not null")
+        return f"where {' and '.join(conditions)}"
+
+    def _after(
+        self, firsts: pa.Array, rows: pa.RecordBatch, id_column: Column | None, moment: str | None
+    ) -> ColumnOffset:
+        last_id = None
+        if id_column is not None:
+            last_id = rows["value"].field(id_column.name)[-1].as_py()
+            if last_id is None:
+                raise DataError(
+                    f"The column {id_column.label} of {self.source.title} is null in a row: rows after it cannot be "
+                    "told from those before. Make it NOT NULL, or use the mode snapshot"
+                )
+        return ColumnOffset(None if last_id is None else int(last_id), firsts[-1].as_py() if moment else None)
+
+    def _id_column(self, shape: RowShape) -> Column:
+        name = self.source.config.incrementing_column
+        if name:
+            column = self._column(shape, name, INCREMENTING_COLUMN)
+        else:
+            numbered = [column for column in shape.columns if column.numbered]
+            if len(numbered) != 1:
+                raise DataError(
+                    f"{shape.title[0].upper()}{shape.title[1:]} has {len(numbered)} identity or serial columns: name the "
+                    f"one to use with {INCREMENTING_COLUMN}"
+                )
+            column = numbered[0]
+        if column.type.name not in _NUMBERS:
+            raise DataError(
+                f"The column {column.label} of {shape.title} has no whole numbers: correct {INCREMENTING_COLUMN}"
+            )
+        return column
+
+    def _moment(self, shape: RowShape) -> str:
+        """Return the SQL of a row's timestamp, of type timestamptz."""
+        columns = [self._column(shape, name, TIMESTAMP_COLUMNS) for name in self.source.config.timestamp_columns]
+        names = []
+        for column in columns:
+            if column.type.name not in _MOMENTS:
+                raise DataError(
+                    f"The column {column.label} of {shape.title} has no timestamps: correct {TIMESTAMP_COLUMNS}"
+                )
+            zone = "" if column.type.name == "timestamptz" else f" at time zone '{self.source.config.time_zone}'"
+            names.append(f"{_name(column)}{'::timestamp' if column.type.name == 'date' else ''}{zone}")
+        return f"({names[0]})" if len(names) == 1 else f"coalesce({', '.join(names)})"
+
+    def _column(self, shape: RowShape, name: str, property_name: str) -> Column:
+        column = next((column for column in shape.columns if column.name == name), None)
+        if column is None:
+            raise DataError(f"{shape.title[0].upper()}{shape.title[1:]} has no column {name}: correct {property_name}")
+        of_several = property_name == TIMESTAMP_COLUMNS and len(self.source.config.timestamp_columns) > 1
+        checked = self.source.config.values[VALIDATE_NON_NULL] and self.source.table is not None and not of_several
+        if checked and not column.not_null:
+            raise DataError(
+                f"The column {column.label} of {shape.title} may be null, and rows with a null in it would never be read: "
+                f"make it NOT NULL, or set {VALIDATE_NON_NULL}=false"
+            )
+        return column
+
+
+def _name(column: Column | None) -> str:
+    assert column is not None  # noqa: S101
+    return f"t.{quoted(column.name)}"

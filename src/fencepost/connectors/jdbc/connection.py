@@ -1,0 +1,162 @@
+"""Connections to PostgreSQL from a JDBC URL, by psycopg.
+
+jdbc:postgresql://host:port,host:port/database?sslmode=verify-full&sslrootcert=/etc/ca.pem
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
+from fencepost.connectors.jdbc.properties import PASSWORD, URL, USER
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+POSTGRES_PREFIX: Final = "jdbc:postgresql:"
+
+_ADDRESS: Final = re.compile(r"//(?P<hosts>[^/?]*)(?:/(?P<database>[^?]*))?")
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.%]+\]|[^:]*)(?::(?P<port>\d+))?")
+
+# JDBC's names of parameters, and libpq's.
+_PARAMETERS: Final = {
+    "user": "user", "password": "password", "sslmode": "sslmode", "sslrootcert": "sslrootcert", "sslcert": "sslcert",
+    "sslkey": "sslkey", "sslpassword": "sslpassword", "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout", "loginTimeout": "connect_timeout", "options": "options",
+    "channelBinding": "channel_binding", "gssEncMode": "gssencmode",
+}  # fmt: skip
+_FILES: Final = ("sslrootcert", "sslcert", "sslkey")
+_TARGETS: Final = {
+    "any": "any", "primary": "primary", "master": "primary", "secondary": "standby", "slave": "standby",
+    "preferSecondary": "prefer-standby", "preferSlave": "prefer-standby",
+}  # fmt: skip
+
+# How the server writes values as text, whatever its own settings are.
+_SESSION: Final = (
+    "set time zone 'UTC'; set datestyle = 'ISO, YMD'; set intervalstyle = 'iso_8601'; set bytea_output = 'hex'; "
+    "set extra_float_digits = 1; set client_encoding = 'UTF8'; set xmlbinary = 'base64'; "
+    "set default_transaction_read_only = on"
+)
+_KEEPALIVE: Final = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+_CONNECT_TIMEOUT_SECONDS: Final = "10"
+
+
+@dataclass(frozen=True)
+class PostgresAddress:
+    """Where a database is, as libpq's parameters. `name` is for messages. It can be pickled."""
+
+    name: str
+    parameters: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], allowed: AllowedPaths) -> PostgresAddress:
+        """Return the address in the connector's properties. Raises ConfigError."""
+        url = str(values[URL])
+        match = _ADDRESS.match(url.removeprefix(POSTGRES_PREFIX))
+        if not url.startswith(POSTGRES_PREFIX) or match is None:
+            raise ConfigError(f"The property {URL} is not of the form jdbc:postgresql://host:port/database", name=URL)
+        parameters = _hosts(match["hosts"]) | _parameters(url.partition("?")[2], allowed)
+        if database := unquote(match["database"] or ""):
+            parameters["dbname"] = database
+        for name, parameter in ((USER, "user"), (PASSWORD, "password")):
+            if values[name] is not None:
+                parameters[parameter] = str(values[name])
+        parameters.setdefault("dbname", parameters.get("user", "postgres"))
+        where = f"{parameters['host']}:{parameters['port']}/{parameters['dbname']}"
+        return cls(where, _KEEPALIVE | {"connect_timeout": _CONNECT_TIMEOUT_SECONDS} | parameters)
+
+    def connect(self) -> Connection:
+        """Open a connection in which each statement is a transaction. Raises ConfigError or RetriableError."""
+        driver = load_driver()
+        try:
+            connection: Connection = driver.connect(**self.parameters, autocommit=True)
+            connection.execute(_SESSION)
+        except driver.OperationalError as error:
+            # A wrong password is not told apart from a server that is not there yet.
+            raise RetriableError(f"Cannot connect to PostgreSQL at {self.name}: {error}") from error
+        except driver.Error as error:
+            raise ConfigError(f"Cannot use the connection to PostgreSQL at {self.name}: {error}", name=URL) from error
+        return connection
+
+
+def load_driver() -> Any:
+    """Return the module psycopg. Raises ConfigError where it is not installed."""
+    try:
+        import psycopg  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise ConfigError(
+            f"PostgreSQL needs psycopg on each worker ({error}): run: pip install 'fencepost[postgres]'", name=URL
+        ) from error
+    return psycopg
+
+
+@contextmanager
+def translated(what: str, address: PostgresAddress, *, on_loss: Callable[[], object]) -> Iterator[None]:
+    """Raise errors of psycopg as fencepost's: RetriableError for a lost connection, after `on_loss`, else DataError.
+
+    `what` names the table or query.
+    """
+    driver = load_driver()
+    try:
+        yield
+    except FencepostError:
+        raise
+    except (driver.errors.InsufficientPrivilege, driver.errors.UndefinedTable, driver.errors.UndefinedColumn) as error:
+        raise DataError(f"{what} of PostgreSQL at {address.name} cannot be read any more: {_first(error)}") from error
+    except (driver.OperationalError, driver.InterfaceError) as error:
+        on_loss()
+        raise RetriableError(f"Reading {what} of PostgreSQL at {address.name} failed: {_first(error)}") from error
+    except driver.Error as error:
+        raise DataError(f"Reading {what} of PostgreSQL at {address.name} failed: {_first(error)}") from error
+
+
+def _first(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _hosts(text: str) -> dict[str, str]:
+    names, ports = [], []
+    for part in (text or "localhost").split(","):
+        match = _HOST.fullmatch(part)
+        if match is None:
+            raise ConfigError(f"The property {URL} has {part!r} where a host and a port belong", name=URL)
+        names.append(unquote(match["name"]).strip("[]") or "localhost")
+        ports.append(match["port"] or "5432")
+    return {"host": ",".join(names), "port": ",".join(ports)}
+
+
+def _parameters(query: str, allowed: AllowedPaths) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in _PARAMETERS:
+            found[_PARAMETERS[name]] = value
+        elif name == "ssl":
+            if value.lower() in ("", "true"):
+                found.setdefault("sslmode", "verify-full")
+        elif name == "currentSchema":
+            found["options"] = f"{found.get('options', '')} -c search_path={_escaped(value)}".strip()
+        elif name == "targetServerType" and value in _TARGETS:
+            found["target_session_attrs"] = _TARGETS[value]
+        else:
+            raise ConfigError(
+                f"The property {URL} has the parameter {name}, which is not supported: remove it", name=URL
+            )
+    for name in _FILES:
+        if name in found:
+            try:
+                allowed.check(found[name])
+            except ConfigError as error:
+                raise ConfigError(f"The parameter {name} of the property {URL} is refused. {error}", name=URL) from None
+    return found
+
+
+def _escaped(value: str) -> str:
+    return re.sub(r"([\\\s])", r"\\\1", value)

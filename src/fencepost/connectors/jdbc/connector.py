@@ -1,0 +1,112 @@
+"""JdbcSource: rows of a database's tables, or of a query.
+
+The tables are found when the connector starts, and distributed over up to `tasks.max` tasks. The value of a record is
+the row as a struct; the key is null (the transform ValueToKey makes one of columns).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fencepost import __version__
+from fencepost.api.config_def import ConfigDef, ConfigValue
+from fencepost.api.context import ExactlyOnceSupport
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.connectors.distribution import distribute
+from fencepost.connectors.jdbc.connection import PostgresAddress, translated
+from fencepost.connectors.jdbc.offsets import ColumnOffset, SnapshotOffset, bulk_time, is_partition
+from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, JdbcConfig, Mode
+from fencepost.connectors.jdbc.tables import TableId, find_tables
+from fencepost.connectors.jdbc.task import TASK_TABLES, JdbcSourceTask
+
+_log: Final = logging.getLogger(__name__)
+
+
+class JdbcSourceConnector(SourceConnector):
+    """Reads tables of PostgreSQL."""
+
+    def version(self) -> str:
+        """Return fencepost's version, of which this connector is part."""
+        return __version__
+
+    def config(self) -> ConfigDef:
+        """Return the definitions of the connector's properties."""
+        return CONFIG
+
+    def validate(self, config: Config) -> list[ConfigValue]:
+        """Check each property, and those that depend on others. The database is not asked."""
+        values = super().validate(config)
+        if not any(value.errors for value in values):
+            _blame(values, lambda: self._address(JdbcConfig.parse(config)))
+        return values
+
+    def start(self, config: Config) -> None:
+        """Find the tables. Raises ConfigError, and RetriableError if the database cannot be reached."""
+        parsed = JdbcConfig.parse(config)
+        address = self._address(parsed)
+        self._config = dict(config)
+        self._tables: list[TableId] | None = None
+        if not parsed.query:
+            with translated("the catalogs", address, on_loss=lambda: None), address.connect() as connection:
+                self._tables = find_tables(connection, parsed)
+        if not parsed.exact:
+            _log.warning(
+                "%s=%s loses rows of transactions that commit out of the order of their ids or timestamps. Use %s=%s, or "
+                "promise with %s=true that there is a single writer",
+                MODE, parsed.mode, MODE, Mode.SNAPSHOT, SINGLE_WRITER,
+            )  # fmt: skip
+
+    def _address(self, parsed: JdbcConfig) -> PostgresAddress:
+        return PostgresAddress.of(parsed.values, self.context.allowed_paths)
+
+    def task_class(self) -> type[SourceTask]:
+        """Return JdbcSourceTask."""
+        return JdbcSourceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """Distribute the tables. A task's configuration has nothing that changes with the number of tasks."""
+        own = {name: value for name, value in self._config.items() if name in CONFIG.keys()}  # noqa: SIM118 - a method
+        if self._tables is None:
+            return [own]
+        tables = [json.dumps((table.schema, table.name)) for table in self._tables]
+        shares = distribute(tables, min(max_tasks, len(tables)))
+        return [own | {TASK_TABLES: f"[{', '.join(share)}]"} for share in shares]
+
+    def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
+        """Say yes: a task's configuration names its tables, and each table belongs to one task."""
+        return True
+
+    def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:
+        """Say yes, but for modes that compare ids or timestamps, unless there is a single writer: they lose rows."""
+        return ExactlyOnceSupport.SUPPORTED if JdbcConfig.parse(config).exact else ExactlyOnceSupport.UNSUPPORTED
+
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]]
+    ) -> bool:
+        """Refuse offsets that a task could not start from."""
+        mode = JdbcConfig.parse(config).mode
+        for partition, offset in offsets:
+            if offset is None:
+                continue
+            if partition is None or not is_partition(partition):
+                raise DataError(f"The source partition {partition} is not one of a table or query")
+            if mode is Mode.SNAPSHOT:
+                SnapshotOffset.of(offset)
+            elif mode is Mode.BULK:
+                bulk_time(offset)
+            else:
+                ColumnOffset.of(offset)
+        return True
+
+
+def _blame(values: Sequence[ConfigValue], check: Callable[[], object]) -> None:
+    """Note the ConfigError that a check raises with the property that it names."""
+    try:
+        check()
+    except ConfigError as error:
+        next(value for value in values if value.name == error.name).errors.append(str(error))

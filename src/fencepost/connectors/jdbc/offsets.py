@@ -1,0 +1,175 @@
+"""Source partitions and offsets of JdbcSource.
+
+The modes incrementing and timestamp have those of the well-known JDBC source connector, so that one can replace the
+other and go on:
+
+    {"protocol": "1", "table": "schema.table"}   {"incrementing": 17, "timestamp": 1700000000123, "timestamp_nanos": 123456000}
+    {"query": "query"}                           the same
+
+`timestamp` is in milliseconds since 1970; `timestamp_nanos` is the fraction of its second. The mode snapshot has the
+same partitions, with a Snapshot and the server that it is of; the mode bulk notes when it last read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.jdbc.snapshot import Snapshot
+from fencepost.connectors.jdbc.tables import TableId
+
+Offset = Mapping[str, Any]
+
+_TABLE: Final = "table"
+_PROTOCOL: Final = "protocol"
+QUERY_PARTITION: Final = {"query": "query"}
+
+_INCREMENTING: Final = "incrementing"
+_TIMESTAMP: Final = "timestamp"
+_NANOS: Final = "timestamp_nanos"
+_SNAPSHOT: Final = "snapshot"
+_COLUMN: Final = "transaction_column"
+_SYSTEM: Final = "system_identifier"
+_TIMELINE: Final = "timeline"
+_LSN: Final = "lsn"
+_BULK: Final = "bulk"
+
+_REMEDY: Final = "Correct it, or delete the connector's offsets to read from the start"
+
+
+def table_partition(table: TableId) -> dict[str, str]:
+    """Return the source partition of a table."""
+    return {_PROTOCOL: "1", _TABLE: str(table)}
+
+
+def table_partitions(table: TableId, database: str) -> list[dict[str, str]]:
+    """Return the source partitions in which a connector may have kept a table, the current one first."""
+    return [
+        table_partition(table),
+        # With a driver that tells the name of the database; by old versions.
+        {_PROTOCOL: "1", _TABLE: f"{database}.{table}"},
+        {_TABLE: table.name},
+    ]
+
+
+def is_partition(partition: Mapping[str, Any]) -> bool:
+    """Return whether this is a source partition of JdbcSource."""
+    return dict(partition) == QUERY_PARTITION or {_TABLE} <= set(partition) <= {_TABLE, _PROTOCOL, _BULK}
+
+
+def bulk_partition(partition: Mapping[str, str]) -> dict[str, str]:
+    """Return the source partition for bulk reads: apart, so that a change of the mode finds its former offset."""
+    return {**partition, _BULK: "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOffset:
+    """The last id and timestamp that were read: `timestamp` in microseconds since 1970. None for one that is not used."""
+
+    incrementing: int | None = None
+    timestamp: int | None = None
+
+    @classmethod
+    def of(cls, offset: Offset) -> ColumnOffset:
+        """Return what a committed offset means. Raises DataError."""
+        incrementing, millis, nanos = (offset.get(name) for name in (_INCREMENTING, _TIMESTAMP, _NANOS))
+        if any(
+            value is not None and (isinstance(value, bool) or not isinstance(value, int))
+            for value in (incrementing, millis, nanos)
+        ):
+            raise DataError(f"The offset {dict(offset)} has a value that is no whole number. {_REMEDY}")
+        if (incrementing is None and millis is None) or set(offset) - {_INCREMENTING, _TIMESTAMP, _NANOS}:
+            raise DataError(
+                f"The offset {dict(offset)} is not one of the modes incrementing and timestamp: set the former mode, or "
+                "delete the connector's offsets to read from the start"
+            )
+        if millis is None:
+            return cls(incrementing)
+        fraction = (millis % 1000) * 1000 if nanos is None else nanos // 1000
+        return cls(incrementing, millis // 1000 * 1_000_000 + fraction)
+
+    def as_offset(self) -> dict[str, int]:
+        """Return the offset to commit."""
+        found = {} if self.incrementing is None else {_INCREMENTING: self.incrementing}
+        if self.timestamp is not None:
+            found[_TIMESTAMP] = self.timestamp // 1000
+            found[_NANOS] = self.timestamp % 1_000_000 * 1000
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOffset:
+    """What was delivered of a table: the rows of the transactions in `snapshot`.
+
+    `column` has the transactions of the rows; None: PostgreSQL's own column xmin. `system` is the system identifier of
+    the server's data, and `timeline` their timeline, which a failover changes. All of these transactions have ended
+    before the position `lsn` of its WAL.
+    """
+
+    snapshot: Snapshot
+    column: str | None
+    system: str
+    timeline: int
+    lsn: int
+
+    @classmethod
+    def of(cls, offset: Offset) -> SnapshotOffset:
+        """Return what a committed offset means. Raises DataError."""
+        if _SNAPSHOT not in offset:
+            raise DataError(
+                f"The offset {dict(offset)} is not one of the mode snapshot, and does not tell which rows were read: set "
+                "the former mode, or delete the connector's offsets to read from the start"
+            )
+        try:
+            column = offset.get(_COLUMN)
+            return cls(
+                Snapshot.parse(str(offset[_SNAPSHOT])),
+                None if column is None else str(column),
+                str(offset[_SYSTEM]),
+                int(offset[_TIMELINE]),
+                parse_lsn(str(offset[_LSN])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"The offset {dict(offset)} is not valid: {error!r}. {_REMEDY}") from None
+
+    def as_offset(self) -> dict[str, Any]:
+        """Return the offset to commit."""
+        return {
+            _SNAPSHOT: str(self.snapshot),
+            _COLUMN: self.column,
+            _SYSTEM: self.system,
+            _TIMELINE: self.timeline,
+            _LSN: lsn_text(self.lsn),
+        }
+
+
+def parse_lsn(text: str) -> int:
+    """Return a position in the WAL from PostgreSQL's text, such as 16/B374D848. Raises ValueError."""
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def lsn_text(lsn: int) -> str:
+    """Return PostgreSQL's text of a position in the WAL."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def bulk_offset(milliseconds: int) -> dict[str, int]:
+    """Return the offset of a bulk read that began at this time."""
+    return {_BULK: milliseconds}
+
+
+def bulk_time(offset: Offset | None) -> int | None:
+    """Return when the last bulk read began, in milliseconds since 1970; None if there was none. Raises DataError."""
+    if offset is None:
+        return None
+    if not isinstance(offset.get(_BULK), int):
+        raise DataError(f"The offset {dict(offset)} is not one of the mode bulk. {_REMEDY}")
+    return int(offset[_BULK])
+
+
+def first_found(offsets: Sequence[Offset | None]) -> tuple[int, Offset | None]:
+    """Return the first offset that there is, and its position; the first position if there is none."""
+    return next(((i, offset) for i, offset in enumerate(offsets) if offset is not None), (0, None))

@@ -1,0 +1,185 @@
+"""PostgreSQL's types: what a column becomes, and how its text is read.
+
+The server writes every value as text (COPY, CSV), with the settings of `connection`. Usual values are parsed by pyarrow.
+Where that fails, `slow_column` reads a column value by value: it knows what pyarrow does not (years beyond 9999, BC),
+and names what cannot be represented.
+
+What is not listed here becomes a string: the text that PostgreSQL itself writes, which is exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Context, Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.jdbc.pg_arrays import split_array
+from fencepost.connectors.jdbc.properties import NumericMapping
+
+MAX_PRECISION: Final = 38
+
+_SIMPLE: Final[dict[str, t.DataType]] = {
+    "bool": t.BooleanType(),
+    "int2": t.ShortType(),
+    "int4": t.IntegerType(),
+    "int8": t.LongType(),
+    "oid": t.LongType(),
+    "xid": t.LongType(),
+    "xid8": t.LongType(),
+    "float4": t.FloatType(),
+    "float8": t.DoubleType(),
+    "bytea": t.BinaryType(),
+    "date": t.DateType(),
+    "timestamp": t.TimestampType(),
+    "timestamptz": t.TimestampType(),
+}
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_DATE: Final = re.compile(r"(\d{4,})-(\d\d)-(\d\d)( BC)?")
+_MOMENT: Final = re.compile(r"(\d{4,}-\d\d-\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:\+00)?( BC)?")
+_CONTEXT: Final = Context(prec=MAX_PRECISION)
+_DAYS_IN_400_YEARS: Final = 146_097
+_MICROSECONDS: Final = 1_000_000
+_NUMERIC_HEADER: Final = 4
+_INTEGERS: Final = ((2, t.ByteType()), (4, t.ShortType()), (9, t.IntegerType()), (18, t.LongType()))
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """A type of PostgreSQL, with domains resolved. `name` is the one in pg_type, `text` the one that users write.
+
+    `modifier` is the type modifier, -1 if there is none; `element` is that of an array.
+    """
+
+    name: str
+    text: str
+    modifier: int = -1
+    built_in: bool = True
+    element: PgType | None = None
+
+
+def spark_type(kind: PgType, mapping: NumericMapping) -> t.DataType:
+    """Return what a type becomes."""
+    if kind.element is not None:
+        return t.ArrayType(spark_type(kind.element, mapping))
+    if not kind.built_in:
+        return t.StringType()
+    if kind.name == "numeric":
+        return _numeric(kind.modifier, mapping)
+    return _SIMPLE.get(kind.name, t.StringType())
+
+
+def _numeric(modifier: int, mapping: NumericMapping) -> t.DataType:
+    if modifier < _NUMERIC_HEADER:
+        # Without a precision each value has a scale of its own.
+        return t.DoubleType() if mapping is NumericMapping.BEST_FIT else t.StringType()
+    packed = modifier - _NUMERIC_HEADER
+    # The scale has 11 bits and may be negative.
+    precision, scale = packed >> 16, ((packed & 0x7FF) ^ 0x400) - 0x400
+    digits, scale = max(precision - min(scale, 0), scale), max(scale, 0)
+    if mapping is not NumericMapping.NONE and scale == 0:
+        for most, integer in _INTEGERS:
+            if digits <= most:
+                return integer
+    if mapping is NumericMapping.BEST_FIT and scale:
+        return t.DoubleType()
+    return t.DecimalType(digits, scale) if digits <= MAX_PRECISION else t.StringType()
+
+
+def arrow_type(kind: t.DataType) -> pa.DataType:
+    """Return the Arrow type of what a column becomes."""
+    return to_arrow_type(kind, timezone="UTC")
+
+
+def parsed_by_arrow(kind: t.DataType) -> pa.DataType | None:
+    """Return the Arrow type as which pyarrow parses usual texts of a type, None if it cannot."""
+    return None if isinstance(kind, t.BinaryType | t.ArrayType) else arrow_type(kind)
+
+
+def quick_column(kind: t.DataType, array: pa.Array) -> pa.Array:
+    """Return a column as its Arrow type, from what pyarrow parsed. Raises ValueError for unusual values."""
+    if isinstance(kind, t.BinaryType | t.ArrayType):
+        return pa.array([_value(kind, text) for text in array.to_pylist()], arrow_type(kind))
+    return array
+
+
+def slow_column(kind: t.DataType, texts: Sequence[str | None], where: str) -> pa.Array:
+    """Return the Arrow array of a column's texts. Raises DataError with a value that cannot be represented.
+
+    `where` names the column: `The column "at" (date) of the table public.t`.
+    """
+    values = []
+    for text in texts:
+        try:
+            values.append(_value(kind, text))
+        except (ValueError, ArithmeticError) as error:
+            shown = text if text is None or len(text) <= 80 else f"{text[:80]}..."
+            raise DataError(
+                f"{where} has the value {shown!r}, which cannot be represented as {kind.simpleString()}: {error}. "
+                "Correct it, or leave the table out"
+            ) from None
+    return pa.array(values, arrow_type(kind))
+
+
+def _value(kind: t.DataType, text: str | None) -> Any:
+    """Return a text as pyarrow takes it for a type. Raises ValueError or ArithmeticError, which say why not."""
+    return None if text is None else _PARSERS.get(type(kind), _whole)(kind, text)
+
+
+def _whole(_: t.DataType, text: str) -> int:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError("it is no number")
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError("it does not fit into 64 bits")
+    return int(number)
+
+
+def _decimal(kind: Any, text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError("a decimal has no such value; numeric.mapping=best_fit reads the column as a double")
+    return number.quantize(Decimal(1).scaleb(-kind.scale), context=_CONTEXT)
+
+
+def _days(text: str) -> int:
+    """Return the days since 1970 of a date, in the proleptic Gregorian calendar."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        raise ValueError("it is no day")
+    # 1 BC is the year 0.
+    year = 1 - int(match[1]) if match[4] else int(match[1])
+    cycles, within = divmod(year - 1, 400)
+    return date(within + 1, int(match[2]), int(match[3])).toordinal() - _EPOCH + cycles * _DAYS_IN_400_YEARS
+
+
+def _microseconds(text: str) -> int:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise ValueError("it is no moment")
+    hours, minutes, seconds = (int(match[group]) for group in (2, 3, 4))
+    in_day = ((hours * 60 + minutes) * 60 + seconds) * _MICROSECONDS + int((match[5] or "").ljust(6, "0"))
+    found = _days(match[1] + (match[6] or "")) * 86_400 * _MICROSECONDS + in_day
+    if not -(1 << 63) <= found < 1 << 63:
+        raise ValueError("it is later than the year 294246")
+    return found
+
+
+_PARSERS: Final[dict[type[t.DataType], Callable[[Any, str], Any]]] = {
+    t.ArrayType: lambda kind, text: [_value(kind.elementType, item) for item in split_array(text)],
+    t.BinaryType: lambda _, text: bytes.fromhex(text.removeprefix("\\x")),
+    t.BooleanType: lambda _, text: text == "t",
+    t.DateType: lambda _, text: _days(text),
+    t.TimestampType: lambda _, text: _microseconds(text),
+    t.DecimalType: _decimal,
+    t.FloatType: lambda _, text: float(text),
+    t.DoubleType: lambda _, text: float(text),
+    t.StringType: lambda _, text: text,
+}

@@ -1,0 +1,295 @@
+"""The properties of JdbcSource, with the names of the well-known JDBC source connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.config.validators import at_least, not_blank, one_of
+
+
+class Mode(StrEnum):
+    """How a poll finds what is new."""
+
+    SNAPSHOT = "snapshot"
+    BULK = "bulk"
+    INCREMENTING = "incrementing"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_INCREMENTING = "timestamp+incrementing"
+
+
+class NumericMapping(StrEnum):
+    """How numeric columns are represented."""
+
+    NONE = "none"
+    PRECISION_ONLY = "precision_only"
+    BEST_FIT = "best_fit"
+
+
+URL = "connection.url"
+USER = "connection.user"
+PASSWORD = "connection.password"  # noqa: S105 - the name of a property
+MODE = "mode"
+INCREMENTING_COLUMN = "incrementing.column.name"
+TIMESTAMP_COLUMNS = "timestamp.column.name"
+TIMESTAMP_DELAY = "timestamp.delay.interval.ms"
+TIMESTAMP_INITIAL = "timestamp.initial"
+SINGLE_WRITER = "single.writer"
+WHITELIST = "table.whitelist"
+BLACKLIST = "table.blacklist"
+TABLE_TYPES = "table.types"
+SCHEMA_PATTERN = "schema.pattern"
+CATALOG_PATTERN = "catalog.pattern"
+QUERY = "query"
+QUERY_SUFFIX = "query.suffix"
+TOPIC_PREFIX = "topic.prefix"
+POLL_INTERVAL = "poll.interval.ms"
+BATCH_ROWS = "batch.max.rows"
+NUMERIC_MAPPING = "numeric.mapping"
+TIME_ZONE = "db.timezone"
+VALIDATE_NON_NULL = "validate.non.null"
+QUOTE_IDENTIFIERS = "quote.sql.identifiers"
+
+UNSUPPORTED: Final = {
+    "connection.attempts": "a failed connection is tried again until it works",
+    "connection.backoff.ms": "a failed connection is tried again until it works",
+    "dialect.name": "the dialect follows from connection.url",
+    "numeric.precision.mapping": "use numeric.mapping=precision_only",
+    "table.poll.interval.ms": "tables are found when the connector starts: restart it to find new ones",
+    "timestamp.granularity": "timestamps are Connect's Timestamp, in milliseconds",
+    "transaction.isolation.mode": "each read is one statement, or one exported snapshot",
+}
+"""Properties of the well-known connector that this one does not have, and what it does about them."""
+
+_MAPPINGS: Final = (*NumericMapping, "best_fit_eager_double")
+
+
+def _url(name: str, value: Any) -> None:
+    if not str(value).startswith("jdbc:"):
+        raise ConfigError(
+            f"Invalid value for the property {name}: it must be of the form jdbc:postgresql://host:port/database",
+            name=name,
+        )
+
+
+def _time_zone(name: str, value: Any) -> None:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: it must be the name of a time zone, such as UTC or "
+            "Europe/Berlin",
+            name=name,
+        ) from None
+
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+
+CONFIG: Final = (
+    ConfigDef()
+    .define(
+        URL, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The database, for example jdbc:postgresql://host:5432/database.",
+        validator=_url,
+    )
+    .define(USER, _Type.STRING, None, _Importance.HIGH, "The user to connect as.")
+    .define(PASSWORD, _Type.PASSWORD, None, _Importance.HIGH, "The user's password.")
+    .define(
+        MODE, _Type.STRING, Mode.SNAPSHOT, _Importance.HIGH,
+        "How new rows are found. snapshot: those of the transactions that have ended since the last poll; none is "
+        "lost or doubled. bulk: all rows, each time. incrementing, timestamp, timestamp+incrementing: those with a "
+        "higher id or a later timestamp than the last one; rows of transactions that commit out of that order are "
+        "lost.",
+        validator=one_of(tuple(Mode)),
+    )
+    .define(
+        INCREMENTING_COLUMN, _Type.STRING, "", _Importance.MEDIUM,
+        "The column with ids that grow with each new row, for the modes with incrementing. Empty: the table's only "
+        "identity or serial column.",
+    )
+    .define(
+        TIMESTAMP_COLUMNS, _Type.LIST, "", _Importance.MEDIUM,
+        "The column with the time of the last change, for the modes with timestamp. Of several, the first that is not "
+        "null counts.",
+    )
+    .define(
+        TIMESTAMP_DELAY, _Type.LONG, 0, _Importance.MEDIUM,
+        "How old a timestamp must be before its row is read, so that transactions with earlier ones may end.",
+        validator=at_least(0),
+    )
+    .define(
+        TIMESTAMP_INITIAL, _Type.LONG, None, _Importance.LOW,
+        "The timestamp to start after, in milliseconds since 1970, where there is no offset; -1 is the present.",
+        validator=at_least(-1),
+    )
+    .define(
+        SINGLE_WRITER, _Type.BOOLEAN, False, _Importance.MEDIUM,
+        "Promises that rows are committed in the order of their ids or timestamps, as a single writer does. Only then "
+        "the modes incrementing and timestamp deliver exactly once.",
+    )
+    .define(
+        WHITELIST, _Type.LIST, "", _Importance.HIGH,
+        "The tables to read, each as table, schema.table or database.schema.table. Empty: all tables that the user "
+        "may read.",
+    )
+    .define(BLACKLIST, _Type.LIST, "", _Importance.MEDIUM, "The tables to leave out, in the same forms.")
+    .define(
+        TABLE_TYPES, _Type.LIST, "TABLE,PARTITIONED TABLE", _Importance.LOW,
+        "The kinds of tables to read: TABLE, PARTITIONED TABLE, VIEW, MATERIALIZED VIEW, FOREIGN TABLE.",
+    )
+    .define(
+        SCHEMA_PATTERN, _Type.STRING, None, _Importance.MEDIUM,
+        "The schemas to look for tables in, as a pattern of LIKE. By default all but the system's.",
+    )
+    .define(
+        CATALOG_PATTERN, _Type.STRING, None, _Importance.LOW,
+        "The database, as a pattern of LIKE. A connection to PostgreSQL has only one.",
+    )
+    .define(
+        QUERY, _Type.STRING, "", _Importance.MEDIUM,
+        "A query to read instead of tables, with all its rows going to the topic topic.prefix. In other modes than "
+        "bulk a WHERE is put around it.",
+    )
+    .define(QUERY_SUFFIX, _Type.STRING, "", _Importance.LOW, "SQL to add at the end of each query.")
+    .define(
+        TOPIC_PREFIX, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The topic of a table is this prefix and the table's name; the topic of a query is the prefix alone.",
+        validator=not_blank,
+    )
+    .define(
+        POLL_INTERVAL, _Type.INT, 5000, _Importance.HIGH,
+        "The pause before all tables are asked again, once none had anything new. In the mode bulk, the pause between "
+        "the reads of a table.",
+        validator=at_least(0),
+    )
+    .define(
+        BATCH_ROWS, _Type.INT, 10_000, _Importance.LOW,
+        "How many rows of a table one poll reads at most. In the mode snapshot all rows of a source transaction stay "
+        "together.",
+        validator=at_least(1),
+    )
+    .define(
+        NUMERIC_MAPPING, _Type.STRING, NumericMapping.NONE, _Importance.LOW,
+        "How numeric(precision, scale) is represented. none: as Decimal. precision_only: without a scale as the smallest "
+        "integer that holds it. best_fit: as that, and with a scale as a double.",
+        validator=one_of(_MAPPINGS),
+    )
+    .define(
+        TIME_ZONE, _Type.STRING, "UTC", _Importance.MEDIUM, "The time zone of timestamps without one.",
+        validator=_time_zone,
+    )
+    .define(
+        VALIDATE_NON_NULL, _Type.BOOLEAN, True, _Importance.LOW,
+        "Whether the incrementing and timestamp columns must be NOT NULL: rows with a null in them are never read.",
+    )
+    .define(
+        QUOTE_IDENTIFIERS, _Type.STRING, "always", _Importance.MEDIUM,
+        "always: names of tables and columns are quoted in SQL. never is not supported: names are those of the catalogs.",
+        validator=one_of(("always",)),
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcConfig:
+    """The parsed properties. `password` is not shown."""
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, config: Mapping[str, str]) -> JdbcConfig:
+        """Return the properties of a configuration. Raises ConfigError, also for contradictions."""
+        parsed = cls(CONFIG.parse(config))
+        parsed.check(config)
+        return parsed
+
+    def check(self, config: Mapping[str, str]) -> None:
+        """Raise ConfigError for the first property that contradicts another, or is not supported."""
+        for name, instead in UNSUPPORTED.items():
+            if name in config:
+                raise ConfigError(f"The property {name} is not supported: {instead}", name=URL)
+        if self.whitelist and self.values[BLACKLIST]:
+            raise ConfigError(f"Set {WHITELIST} or {BLACKLIST}, not both", name=BLACKLIST)
+        if self.query and (self.whitelist or self.values[BLACKLIST]):
+            raise ConfigError(
+                f"The property {QUERY} replaces the tables: remove {WHITELIST} and {BLACKLIST}", name=QUERY
+            )
+        if self.query and self.mode is Mode.SNAPSHOT:
+            raise ConfigError(
+                f"{MODE}=snapshot reads tables, not a query: choose another mode, or name the tables", name=QUERY
+            )
+        other = {kind.upper() for kind in self.values[TABLE_TYPES]} - {"TABLE", "PARTITIONED TABLE"}
+        if self.mode is Mode.SNAPSHOT and other:
+            raise ConfigError(
+                f"{MODE}=snapshot reads tables, whose rows have transactions: remove {min(other)}, or choose another mode",
+                name=TABLE_TYPES,
+            )
+        if self.uses_timestamp and not self.timestamp_columns:
+            raise ConfigError(f"{MODE}={self.mode} needs the property {TIMESTAMP_COLUMNS}", name=TIMESTAMP_COLUMNS)
+        if self.query and self.uses_incrementing and not self.incrementing_column:
+            raise ConfigError(f"{MODE}={self.mode} with a query needs it: name the column", name=INCREMENTING_COLUMN)
+
+    @property
+    def mode(self) -> Mode:
+        """How new rows are found."""
+        return Mode(self.values[MODE].lower())
+
+    @property
+    def uses_incrementing(self) -> bool:
+        """Whether the mode compares ids."""
+        return self.mode in (Mode.INCREMENTING, Mode.TIMESTAMP_INCREMENTING)
+
+    @property
+    def uses_timestamp(self) -> bool:
+        """Whether the mode compares timestamps."""
+        return self.mode in (Mode.TIMESTAMP, Mode.TIMESTAMP_INCREMENTING)
+
+    @property
+    def exact(self) -> bool:
+        """Whether each row is delivered exactly once."""
+        return self.mode in (Mode.SNAPSHOT, Mode.BULK) or bool(self.values[SINGLE_WRITER])
+
+    @property
+    def whitelist(self) -> list[str]:
+        """The tables to read; all, if it is empty."""
+        return [name for name in self.values[WHITELIST] if name]
+
+    @property
+    def blacklist(self) -> list[str]:
+        """The tables to leave out."""
+        return [name for name in self.values[BLACKLIST] if name]
+
+    @property
+    def query(self) -> str:
+        """The query, or an empty text."""
+        return str(self.values[QUERY]).strip()
+
+    @property
+    def incrementing_column(self) -> str:
+        """The column with ids, or an empty text."""
+        return str(self.values[INCREMENTING_COLUMN]).strip()
+
+    @property
+    def timestamp_columns(self) -> list[str]:
+        """The columns with timestamps."""
+        return [name for name in self.values[TIMESTAMP_COLUMNS] if name]
+
+    @property
+    def numeric_mapping(self) -> NumericMapping:
+        """How numeric columns are represented."""
+        given = self.values[NUMERIC_MAPPING].lower()
+        return NumericMapping.BEST_FIT if given == "best_fit_eager_double" else NumericMapping(given)
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone of timestamps without one."""
+        return str(self.values[TIME_ZONE])
+
+    def topic(self, table: str) -> str:
+        """Return the topic of a table, given by its name without the schema."""
+        return f"{self.values[TOPIC_PREFIX]}{table}"

@@ -1,0 +1,98 @@
+"""Rows of PostgreSQL as Arrow, from the text of COPY ... (FORMAT csv).
+
+The first column is a whole number that is no part of the row: the transaction that wrote it, or 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+from pyspark.sql import types as t
+
+from fencepost.connectors.jdbc.pg_types import parsed_by_arrow, quick_column, slow_column
+from fencepost.connectors.jdbc.tables import Column
+from fencepost.connectors.row_types import ddl_of
+
+_FIRST = "0"
+_CONVERT = {
+    "null_values": [""],
+    "strings_can_be_null": True,
+    # An empty text is quoted, a null is not.
+    "quoted_strings_can_be_null": False,
+    "true_values": ["t"],
+    "false_values": ["f"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The columns of a table or query, which `title` names: `the table public.t`. It can be pickled."""
+
+    title: str
+    columns: tuple[Column, ...]
+
+    @property
+    def struct(self) -> t.StructType:
+        """The type of a record's value."""
+        return t.StructType(
+            [t.StructField(column.name, column.becomes, not column.not_null) for column in self.columns]
+        )
+
+    @property
+    def schema(self) -> str:
+        """The DDL of a SourceBatch's columns."""
+        return ddl_of(self.struct, ())
+
+    def parse(self, text: bytes) -> tuple[pa.Array, pa.RecordBatch]:
+        """Return the first column, and the rows as records. Raises DataError for values that cannot be represented."""
+        try:
+            first, arrays = self._quickly(text)
+        except ValueError:
+            first, arrays = self._slowly(text)
+        fields = [
+            pa.field(column.name, array.type, not column.not_null)
+            for column, array in zip(self.columns, arrays, strict=True)
+        ]
+        rows = pa.StructArray.from_arrays(arrays, fields=fields) if arrays else pa.nulls(len(first), pa.struct([]))
+        return first, pa.record_batch({"value": rows})
+
+    def _quickly(self, text: bytes) -> tuple[pa.Array, list[pa.Array]]:
+        kinds = [column.becomes for column in self.columns]
+        first, *arrays = _read(text, [parsed_by_arrow(kind) or pa.string() for kind in kinds])
+        return first, [quick_column(kind, array) for kind, array in zip(kinds, arrays, strict=True)]
+
+    def _slowly(self, text: bytes) -> tuple[pa.Array, list[pa.Array]]:
+        first, *arrays = _read(text, [pa.string()] * len(self.columns))
+        return first, [
+            slow_column(column.becomes, array.to_pylist(), f"The column {column.label} of {self.title}")
+            for column, array in zip(self.columns, arrays, strict=True)
+        ]
+
+
+def _read(text: bytes, types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Parse CSV as a whole number and columns of these types. Raises pyarrow.ArrowInvalid, which is a ValueError."""
+    if not text:
+        return [pa.nulls(0, kind) for kind in (pa.int64(), *types)]
+    names = [str(position) for position in range(len(types) + 1)]
+    table = pcsv.read_csv(
+        pa.py_buffer(text),
+        # One block: a value may be longer than any other size.
+        pcsv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
+        pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        pcsv.ConvertOptions(column_types={_FIRST: pa.int64()} | dict(zip(names[1:], types, strict=True)), **_CONVERT),
+    )
+    return [column.combine_chunks() for column in table.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInMemory:
+    """An ArrowReader whose splits are the rows themselves."""
+
+    schema: str
+
+    def read(self, split: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the split."""
+        yield split

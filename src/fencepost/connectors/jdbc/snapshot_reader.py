@@ -1,0 +1,182 @@
+"""mode=snapshot: reads the rows of the transactions that have ended since the last poll. None is lost or doubled.
+
+A poll asks for a snapshot, then reads in a later statement the rows whose transaction is in it, and was not in that of
+the last poll. A row's transaction is known from
+
+- a column of type xid8 with the default `pg_current_xact_id()`, by an index on it; or else
+- PostgreSQL's own column xmin, by a scan of the whole table.
+
+In xmin stand subtransactions too, after a savepoint or in an EXCEPTION block of PL/pgSQL. A snapshot of PostgreSQL does
+not list those that run, so each that it does not know to have ended is looked up (`pg_xact_status`). It matters only
+that what is in the snapshot had ended before the statement that reads: so the look-up may be later than the snapshot.
+xmin has 32 bits. From transaction 2^32 on, rows of long ago could not be told from new ones: then it is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, parse_lsn
+from fencepost.connectors.jdbc.properties import BATCH_ROWS
+from fencepost.connectors.jdbc.reader import Reader, Rows, Source
+from fencepost.connectors.jdbc.row_shape import RowShape
+from fencepost.connectors.jdbc.server import OpenServer, check_continues
+from fencepost.connectors.jdbc.snapshot import NOTHING, Snapshot
+from fencepost.connectors.jdbc.tables import quoted
+
+_log: Final = logging.getLogger(__name__)
+
+XMIN_LIMIT: Final = 1 << 32
+"""The first transaction whose number xmin does not hold."""
+
+_MOST_RUNNING: Final = 1000
+"""How many running transactions an offset lists; later ones are not read before some of these have ended."""
+
+_NOW: Final = "select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
+
+_RUNNING: Final = """
+select x from (select unnest(%s::bigint[]) union all select generate_series(%s::bigint, %s::bigint)) c(x)
+where pg_xact_status(x::text::xid8) = 'in progress' order by x limit %s
+"""
+
+_INDEXED: Final = """
+select exists (select from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
+               where i.indrelid = %s::regclass and i.indisvalid and i.indpred is null and a.attname = %s)
+"""
+
+
+class SnapshotReader(Reader):
+    """Reads a table by the transactions of its rows."""
+
+    def __init__(self, source: Source, partition: Mapping[str, str], offset: Offset | None) -> None:
+        super().__init__(source, partition)
+        self._offset = None if offset is None else SnapshotOffset.of(offset)
+        self._checked: OpenServer | None = None
+        self._idle_at: str | None = None
+        self._column: str | None = None
+        self._column_is_known = False
+
+    def read(self, server: OpenServer) -> Rows | None:
+        """Return the rows of transactions that have ended since the last read.
+
+        They are at most `batch.max.rows`, and the rest of the last transaction.
+        """
+        if self._checked is not server:
+            self._check(server)
+        connection = server.connection
+        text = str(server.one("select pg_current_snapshot()::text"))
+        if text == self._idle_at:
+            return None
+        with connection.transaction():
+            shape = self.source.describe(connection)
+            self._choose_column(server, shape)
+            offset, rows = (
+                self._initial(server, shape) if self._offset is None else self._next(server, shape, self._offset)
+            )
+        # Not before the transaction has ended: if that fails, the same rows are read again.
+        self._offset = offset
+        self._idle_at = None if rows.num_rows else text
+        return Rows(self.source.topic, shape, rows, offset.as_offset()) if rows.num_rows else None
+
+    def _check(self, server: OpenServer) -> None:
+        if server.standby:
+            raise DataError(
+                f"PostgreSQL at {server.name} is a standby, which does not know the running transactions of its primary: "
+                "mode=snapshot needs the primary. Correct connection.url, or add targetServerType=primary to it"
+            )
+        if self._offset is not None:
+            check_continues(server, self._offset, self.source.title)
+        self._checked, self._idle_at = server, None
+
+    def _choose_column(self, server: OpenServer, shape: RowShape) -> None:
+        found = next((column.name for column in shape.columns if column.stamped and column.type.name == "xid8"), None)
+        if self._column_is_known and found == self._column:
+            return
+        self._column, self._column_is_known, title = found, True, self.source.title
+        if found is None:
+            _log.warning(
+                "Each poll of %s with new transactions scans all of it: it has no column of type xid8 with the default "
+                "pg_current_xact_id()",
+                title,
+            )
+        elif not server.one(_INDEXED, (self.source.sql, found)):
+            _log.warning(
+                "Each poll of %s scans all of it: there is no index that begins with its column %s", title, found
+            )
+        else:
+            _log.info("New rows of %s are found by its column %s", title, found)
+
+    def _initial(self, server: OpenServer, shape: RowShape) -> tuple[SnapshotOffset, pa.RecordBatch]:
+        new = self._now(server, NOTHING, self._column)
+        xid = _xid(self._column)
+        # Rows from before the column have a null in it.
+        where = f"where {xid} is null or pg_visible_in_snapshot({xid}, '{new.snapshot}')"
+        _, rows = self.source.copy(server.connection, self.source.select("0", shape, where), shape)
+        return replace(new, column=self._column), rows
+
+    def _next(
+        self, server: OpenServer, shape: RowShape, offset: SnapshotOffset
+    ) -> tuple[SnapshotOffset, pa.RecordBatch]:
+        old, by = offset.snapshot, offset.column
+        if by is not None and by != self._column:
+            raise DataError(
+                f"The transactions of {self.source.title} were in its column {by}, which no longer has the type xid8 and "
+                "the default pg_current_xact_id(). Bring it back, or delete the connector's offsets to read the table "
+                "from the start"
+            )
+        new = self._now(server, old, by)
+        xid, most = _xid(by), int(self.source.config.values[BATCH_ROWS])
+        order = "t.xmin::text::bigint" if by is None else xid
+        bounds = "" if by is None else f"{xid} >= '{old.xmin}'::xid8 and {xid} < '{new.snapshot.xmax}'::xid8 and "
+        rest = (
+            f"where {bounds}not pg_visible_in_snapshot({xid}, '{old}') "
+            f"and pg_visible_in_snapshot({xid}, '{new.snapshot}') "
+            f"order by {order} fetch first {most} rows with ties"
+        )
+        xids, rows = self.source.copy(server.connection, self.source.select(order, shape, rest), shape)
+        if rows.num_rows >= most:
+            return replace(new, snapshot=old.through(new.snapshot, xids[-1].as_py())), rows
+        # What xmin finds is delivered, and each row from now on has a value in the column, if there is one.
+        return replace(new, column=self._column), rows
+
+    def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> SnapshotOffset:
+        """Return the transactions that have ended, the old ones included, for rows found by a column."""
+        text, lsn = server.row(_NOW)
+        new = Snapshot.parse(text)
+        if new.xmax < old.xmax:
+            raise DataError(
+                f"PostgreSQL at {server.name} is at transaction {new.xmax}, behind {old.xmax}, up to which rows of "
+                f"{self.source.title} were read: it lacks rows that were delivered, and gives others their transactions' "
+                "numbers. Connect to the right server, or delete the connector's offsets to read the table from the start"
+            )
+        if column is None:
+            new = self._with_subtransactions(server, old, new)
+        return SnapshotOffset(new, column, server.system, server.timeline, parse_lsn(lsn))
+
+    def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot:
+        if new.xmax > XMIN_LIMIT:
+            raise DataError(
+                f"PostgreSQL at {server.name} has had more than 2^32 transactions, and xmin does not tell new rows of "
+                f"{self.source.title} from old ones any more. Give the table a column of type xid8 with the default "
+                "pg_current_xact_id() and an index on it"
+            )
+        some, more = old.unknown_in(new)
+        running = [
+            xid
+            for (xid,) in server.connection.execute(
+                _RUNNING, (list(some), more.start, more.stop - 1, _MOST_RUNNING + 1)
+            ).fetchall()
+        ]
+        ended = Snapshot.of(new.xmax, running)
+        return old.through(ended, running[-1] - 1) if len(running) > _MOST_RUNNING else ended
+
+
+def _xid(column: str | None) -> str:
+    """Return the SQL of a row's transaction, of type xid8."""
+    return "t.xmin::text::xid8" if column is None else f"t.{quoted(column)}"

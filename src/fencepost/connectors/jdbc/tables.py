@@ -1,0 +1,207 @@
+"""The tables of a PostgreSQL database and their columns, as its catalogs tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import types as t
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.connectors.jdbc.pg_types import PgType, spark_type
+from fencepost.connectors.jdbc.properties import (
+    BLACKLIST,
+    CATALOG_PATTERN,
+    SCHEMA_PATTERN,
+    TABLE_TYPES,
+    WHITELIST,
+    JdbcConfig,
+    NumericMapping,
+)
+
+if TYPE_CHECKING:
+    from fencepost.connectors.jdbc.connection import Connection
+
+_KINDS: Final = {
+    "TABLE": "r", "PARTITIONED TABLE": "p", "VIEW": "v", "MATERIALIZED VIEW": "m", "FOREIGN TABLE": "f",
+}  # fmt: skip
+
+# Partitions are read through their table.
+_TABLES: Final = """
+select current_database(), n.nspname, c.relname
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind::text = any(%(kinds)s) and not c.relispartition
+  and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
+  and (%(schema)s::text is null or n.nspname like %(schema)s)
+  and (%(catalog)s::text is null or current_database() like %(catalog)s)
+  and has_schema_privilege(n.oid, 'usage') and has_any_column_privilege(c.oid, 'select')
+order by 2, 3
+"""
+
+# Vectors and arrays of boxes have no text of array's usual form.
+_COLUMNS: Final = """
+select a.attname, a.atttypid, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       a.attidentity <> '' or coalesce(pg_get_expr(d.adbin, d.adrelid) like 'nextval(%%', false),
+       coalesce(pg_get_expr(d.adbin, d.adrelid) like '%%pg_current_xact_id()%%', false)
+from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+where a.attrelid = %s::regclass and a.attnum > 0 and not a.attisdropped
+order by a.attnum
+"""
+
+_TYPES: Final = """
+select t.oid, t.typname, t.typtype = 'd', t.typbasetype, t.typtypmod, t.typnotnull,
+       coalesce(e.oid, 0), t.typnamespace = 'pg_catalog'::regnamespace
+from pg_type t left join pg_type e on e.typarray = t.oid and e.typdelim = ','
+where t.oid = any(%s::oid[])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableId:
+    """A table's schema and name."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> TableId:
+        """Return the table of the text that `str` gives. A schema's name has no dot."""
+        schema, _, name = text.partition(".")
+        return cls(schema, name)
+
+    def sql(self) -> str:
+        """Return the name for SQL."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its type in PostgreSQL, and what it becomes.
+
+    `numbered`: the server gives its rows increasing numbers (serial, identity). `stamped`: by default it has the number
+    of the transaction that inserts the row.
+    """
+
+    name: str
+    type: PgType
+    becomes: t.DataType
+    not_null: bool = False
+    numbered: bool = False
+    stamped: bool = False
+
+    @property
+    def label(self) -> str:
+        """The column's name and type, for messages."""
+        return f'"{self.name}" ({self.type.text})'
+
+
+def quoted(identifier: str) -> str:
+    """Return an identifier for SQL."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
+    """Return the tables that the configuration names, in order. Raises ConfigError for one that is not there."""
+    kinds = []
+    for kind in config.values[TABLE_TYPES]:
+        if kind.upper() not in _KINDS:
+            raise ConfigError(
+                f"The property {TABLE_TYPES} names {kind}: it may have {', '.join(_KINDS)}", name=TABLE_TYPES
+            )
+        kinds.append(_KINDS[kind.upper()])
+    rows = connection.execute(
+        _TABLES,
+        {"kinds": kinds, "schema": config.values[SCHEMA_PATTERN], "catalog": config.values[CATALOG_PATTERN]},
+    ).fetchall()
+    found = {TableId(schema, name): database for database, schema, name in rows}
+    if config.whitelist:
+        return _named(config.whitelist, found)
+    left_out = {
+        table for name in config.blacklist for table, database in found.items() if _matches(name, table, database)
+    }
+    tables = [table for table in found if table not in left_out]
+    if not tables:
+        raise ConfigError(
+            f"There is no table that the user may read: grant SELECT on some, or correct {WHITELIST}, {BLACKLIST}, "
+            f"{TABLE_TYPES} and {SCHEMA_PATTERN}",
+            name=WHITELIST,
+        )
+    return tables
+
+
+def _named(names: Sequence[str], found: dict[TableId, str]) -> list[TableId]:
+    tables: dict[TableId, None] = {}
+    for name in names:
+        matches = [table for table, database in found.items() if _matches(name, table, database)]
+        if len(matches) != 1:
+            told = (
+                "there are " + " and ".join(map(str, matches))
+                if matches
+                else "there is no such table that the user may read"
+            )
+            raise ConfigError(f"The property {WHITELIST} names {name}, but {told}", name=WHITELIST)
+        tables[matches[0]] = None
+    return list(tables)
+
+
+def _matches(name: str, table: TableId, database: str) -> bool:
+    name = re.sub(r'"([^"]*)"', r"\1", name.strip())
+    return name in (table.name, str(table), f"{database}.{table}")
+
+
+class Catalog:
+    """Reads the columns of tables and queries. It keeps the types, which do not change."""
+
+    def __init__(self, mapping: NumericMapping) -> None:
+        self._mapping = mapping
+        self._types: dict[int, tuple[Any, ...]] = {}
+
+    def columns(self, connection: Connection, table: TableId) -> tuple[Column, ...]:
+        """Return the columns of a table. Raises DataError if it has none, and psycopg's errors."""
+        rows = connection.execute(_COLUMNS, (table.sql(),)).fetchall()
+        if not rows:
+            raise DataError(f"The table {table} has no columns: leave it out")
+        self._load(connection, {row[1] for row in rows})
+        return tuple(
+            self._column(name, oid, modifier, text, not_null=not_null, numbered=numbered, stamped=stamped)
+            for name, oid, modifier, text, not_null, numbered, stamped in rows
+        )
+
+    def columns_of_query(self, connection: Connection, query: str) -> tuple[Column, ...]:
+        """Return the columns of a query's rows; each may be null. Raises as `columns`."""
+        result = connection.execute(f"select * from ({query}) q limit 0".encode()).pgresult  # noqa: S608 - the user's own
+        if result is None or not result.nfields:
+            raise DataError("The query has no columns: select some")
+        fields = [((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)]
+        names = [name for name, _, _ in fields]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise DataError(f"The query has the column {min(twice)!r} more than once: name its columns differently")
+        self._load(connection, {oid for _, oid, _ in fields})
+        return tuple(self._column(name, oid, modifier, self._types[oid][0]) for name, oid, modifier in fields)
+
+    def _column(self, name: str, oid: int, modifier: int, text: str, *, not_null: bool = False, **more: bool) -> Column:
+        kind, never_null = self._resolve(oid, modifier)
+        becomes = spark_type(kind, self._mapping)
+        return Column(name, replace(kind, text=text), becomes, not_null or never_null, **more)
+
+    def _load(self, connection: Connection, oids: set[int]) -> None:
+        """Load types, with those that they are made of."""
+        missing = oids - self._types.keys() - {0}
+        if missing:
+            for oid, *rest in connection.execute(_TYPES, (list(missing),)).fetchall():
+                self._types[oid] = tuple(rest)
+            self._load(connection, {part for oid in missing for part in (self._types[oid][2], self._types[oid][5])})
+
+    def _resolve(self, oid: int, modifier: int) -> tuple[PgType, bool]:
+        """Return a type without its domains, and whether one of them is NOT NULL."""
+        name, is_domain, base, base_modifier, not_null, element, built_in = self._types[oid]
+        if is_domain:
+            kind, below = self._resolve(base, base_modifier)
+            return kind, not_null or below
+        inner = self._resolve(element, modifier)[0] if element else None
+        return PgType(name, name, modifier, built_in, inner), False

@@ -1,0 +1,62 @@
+"""Readers of JdbcSource without a worker: what each poll returns, and a new start from any offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors.jdbc.bulk_reader import BulkReader
+from fencepost.connectors.jdbc.column_reader import ColumnReader
+from fencepost.connectors.jdbc.connection import PostgresAddress
+from fencepost.connectors.jdbc.properties import JdbcConfig, Mode
+from fencepost.connectors.jdbc.reader import Reader, Source
+from fencepost.connectors.jdbc.server import OpenServer
+from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
+from fencepost.connectors.jdbc.tables import TableId
+from tests.support.postgres import Database
+
+_READERS: dict[Mode, Any] = {Mode.SNAPSHOT: SnapshotReader, Mode.BULK: BulkReader}
+
+
+class TableReading:
+    """Reads the table `t` of a database, or the query of the configuration. The columns are kept over `restart`."""
+
+    def __init__(self, database: Database, config: Mapping[str, Any] | None = None, table: str | None = "t") -> None:
+        properties = {"connection.url": database.jdbc_url, "connection.user": "postgres", "topic.prefix": "p-"}
+        self.config = JdbcConfig.parse(properties | {name: str(value) for name, value in (config or {}).items()})
+        self.offset: Mapping[str, Any] | None = None
+        self._table = None if table is None else TableId("public", table)
+        self.server = OpenServer.open(PostgresAddress.of(self.config.values, ANYWHERE))
+        self.restart()
+
+    def restart(self, offset: Mapping[str, Any] | None = None) -> None:
+        """Go on from the last offset, or another, as a new task does."""
+        self.offset = offset or self.offset
+        source = Source(self._table, self.config)
+        self.reader: Reader = _READERS.get(self.config.mode, ColumnReader)(source, source.partition, self.offset)
+
+    def poll(self) -> list[dict[str, Any]]:
+        """The rows of one poll."""
+        found = self.reader.read(self.server)
+        if found is None:
+            return []
+        self.offset = found.offset
+        values: list[dict[str, Any]] = found.rows["value"].to_pylist()
+        return values
+
+    def rest(self) -> list[dict[str, Any]]:
+        """The rows of all polls until there are none."""
+        rows: list[dict[str, Any]] = []
+        while found := self.poll():
+            rows += found
+        return rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.server.connection.close()
