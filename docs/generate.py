@@ -19,6 +19,7 @@ from fencepost.engine.spark.session import DEFAULTS, LOCAL_DEFAULTS, REQUIRED
 from fencepost.herder.distributed import group_metrics
 from fencepost.kafka.config import client_properties as clients
 from fencepost.runtime.metrics import definitions as metric_definitions
+from fencepost.spark.sink_config import sink_config_def
 
 PAGE: Final = Path(__file__).with_name("configuration.md")
 METRICS_PAGE: Final = Path(__file__).with_name("metrics.md")
@@ -77,11 +78,18 @@ properties stand beside its `predicates.<alias>.type`. Types are the short names
 _SPARK: Final = """## Spark
 
 Every `spark.*` property of the worker goes to the Spark session, which starts when it is first needed. See
-[Spark settings and clusters](spark.md).
+[Spark settings and clusters](spark-settings.md).
 
 | property | default | |
 |---|---|---|
 | `spark.master` | `local[8 x cores]` | |
+"""
+
+_SINKS: Final = """## Sinks of Spark queries
+
+The options of `exactly_once` and `write_kafka`, see [spark.md](spark.md). Transforms, predicates, converters and
+properties of Kafka's clients are options, too; the latter with or without the prefix `kafka.`. Their defaults are those
+above, but for `transaction.timeout.ms`, which is 900000.
 """
 
 _ENVIRONMENT: Final = """## Environment
@@ -174,6 +182,8 @@ def _blocks() -> Iterator[str]:
     yield from _plugins(PluginKind.TRANSFORMATION)
     yield from _plugins(PluginKind.PREDICATE)
     yield _SPARK + _spark_rows()
+    yield _SINKS
+    yield _table(sink_config_def().keys())
     yield _ENVIRONMENT
 
 

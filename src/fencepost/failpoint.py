@@ -18,6 +18,7 @@ class FailPoint(StrEnum):
     """The steps of a transaction, in order."""
 
     BEFORE_BEGIN = "before-begin"
+    AFTER_BEGIN = "after-begin"
     MID_SEND = "mid-send"
     BEFORE_OFFSETS = "before-offsets"
     BEFORE_END_TXN = "before-end-txn"

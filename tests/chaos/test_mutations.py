@@ -48,6 +48,41 @@ GUARDS = (
         "tests/broker/test_dead_letters.py::test_bad_rows_of_a_file_are_dead_letters[worker]",
     ),
     Guard(
+        "the progress of a Spark sink, which tells a repeated batch",
+        "spark/progress.py",
+        "    if number > committed:\n",
+        "    if number >= committed:\n",
+        "tests/unit/spark/test_progress.py::test_the_last_batch_is_not_written_again",
+    ),
+    Guard(
+        "the time at which a batch of a Spark sink was planned",
+        "spark/progress.py",
+        "        last.batch_timestamp_ms != batch.batch_timestamp_ms\n",
+        "        False\n",
+        "tests/unit/spark/test_progress.py::test_the_last_number_with_another_timestamp_is_refused",
+    ),
+    Guard(
+        "InitProducerId before the progress of a Spark sink is read",
+        "spark/sink.py",
+        """        self._producer.init_transactions()
+        if not self._keeps_progress:
+            return
+        self.last = self._log.read()
+""",
+        """        self.last = self._log.read()
+        self._producer.init_transactions()
+""",
+        "tests/broker/test_spark_sink_owner.py::test_a_new_owner_sees_what_the_former_committed_until_it_was_fenced",
+    ),
+    Guard(
+        "InitProducerId of a Spark sink before its batch is written again",
+        "spark/sink.py",
+        "                if self._producer.state is TransactionState.FAILED:\n                    self.own()\n",
+        "                if self._producer.state is TransactionState.FAILED:\n"
+        "                    self._producer.init_transactions()\n",
+        "tests/broker/test_spark_sink_owner.py::test_a_failed_commit_that_took_place_is_not_repeated",
+    ),
+    Guard(
         "the edge around a task's poll",
         "runtime/task/instance.py",
         "answer: Any = call_plugin(what, self._task.poll)",

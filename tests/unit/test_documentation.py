@@ -80,3 +80,9 @@ def test_names_of_tests_are_shorter_than_80_characters() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     assert [name for name in names if len(name) >= 80] == []
+
+
+def test_the_first_example_for_spark_is_the_example() -> None:
+    first = (ROOT / "docs" / "spark.md").read_text().split("```python\n")[1].partition("```")[0]
+
+    assert (ROOT / "examples" / "spark_sink.py").read_text().endswith(first)

@@ -72,7 +72,7 @@ fencepost.files.allowed.paths=.
 # Properties of the producers of all connectors, here the compression.
 #producer.compression.type=zstd
 
-# Spark, for transforms, DataFrames and large batches. See docs/spark.md.
+# Spark, for transforms, DataFrames and large batches. See docs/spark-settings.md.
 #spark.master=local[2]
 #spark.driver.memory=1g
 """

@@ -26,11 +26,11 @@ from pyspark.sql import SparkSession
 
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
 from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert
-from fencepost.engine.dead_letters import DeadLetter, letter_records
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.grouping import RecordGroup, group_records
+from fencepost.engine.letter_write import write_letters
 from fencepost.engine.local_write import write_polled
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage, Tally
@@ -45,12 +45,8 @@ from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import SplitRows, WriteStage, reader_types
 from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.record_producer import RecordProducer
-from fencepost.kafka.producer.sender import RecordWriter
 
 _log: Final = logging.getLogger(__name__)
-
-_LETTERS: Final = 10_000
-"""The number of dead letters that are written together."""
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
@@ -178,8 +174,7 @@ class SparkEngine:
             raise
         tell(errors.tally, task)
         producer.acknowledge(acks)
-        dead = writing.dead_letters(errors.letters)
-        producer.acknowledge(dead)
+        dead = write_letters(errors.letters, spec, producer, task, partial(check_cancelled, task, cancelled))
         return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead, lettered=errors.lettered)
 
     def cancel(self, task: str) -> None:
@@ -211,7 +206,9 @@ class _BatchWrite:
                     converted += convert(batch, types, pipeline, self.errors, group.topic)
         spec.topic_gate.admit({part.topic for part in converted})
         with closing(self.producer.writer()) as writer:
-            return write_polled(converted, len(records), self._router(writer), writer)
+            counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
+            router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
+            return write_polled(converted, len(records), router, writer)
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:
         """Write a SourceBatch, from the worker if it is small and needs no Spark."""
@@ -224,26 +221,6 @@ class _BatchWrite:
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
             return list(stage.write(rows.read([0], self.errors), writer, Ownership(), self.errors, check).acks)
-
-    def dead_letters(self, letters: Sequence[DeadLetter]) -> list[Ack]:
-        """Write dead letters from the worker. Call this once the batch's other records are acknowledged."""
-        topic = self.spec.pipeline.errors.dead_letter_topic
-        if not letters or topic is None:
-            return []
-        self.spec.topic_gate.admit({topic})
-        with closing(self.producer.writer()) as writer:
-            router = self._router(writer)
-            for start in range(0, len(letters), _LETTERS):
-                check_cancelled(self.task, self.cancelled)
-                records = letter_records(letters[start : start + _LETTERS], self.task)
-                for routed in router.route(Converted(topic, records)):
-                    writer.write(routed.topic, routed.partition, routed.records)
-            return writer.flush()
-
-    def _router(self, writer: RecordWriter) -> Router:
-        counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
-        run_bytes = self.spec.config.batch_size
-        return Router(counts, counts.beyond, Ownership(), run_bytes=run_bytes, start=self.spec.start)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session, mark = self.session(), new_mark()

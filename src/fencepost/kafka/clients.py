@@ -51,9 +51,12 @@ class KafkaClients:
         """Return a producer that writes outside of transactions, for records whose duplicates are harmless."""
         return PlainProducer(config)
 
-    def topic_reader(self, config: ClientConfig, topic: str) -> TopicReader:
-        """Return a reader of a topic's committed records, up to the topic's end at the time of the read."""
-        return TopicReader(config, topic)
+    def topic_reader(self, config: ClientConfig, topic: str, *, only: int | None = None) -> TopicReader:
+        """Return a reader of a topic's committed records, up to the topic's end at the time of the read.
+
+        With `only` it reads one partition: open transactions in the others do not delay it.
+        """
+        return TopicReader(config, topic, only=only)
 
     def topic_log(
         self,

@@ -96,6 +96,15 @@ class Admin:
         """Return whether the brokers know a topic. Raises AuthorizationError without DESCRIBE on it."""
         return self._client.run(self._row, name, doing=f"describing topic {name}") is not None
 
+    def topic_id(self, name: str) -> str | None:
+        """Return the id of a topic, which another topic of that name would not have.
+
+        None if the topic does not exist, and from brokers before 2.8. Raises AuthorizationError without DESCRIBE on it.
+        """
+        row = self._client.run(self._row, name, doing=f"describing topic {name}")
+        known = row is not None and row.topic_id is not None and row.topic_id.int
+        return str(row.topic_id) if known else None
+
     def broker_count(self) -> int:
         """Return how many brokers the cluster has."""
         return self._client.run(self._count_brokers, doing="counting the brokers")

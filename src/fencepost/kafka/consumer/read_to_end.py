@@ -68,13 +68,14 @@ class TopicReadTimeoutError(KafkaError):
 
 
 class TopicReader:
-    """Reads all partitions of a topic from the beginning, and keeps its position from one call to the next.
+    """Reads all partitions of a topic, or `only` one, from the beginning, and keeps its position between calls.
 
     One thread at a time may read; `close` may be called from any thread.
     """
 
-    def __init__(self, config: ClientConfig, topic: str) -> None:
+    def __init__(self, config: ClientConfig, topic: str, *, only: int | None = None) -> None:
         self.topic = topic
+        self._only = only
         self._client = BrokerClient(config)
         self._positions: dict[int, int] = {}
         self._topic_leaders = TopicLeaders(self._client, topic)
@@ -206,7 +207,8 @@ class TopicReader:
                 self._back_off(error, deadline)
 
     def _find_leaders(self, deadline: Deadline, max_age_ms: float | None = None) -> None:
-        self._leaders = self._topic_leaders.find(deadline, max_age_ms)
+        leaders = self._topic_leaders.find(deadline, max_age_ms)
+        self._leaders = leaders if self._only is None else {p: leaders[p] for p in leaders if p == self._only}
         if self._topic_id != self._topic_leaders.topic_id:
             self._positions.clear()
             self._topic_id = self._topic_leaders.topic_id

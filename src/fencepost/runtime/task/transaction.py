@@ -124,6 +124,7 @@ class TaskTransaction(TaskWrites):
             return
         reach(FailPoint.BEFORE_BEGIN)
         self._producer.begin_transaction()
+        reach(FailPoint.AFTER_BEGIN)
         self._open = True
         self._metrics.began()
 

@@ -1,0 +1,57 @@
+"""Writes a DataFrame to Kafka in one transaction: all of it, or nothing."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import closing
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from fencepost.api.errors import ConfigError
+from fencepost.spark.progress import Progress, SinkKey, Step
+from fencepost.spark.rows import pipeline_for, record_columns
+from fencepost.spark.session_check import check_classic, check_session
+from fencepost.spark.sink import Sink
+from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.written import Written
+
+_log: Final = logging.getLogger(__name__)
+
+
+def write_kafka(
+    frame: DataFrame, *, topic: str | None = None, run: str | None = None, name: str | None = None, **options: Any
+) -> Written:
+    """Write a DataFrame to Kafka in one transaction, and return when it is committed.
+
+    `topic` is for rows without a column `topic`. A `run`, such as a date, is written once: the same run of the same sink
+    again adds nothing. `name` names the sink, which is the topic if unset: different jobs that write runs to one topic need
+    different names. `options` are those of `exactly_once`. Raises ConfigError, and what the write raises: nothing is
+    visible then.
+    """
+    config = SinkConfig.from_options({"topic": topic, "name": name} | options)
+    check_classic(frame)
+    columns = record_columns(frame, config)
+    pipeline = pipeline_for(columns.schema, config)
+    check_session(frame.sparkSession)
+    with closing(Sink(config, _key(config, run), keeps_progress=run is not None)) as sink:
+        sink.own()
+
+        def decide(last: Progress | None) -> Step:
+            return Step.WRITE if run is None or last is None else Step.SKIP
+
+        written = sink.write(columns, pipeline, Progress(), decide)
+    if written.skipped:
+        _log.warning("The %s is in Kafka: it is not written again", sink.key)
+    return written
+
+
+def _key(config: SinkConfig, run: str | None) -> SinkKey:
+    if run is None:
+        # Nothing is known of earlier writes, so none is fenced.
+        return SinkKey(f"{config.name or config.topic}-{uuid.uuid4()}")
+    sink = config.name or config.topic
+    if sink is None:
+        raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
+    return SinkKey(sink, run)

@@ -1,0 +1,40 @@
+"""What a sink refuses, and how a batch fails.
+
+    CheckpointMismatchError   the batch does not follow the last one that the sink committed
+    TopicRecreatedError       a topic was deleted and created again, so what the sink committed is gone
+    SinkFencedError           another query, or a newer instance of this one, took over the sink
+    BatchExpiredError         the transaction of a batch was open for longer than Kafka allows
+    CommitUnknownError        nobody knows whether a single write was committed
+    CommitLostError           a commit without an answer did not take place; the batch may be written again
+
+Nothing of the batch is visible to `read_committed` consumers after any of them but CommitUnknownError.
+"""
+
+from __future__ import annotations
+
+from fencepost.api.errors import FencepostError
+from fencepost.kafka.errors import TransactionAbortableError
+
+
+class CheckpointMismatchError(FencepostError):
+    """A batch does not follow the sink's last committed batch, so it could be written twice or be lost."""
+
+
+class TopicRecreatedError(FencepostError):
+    """The topic of a sink is another one than that of its committed batches."""
+
+
+class SinkFencedError(FencepostError):
+    """Another query, or a newer instance of this one, took over the sink."""
+
+
+class BatchExpiredError(FencepostError):
+    """The brokers aborted the transaction of a batch because it was open for too long."""
+
+
+class CommitUnknownError(FencepostError):
+    """A commit got no answer, and nothing records whether it took place: a write without a run."""
+
+
+class CommitLostError(TransactionAbortableError):
+    """A commit that got no answer did not take place."""

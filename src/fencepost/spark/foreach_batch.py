@@ -1,0 +1,116 @@
+"""The function for `writeStream.foreachBatch`, which writes each micro-batch in one transaction.
+
+Spark calls it on the driver, on the query's thread. The object keeps a sink, and thus the transactional id, for each run
+of a query. A micro-batch that is in Kafka is executed but not written: a stateful query fails if its batch is not run, and
+watermarks come from the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from fencepost.api.errors import ConfigError
+from fencepost.engine.errors import BatchCancelledError
+from fencepost.engine.reports import new_mark
+from fencepost.spark.jobs import jobs_of
+from fencepost.spark.progress import Progress, SinkKey, Step, next_step
+from fencepost.spark.rows import pipeline_for, record_columns
+from fencepost.spark.session_check import check_classic, check_session
+from fencepost.spark.sink import Sink
+from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.streaming_batch import StreamingBatch
+from fencepost.spark.written import SinkStatistics
+
+_log: Final = logging.getLogger(__name__)
+
+_LOCK: Final = threading.Lock()
+_OF_RUN: Final[weakref.WeakValueDictionary[tuple[str, str], ExactlyOnce]] = weakref.WeakValueDictionary()
+"""The function that writes a sink in a run of a query, by (run, sink)."""
+
+
+def exactly_once(*, topic: str | None = None, name: str | None = None, **options: Any) -> ExactlyOnce:
+    """Return the function for `foreachBatch` that writes each micro-batch to Kafka exactly once.
+
+    `topic` is for rows without a column `topic`. `name` names the sink: with it, a checkpoint that was deleted or replaced
+    is noticed. `options` are those of a sink and of Kafka's clients, with or without the prefix `kafka.`:
+    `**{"bootstrap.servers": "..."}`. Raises ConfigError for an invalid one.
+    """
+    return ExactlyOnce({"topic": topic, "name": name} | options)
+
+
+class ExactlyOnce:
+    """A function (DataFrame, batch id). One object may serve several queries, each on its own thread."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._config = SinkConfig.from_options(options)
+        self._sinks: dict[str, tuple[str, Sink]] = {}
+        # Spark does not tell when a query has ended.
+        weakref.finalize(self, _close, self._sinks)
+
+    def __reduce__(self) -> tuple[type[ExactlyOnce], tuple[dict[str, Any]]]:
+        return ExactlyOnce, (self._options,)
+
+    def __repr__(self) -> str:
+        return f"exactly_once(topic={self._config.topic!r}, name={self._config.name!r})"
+
+    @property
+    def statistics(self) -> tuple[SinkStatistics, ...]:
+        """What was committed, for each sink in its last run. Thread-safe, for example for a StreamingQueryListener."""
+        return tuple(sink.statistics for _, sink in list(self._sinks.values()))
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch. Raises CheckpointMismatchError, SinkFencedError, BatchExpiredError, and others."""
+        check_classic(frame)
+        batch = StreamingBatch.of(frame, batch_id)
+        columns = record_columns(frame, self._config)
+        pipeline = pipeline_for(columns.schema, self._config)
+        sink = self._sink(frame, batch)
+
+        def decide(last: Progress | None) -> Step:
+            return next_step(sink.key.sink, last, batch.progress, first_batch=self._config.first_batch)
+
+        try:
+            written = sink.write(columns, pipeline, batch.progress, decide)
+        except BatchCancelledError as error:
+            raise error from None
+        if written.skipped:
+            _log.warning("Batch %d of sink %s is in Kafka: it is run, but not written", batch_id, sink.key.sink)
+            with jobs_of(f"batch {batch_id} of sink {sink.key.sink}", new_mark()):
+                frame.write.format("noop").mode("overwrite").save()
+
+    def _sink(self, frame: DataFrame, batch: StreamingBatch) -> Sink:
+        """The sink of a query's run, which fences that of an earlier run."""
+        topic = self._config.topic
+        name = self._config.name or (batch.query if topic is None else f"{batch.query}-{topic}")
+        run, sink = self._sinks.get(name, (None, None))
+        if run == batch.run and sink is not None:
+            return sink
+        if sink is not None:
+            sink.close()
+        check_session(frame.sparkSession)
+        self._claim(batch.run, name)
+        sink = Sink(self._config, SinkKey(name))
+        self._sinks[name] = batch.run, sink
+        sink.own()
+        return sink
+
+    def _claim(self, run: str, name: str) -> None:
+        """Raise ConfigError if another function writes the same sink in the same query: it would skip all batches."""
+        with _LOCK:
+            if _OF_RUN.setdefault((run, name), self) is not self:
+                raise ConfigError(
+                    f"Two functions of exactly_once(...) write to sink {name} in one query, so the second would find each "
+                    "batch written: give each a name of its own (name=...)",
+                    name="name",
+                )
+
+
+def _close(sinks: dict[str, tuple[str, Sink]]) -> None:
+    for _, sink in sinks.values():
+        sink.close()

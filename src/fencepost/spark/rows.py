@@ -1,0 +1,101 @@
+"""Makes records of a DataFrame's rows: the columns, and the converters for their types.
+
+A DataFrame with a column `value` has the columns of Spark's own Kafka sink; others than those are ignored. Else, and with
+`key.columns`, the value of a record is a struct of all columns.
+https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html#writing-data-to-kafka
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql import types as t
+
+from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.plugin import Converter, HeaderConverter
+from fencepost.config.connector_config import PluginSpec, below
+from fencepost.config.plugin_sources import ANY_MODULE
+from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter, StringConverter
+from fencepost.engine.conversion import COLUMNS, ColumnTypes, column_types
+from fencepost.engine.pipeline import Pipeline
+from fencepost.engine.plugin_builder import PluginBuilder
+from fencepost.spark.sink_config import SinkConfig
+
+_FRAME: Final = "the DataFrame"
+_STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
+
+
+def record_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
+    """Return the frame with the columns of records. Raises ConfigError for columns that it does not have."""
+    names = frame.columns
+    if not config.key_columns and "value" in names:
+        return frame.select(*(name for name in COLUMNS if name in names))
+    if "value.converter" not in config.properties:
+        raise ConfigError(
+            f"The DataFrame has the columns {', '.join(names)}: name one of them 'value', or set value.converter, for "
+            "example to JsonConverter, which writes each row as a whole",
+            name="value.converter",
+        )
+    for name in config.key_columns:
+        if name not in names:
+            raise ConfigError(
+                f"key.columns names {name!r}, which is not a column; there are: {', '.join(names)}", name="key.columns"
+            )
+    value = F.struct(*map(_column, names)).alias("value")
+    keys = [_column(name) for name in config.key_columns]
+    if not keys:
+        return frame.select(value)
+    return frame.select(value, (keys[0] if len(keys) == 1 else F.struct(*keys)).alias("key"))
+
+
+def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
+    """Return the pipeline for the columns of `record_columns`.
+
+    Raises ConfigError for a plugin that cannot be used, and DataError for a column that Kafka has no form for.
+    """
+    types = column_types(schema, where=_FRAME)
+    if not types.has_topic and config.topic is None:
+        raise ConfigError("The DataFrame has no column 'topic': set the option topic", name="topic")
+    plugins = PluginBuilder(ANY_MODULE)
+    return Pipeline(
+        transforms=tuple(plugins.step(spec) for spec in config.transforms),
+        key_converter=_converter(plugins, config, "key", types.key),
+        value_converter=_converter(plugins, config, "value", types.value),
+        header_converter=_header_converter(plugins, config, types),
+        default_topic=config.topic,
+        errors=config.errors,
+    )
+
+
+def _converter(plugins: PluginBuilder, config: SinkConfig, column: str, kind: t.DataType | None) -> Converter:
+    role, is_key = f"{column}.converter", column == "key"
+    if role in config.properties:
+        return plugins.converter(_spec(config, role), role, is_key=is_key)
+    if isinstance(kind, _STRUCTURED):
+        raise DataError(
+            f"The column '{column}' of {_FRAME} is {kind.simpleString()}: set {role}, for example to JsonConverter, or "
+            "make text of it, for example with to_json"
+        )
+    converter: Converter = ByteArrayConverter() if isinstance(kind, t.BinaryType) else StringConverter()
+    converter.configure({}, is_key=is_key)
+    return converter
+
+
+def _header_converter(plugins: PluginBuilder, config: SinkConfig, types: ColumnTypes) -> HeaderConverter:
+    role = "header.converter"
+    if role in config.properties:
+        return plugins.header_converter(_spec(config, role))
+    # Spark's sink writes the bytes of headers as they are, Connect's default converter their base64.
+    converter: Any = ByteArrayConverter() if isinstance(types.header, t.BinaryType) else SimpleHeaderConverter()
+    converter.configure({})
+    return converter  # type: ignore[no-any-return]
+
+
+def _spec(config: SinkConfig, role: str) -> PluginSpec:
+    return PluginSpec(config.properties[role], below(config.properties, f"{role}."))
+
+
+def _column(name: str) -> Any:
+    return F.col("`" + name.replace("`", "``") + "`")

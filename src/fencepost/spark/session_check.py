@@ -1,0 +1,31 @@
+"""Checks the settings of a user's session before the first write, and changes none."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from fencepost.api.errors import ConfigError
+from fencepost.engine.spark.session import REQUIRED
+
+
+def check_classic(frame: DataFrame) -> None:
+    """Raise ConfigError for a DataFrame of Spark Connect."""
+    if not hasattr(frame, "_jdf"):
+        raise ConfigError(
+            "The DataFrame is one of Spark Connect, whose driver is another process: fencepost.spark needs a classic "
+            "session. Build it with .master(...) in place of .remote(...), or submit the program with spark-submit"
+        )
+
+
+def check_session(session: SparkSession) -> None:
+    """Raise ConfigError if Spark could run a part of a write twice, with the line to add."""
+    # Not `session.conf`, which a program may change without an effect on the context.
+    settings = session.sparkContext._jsc.sc().conf()  # noqa: SLF001 - pyspark's getConf adds the JVM's defaults
+    for name, required in REQUIRED.items():
+        value = settings.get(name, required.default).strip().lower()
+        if value != required.value:
+            raise ConfigError(
+                f"The Spark session has {name}={value}, so {required.reason}. Where the session is built, add "
+                f'.config("{name}", "{required.value}"), or start with --conf {name}={required.value}',
+                name=name,
+            )

@@ -1,0 +1,209 @@
+"""A sink: the owner of a transactional id, and the progress that it commits with each batch.
+
+First InitProducerId, then the progress is read: from there on no other owner's EndTxn succeeds, so what was read stays
+true for as long as this owner can commit.
+
+A failed batch is written again in a new transaction. If the producer had to be initialized again for that, so must the
+progress be read again: another owner may have committed in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.engine.engine import WriteResult
+from fencepost.engine.errors import BatchCancelledError, RecordRefusedError, SparkJobError
+from fencepost.engine.pipeline import Pipeline
+from fencepost.failpoint import FailPoint, reach
+from fencepost.kafka.clients import KafkaClients
+from fencepost.kafka.errors import (
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionExpiredError,
+    UnknownOutcomeError,
+)
+from fencepost.kafka.producer.transaction import TransactionState
+from fencepost.spark.errors import BatchExpiredError, CommitLostError, CommitUnknownError, SinkFencedError
+from fencepost.spark.frame_write import SMALL, FrameWrite
+from fencepost.spark.progress import Progress, SinkKey, Step, check_topic
+from fencepost.spark.progress_log import ProgressLog
+from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.topic_gate import SinkTopicGate
+from fencepost.spark.written import SinkStatistics, Written
+
+_log: Final = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 3
+"""How often a batch is written, each time in a new transaction, before its query fails."""
+
+_PASSING: Final = (SparkJobError, TransactionAbortableError, RetriableError)
+_LASTING: Final = (BatchCancelledError, RecordRefusedError)
+
+
+class Sink:
+    """Owns the transactional id of a sink, or of one run of it. For one thread."""
+
+    def __init__(
+        self, config: SinkConfig, key: SinkKey, *, keeps_progress: bool = True, clients: KafkaClients | None = None
+    ) -> None:
+        """Without `keeps_progress` nothing is recorded of what it commits: that is for a single write."""
+        clients = clients or KafkaClients()
+        self.key = key
+        self.last: Progress | None = None
+        """What was committed last, from `own` on."""
+        self._config = config
+        self._keeps_progress = keeps_progress
+        self._log = ProgressLog(config, key, clients=clients)
+        self._producer = clients.transactional_producer(config.producer, key.transactional_id)
+        self._topic_id: str | None = None
+        self._gate = SinkTopicGate(key.sink, config.storage_topic)
+        self._small = False
+        """Whether the last batch had few rows."""
+        self.statistics = SinkStatistics(key.sink, key.transactional_id)
+        """Replaced at each commit. Other threads may read it."""
+
+    def own(self) -> None:
+        """Fence former owners, then read what was committed.
+
+        Raises TopicRecreatedError, and what Kafka's clients raise.
+        """
+        if self._keeps_progress and self._producer.state is TransactionState.UNINITIALIZED:
+            self._log.ensure_topic()
+        self._producer.init_transactions()
+        if not self._keeps_progress:
+            return
+        self.last = self._log.read()
+        if self._config.topic is not None:
+            self._topic_id = self._log.topic_id(self._config.topic)
+            check_topic(self.key, self._config.topic, self.last, self._topic_id)
+
+    def write(
+        self, frame: DataFrame, pipeline: Pipeline, progress: Progress, decide: Callable[[Progress | None], Step]
+    ) -> Written:
+        """Write a frame and commit it with its progress, unless `decide` says that it is in Kafka.
+
+        Raises a FencepostError after the last attempt, or at once for one that would fail again.
+        """
+        left = ATTEMPTS
+        while True:
+            left -= 1
+            try:
+                if self._producer.state is TransactionState.FAILED:
+                    self.own()
+                if decide(self.last) is Step.SKIP:
+                    self.statistics = replace(
+                        self.statistics, skipped=self.statistics.skipped + 1, last_batch=progress.batch
+                    )
+                    return Written(skipped=True)
+                result = self._write(frame, pipeline, progress)
+            except _PASSING as error:
+                if not left or isinstance(error, _LASTING):
+                    raise
+                self.statistics = replace(self.statistics, retries=self.statistics.retries + 1)
+                _log.warning("%s is written again, in a new transaction: %s", self._named(progress), error)
+            else:
+                self._small = result.written <= SMALL
+                self._count(result, progress)
+                return Written(result.written, result.bytes)
+
+    def close(self) -> None:
+        """Abort what is open, quickly, and close the connections. Never raises."""
+        self._producer.close()
+
+    def _write(self, frame: DataFrame, pipeline: Pipeline, progress: Progress) -> WriteResult:
+        producer = self._producer
+        reach(FailPoint.BEFORE_BEGIN)
+        try:
+            producer.begin_transaction()
+            reach(FailPoint.AFTER_BEGIN)
+            writing = FrameWrite(
+                pipeline=pipeline,
+                producer=producer,
+                sink=self.key.sink,
+                batch=self._named(progress),
+                gate=self._gate,
+                start=progress.batch or 0,
+                may_be_small=self._small,
+            )
+            result = writing.write(frame)
+            self._commit(progress)
+        except BatchCancelledError:
+            # Spark waits for the function until it returns.
+            self.close()
+            raise
+        except FencepostError as error:
+            reason = producer.resolve(error)
+            self._abort()
+            raise self._explained(reason, progress) from error
+        except BaseException:
+            self.close()
+            raise
+        return result
+
+    def _commit(self, progress: Progress) -> None:
+        if not self._keeps_progress:
+            reach(FailPoint.BEFORE_END_TXN)
+            self._producer.commit_transaction()
+            return
+        if self._config.topic is not None and self._topic_id is None:
+            # The brokers have created it for the first record.
+            self._topic_id = self._log.topic_id(self._config.topic)
+        committed = replace(progress, topic_id=self._topic_id)
+        reach(FailPoint.BEFORE_OFFSETS)
+        self._log.write(self._producer, committed)
+        reach(FailPoint.BEFORE_END_TXN)
+        try:
+            self._producer.commit_transaction()
+        except UnknownOutcomeError as error:
+            self.own()
+            if self.last != committed:
+                raise CommitLostError(f"The commit of {self._named(progress)} did not take place: {error}") from error
+        self.last = committed
+        reach(FailPoint.BEFORE_CALLBACKS)
+
+    def _count(self, result: WriteResult, progress: Progress) -> None:
+        known = self.statistics
+        self.statistics = replace(
+            known,
+            records=known.records + result.written,
+            bytes=known.bytes + result.bytes,
+            transactions=known.transactions + 1,
+            last_batch=progress.batch,
+            last_commit_ms=int(time.time() * 1000),
+        )
+
+    def _abort(self) -> None:
+        with suppress(FencepostError):
+            if self._producer.state is not TransactionState.READY:
+                self._producer.abort_transaction()
+
+    def _named(self, progress: Progress) -> str:
+        return f"the {self.key}" if progress.batch is None else f"batch {progress.batch} of sink {self.key.sink}"
+
+    def _explained(self, error: FencepostError, progress: Progress) -> FencepostError:
+        if isinstance(error, ProducerFencedError):
+            return SinkFencedError(
+                f"The {self.key} was taken over by another query of that name, or by a newer instance of this one: "
+                f"nothing of this instance's last batch is in Kafka. Stop one of the two, or give them different names"
+            )
+        if isinstance(error, TransactionExpiredError):
+            return BatchExpiredError(
+                f"The transaction of {self._named(progress)} was open for {error.open_ms} ms, and "
+                f"transaction.timeout.ms={error.timeout_ms} is the limit: its rows are aborted. Raise "
+                "transaction.timeout.ms (up to transaction.max.timeout.ms of the brokers), or make batches smaller, for "
+                "example by maxOffsetsPerTrigger or maxFilesPerTrigger of the source"
+            )
+        if isinstance(error, UnknownOutcomeError):
+            return CommitUnknownError(
+                f"It is not known whether the {self.key} was committed: {error.last_problem}. Look whether its rows are in "
+                "the topic. With a run (run=...) it could just be written again"
+            )
+        return error

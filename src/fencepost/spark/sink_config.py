@@ -1,0 +1,135 @@
+"""The properties of a sink: its own, its converters and transforms, and those of its Kafka clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.api.secrets import SECRETS
+from fencepost.config.connector_config import TransformSpec, transform_chain
+from fencepost.config.error_handling import ErrorHandling, define_errors
+from fencepost.config.unknown_properties import unknown_properties
+from fencepost.config.validators import at_least, no_control_characters, replication_factor, topic_name
+from fencepost.kafka.config import client_properties
+from fencepost.kafka.config.client_config import ProducerConfig
+
+_T: Final = ConfigDef.Type
+_I: Final = ConfigDef.Importance
+
+KAFKA: Final = "kafka."
+_BELOW: Final = ("key.converter.", "value.converter.", "header.converter.", "transforms.", "predicates.")
+_TIMEOUT: Final = "transaction.timeout.ms"
+
+_LONGEST_TRANSACTION_MS: Final = 900_000
+"""The brokers' default of transaction.max.timeout.ms: a transaction cannot be prolonged once it has begun."""
+
+
+@cache
+def sink_config_def() -> ConfigDef:
+    """Return the definitions of a sink's own properties. They are shared: do not add to them."""
+    definitions = ConfigDef()
+    definitions.define(
+        "topic", _T.STRING, None, _I.HIGH,
+        "The topic for rows that name none in a column `topic`.",
+        validator=topic_name,
+    ).define(
+        "name", _T.STRING, None, _I.HIGH,
+        "The sink's name. Its progress is kept under it, and it is part of the transactional id. Unset: the id of the "
+        "streaming query with the topic; for write_kafka the topic.",
+        validator=no_control_characters,
+    ).define(
+        "key.columns", _T.LIST, "", _I.MEDIUM,
+        "The columns of the record's key: the column's value if it is one column, else a struct. The record's value is "
+        "then a struct of all columns, for value.converter.",
+    ).define(
+        "key.converter", _T.CLASS, None, _I.MEDIUM,
+        "The key converter. Unset: BINARY is written as it is, other simple types as text.",
+    ).define(
+        "value.converter", _T.CLASS, None, _I.MEDIUM,
+        "The value converter. Unset: BINARY is written as it is, other simple types as text. Needed for DataFrames "
+        "without a column `value`, whose rows become structs.",
+    ).define(
+        "header.converter", _T.CLASS, None, _I.LOW,
+        "The header converter. Unset: BINARY is written as it is, other types as SimpleHeaderConverter does.",
+    ).define(
+        "transforms", _T.LIST, "", _I.LOW, "The aliases of transforms, as in a connector.",
+    ).define(
+        "predicates", _T.LIST, "", _I.LOW, "The aliases of predicates, as in a connector.",
+    ).define(
+        "first.batch", _T.LONG, 0, _I.LOW,
+        "The first batch id to write for a sink without any progress: lower ones are taken to be in Kafka. For a query "
+        "that goes on with the checkpoint of another sink, and after the loss of the sink's progress.",
+        validator=at_least(0, nullable=False),
+    ).define(
+        "sink.storage.topic", _T.STRING, "fencepost-sinks", _I.LOW,
+        "The compacted topic with the progress of all sinks. It is created if it is missing.",
+        validator=topic_name,
+    ).define(
+        "sink.storage.replication.factor", _T.SHORT, None, _I.LOW,
+        "The number of its replicas. Unset: 3, or 1 in a cluster of one broker.",
+        validator=replication_factor,
+    )  # fmt: skip
+    define_errors(definitions)
+    return definitions
+
+
+@dataclass(frozen=True, slots=True)
+class SinkConfig:
+    """A sink's configuration, checked. `properties` has all properties, without the prefix `kafka.`."""
+
+    topic: str | None
+    name: str | None
+    key_columns: tuple[str, ...]
+    first_batch: int
+    storage_topic: str
+    storage_replication_factor: int | None
+    transforms: tuple[TransformSpec, ...]
+    errors: ErrorHandling
+    producer: ProducerConfig = field(repr=False)
+    properties: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> SinkConfig:
+        """Check a sink's options; those of Kafka's clients may have the prefix `kafka.`, as for Spark's own sink.
+
+        Passwords among them are hidden in messages from here on. Raises ConfigError for the first invalid option.
+        """
+        properties = {name.removeprefix(KAFKA): _text(value) for name, value in options.items() if value is not None}
+        SECRETS.learn_properties(properties)
+        own = sink_config_def().keys()
+        _check_names(properties)
+        values = sink_config_def().parse(properties)
+        clients = {name: value for name, value in properties.items() if name in client_properties.ALL}
+        return cls(
+            topic=values["topic"],
+            name=values["name"],
+            key_columns=tuple(name for name in values["key.columns"] if name),
+            first_batch=values["first.batch"],
+            storage_topic=values["sink.storage.topic"],
+            storage_replication_factor=values["sink.storage.replication.factor"],
+            transforms=transform_chain(properties),
+            errors=ErrorHandling.from_values(values),
+            producer=ProducerConfig.from_properties(
+                {_TIMEOUT: str(_LONGEST_TRANSACTION_MS)} | clients, where="the options of the sink"
+            ),
+            properties={name: value for name, value in properties.items() if name in own or name.startswith(_BELOW)},
+        )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_names(properties: Mapping[str, str]) -> None:
+    known = {*sink_config_def().keys(), *client_properties.ALL, *client_properties.NO_COUNTERPART}
+    for name, nearest in unknown_properties(properties, known, open_prefixes=_BELOW).items():
+        advice = "remove it" if nearest is None else f"did you mean {nearest}?"
+        raise ConfigError(
+            f"{name} is neither an option of the sink nor a property of Kafka's clients: {advice}", name=name
+        )
+    for name in client_properties.NO_COUNTERPART.keys() & properties.keys():
+        raise ConfigError(f"{name} has no counterpart here: {client_properties.NO_COUNTERPART[name]}", name=name)

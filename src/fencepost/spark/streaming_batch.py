@@ -1,0 +1,56 @@
+"""What Spark knows of the micro-batch that the function of `foreachBatch` is called with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from fencepost.api.errors import IllegalStateError
+from fencepost.spark.progress import Progress
+
+_QUERY_ID = "sql.streaming.queryId"
+_JOB_GROUP = "spark.jobGroup.id"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingBatch:
+    """A micro-batch. `query` is the checkpoint's id, `run` the id of the query's run.
+
+    `timestamp_ms` is when the batch was planned, which is in the checkpoint; None if Spark does not tell.
+    """
+
+    query: str
+    run: str
+    batch: int
+    timestamp_ms: int | None
+
+    @classmethod
+    def of(cls, frame: DataFrame, batch: int) -> Self:
+        """Ask Spark on the thread of the query. Raises IllegalStateError on any other thread."""
+        context = frame.sparkSession.sparkContext
+        query, run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_JOB_GROUP)
+        if query is None or run is None:
+            raise IllegalStateError(
+                "exactly_once(...) is a function for writeStream.foreachBatch, and was called without a streaming query: "
+                "write a DataFrame by write_kafka(df, ...), and call the function on the thread that foreachBatch gives"
+            )
+        return cls(query, run, batch, _timestamp_ms(frame, query))
+
+    @property
+    def progress(self) -> Progress:
+        """What a sink has committed with this batch."""
+        return Progress(self.query, self.batch, self.timestamp_ms)
+
+
+def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
+    """The time in the offset log's entry, from Spark's internals: None where they are not as expected."""
+    session: Any = frame.sparkSession
+    try:
+        identity = session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001 - no public interface has it
+        execution = session._jsparkSession.sharedState().activeStreamingQueries().get(identity)  # noqa: SLF001
+        return int(execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
+    except (Py4JError, AttributeError, TypeError, ValueError):
+        return None

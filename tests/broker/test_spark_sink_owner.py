@@ -1,0 +1,92 @@
+"""The owner of a sink, without Spark: who is fenced, and what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from fencepost.kafka.clients import KafkaClients
+from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.producer.transaction import TransactionState
+from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.spark.progress import Progress, SinkKey, Step
+from fencepost.spark.progress_log import ProgressLog
+from fencepost.spark.sink import Sink
+from fencepost.spark.sink_config import SinkConfig
+from tests.support.topics import Topics, unique
+
+
+@pytest.fixture
+def config(bootstrap_servers: str, topics: Topics) -> SinkConfig:
+    return SinkConfig.from_options({"topic": topics.create(), "bootstrap.servers": bootstrap_servers})
+
+
+@pytest.fixture
+def key() -> SinkKey:
+    return SinkKey(unique("sink"))
+
+
+@pytest.fixture
+def older(config: SinkConfig, key: SinkKey) -> Iterator[Sink]:
+    """An owner with an open transaction that has the progress of batch 3."""
+    with closing(Sink(config, key)) as sink:
+        sink.own()
+        sink._producer.begin_transaction()
+        sink._log.write(sink._producer, Progress("query", 3))
+        yield sink
+
+
+def test_a_new_owner_aborts_the_open_transaction_and_does_not_see_it(older: Sink, config: SinkConfig, key: SinkKey):
+    with closing(Sink(config, key)) as newer:
+        newer.own()
+        assert newer.last is None
+        with pytest.raises(ProducerFencedError):
+            older._producer.commit_transaction()
+
+
+def test_a_new_owner_sees_what_the_former_committed_until_it_was_fenced(older: Sink, config: SinkConfig, key: SinkKey):
+    """First InitProducerId, then the read: the other way round a commit between the two would not be seen."""
+
+    class LateProducer(TransactionalProducer):
+        def init_transactions(self) -> None:
+            older._producer.commit_transaction()
+            super().init_transactions()
+
+    class LateClients(KafkaClients):
+        def transactional_producer(self, config: ProducerConfig, transactional_id: str) -> TransactionalProducer:
+            return LateProducer(config, transactional_id)
+
+    with closing(Sink(config, key, clients=LateClients())) as newer:
+        newer.own()
+        assert newer.last == Progress("query", 3)
+
+
+def test_an_open_transaction_of_another_sink_is_not_waited_for(older: Sink, config: SinkConfig):
+    partition = older._log._partition
+    names = (unique("sink") for _ in range(1000))
+    other = next(
+        name for name in names if ProgressLog(config, SinkKey(name), clients=KafkaClients())._partition != partition
+    )
+    with closing(Sink(config, SinkKey(other))) as sink:
+        # The read of the whole topic would wait until the open transaction expires.
+        assert sink._log.read() is None
+    older._producer.abort_transaction()
+
+
+def test_a_failed_commit_that_took_place_is_not_repeated(config: SinkConfig, key: SinkKey):
+    """As if the commit's answer was lost, and nobody could be asked for a while."""
+    with closing(Sink(config, key)) as sink:
+        sink.own()
+        sink._producer.begin_transaction()
+        sink._log.write(sink._producer, Progress("query", 3))
+        sink._producer.commit_transaction()
+        sink._producer._move_to(TransactionState.FAILED)
+
+        def decide(last: Progress | None) -> Step:
+            return Step.WRITE if last is None else Step.SKIP
+
+        # There is no DataFrame to write.
+        assert sink.write(None, None, Progress("query", 3), decide).skipped  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""Streaming queries for tests of the Spark sink: each file of a folder is a micro-batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from fencepost.spark import ExactlyOnce
+from tests.support.checker import read_topic
+
+_EPOCH = 1_700_000_000
+STORAGE_TOPIC = "fencepost-sinks"
+
+
+@dataclass
+class FileQuery:
+    """A query over the text files of `folder / "input"`, one of them a micro-batch, with its checkpoint beside them."""
+
+    spark: SparkSession
+    folder: Path
+    function: Callable[[DataFrame, int], None]
+    shape: Callable[[DataFrame], DataFrame] = lambda frame: frame
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def add(self, *values: str, name: str | None = None) -> None:
+        """Add a file, whose lines are `values`."""
+        (self.folder / "input").mkdir(exist_ok=True)
+        staged = self.folder / "staged.txt"
+        staged.write_text("".join(f"{value}\n" for value in values))
+        number = len(list((self.folder / "input").iterdir()))
+        # Spark takes the files in the order of their times.
+        os.utime(staged, (_EPOCH + number, _EPOCH + number))
+        staged.rename(self.folder / "input" / (name or f"{number:04}.txt"))
+
+    def start(self, *, available_now: bool = True) -> StreamingQuery:
+        frame = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder / "input"))
+        writer = self.shape(frame).writeStream.foreachBatch(self.function)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+    def run(self) -> None:
+        """Run all that is there. Raises what the function raised, within a StreamingQueryException."""
+        query = self.start()
+        try:
+            assert query.awaitTermination(120), "the query did not end"
+        finally:
+            query.stop()
+
+    def forget_commit(self, batch: int) -> None:
+        """Make Spark repeat its last batch, as if the driver had died before the commit log was written."""
+        for name in (str(batch), f".{batch}.crc"):
+            (self.checkpoint / "commits" / name).unlink(missing_ok=True)
+
+    def save(self) -> Path:
+        """Copy the checkpoint."""
+        copy = self.folder / "saved"
+        shutil.copytree(self.checkpoint, copy)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put a copy in the checkpoint's place."""
+        shutil.rmtree(self.checkpoint)
+        shutil.copytree(copy, self.checkpoint)
+
+
+def progress_of(bootstrap_servers: str, sink: str, topic: str = STORAGE_TOPIC) -> list[dict[str, Any]]:
+    """All committed progress of a sink's batches."""
+    records = read_topic(bootstrap_servers, topic)
+    return [json.loads(r.value or b"") for r in records if json.loads(r.key or b"") == {"sink": sink}]
+
+
+def texts(bootstrap_servers: str, topic: str) -> list[str]:
+    """The committed values of a topic, sorted."""
+    return sorted((record.value or b"").decode() for record in read_topic(bootstrap_servers, topic))
+
+
+def functions(*several: ExactlyOnce) -> Callable[[DataFrame, int], None]:
+    """One function for foreachBatch that calls several."""
+
+    def call(frame: DataFrame, batch: int) -> None:
+        for function in several:
+            function(frame, batch)
+
+    return call
+
+
+def numbered(first: int, stop: int) -> Iterable[str]:
+    return [str(number) for number in range(first, stop)]
