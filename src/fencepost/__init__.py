@@ -11,6 +11,7 @@ from fencepost.api.context import (
     TransactionContext,
 )
 from fencepost.api.errors import ConfigError, DataError, FencepostError, IllegalStateError, RetriableError
+from fencepost.api.function_source import source
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
@@ -44,4 +45,5 @@ __all__ = [
     "TolerantReader",
     "TransactionContext",
     "Transformation",
+    "source",
 ]

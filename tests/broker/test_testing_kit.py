@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from fencepost import DataError, SourceConnector, SourceTask
+from fencepost import DataError, SourceConnector, SourceRecord, SourceTask
+from fencepost.api.errors import PluginError
+from fencepost.api.traces import format_trace
 from fencepost.testing import run_connector
 from tests.support.checker import read_topic, values
 from tests.support.numbers import NumbersConnector
@@ -51,6 +54,34 @@ def test_the_error_of_a_failed_task_is_raised(bootstrap_servers: str, topic: str
         pytest.raises(DataError, match="of another format"),
     ):
         running.wait_for_records(topic, 1)
+
+
+class DatedTask(SourceTask):
+    """Has a datetime as its offset."""
+
+    def start(self, config: object) -> None:
+        del config
+
+    def poll(self) -> list[SourceRecord]:
+        return [SourceRecord({"table": "a"}, {"at": datetime(2024, 1, 1, tzinfo=UTC)}, self.context.configs()["topic"])]
+
+
+class DatedConnector(SourceConnector):
+    def task_class(self) -> type[SourceTask]:
+        return DatedTask
+
+
+def test_an_offset_that_cannot_be_stored_is_told_with_the_line_of_poll(bootstrap_servers: str, topic: str) -> None:
+    line = DatedTask.poll.__code__.co_firstlineno
+    with (
+        run_connector(DatedConnector, {"topic": topic}, bootstrap_servers) as running,
+        pytest.raises(
+            PluginError, match=f"{__file__}:{line}, returned an offset that cannot be stored .*'at'"
+        ) as failed,
+    ):
+        running.wait_for_records(topic, 1)
+    # The worker's own frames say nothing to the author.
+    assert len(format_trace(failed.value).splitlines()) == 1
 
 
 def test_missing_records_are_counted(bootstrap_servers: str, topic: str) -> None:

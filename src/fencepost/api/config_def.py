@@ -149,8 +149,9 @@ class ConfigDef:
             checked.value = _given(key, config)
         except ConfigError as error:
             checked.errors.append(str(error))
-            if key.required and key.name not in config:
-                return checked
+            if key.name in config:
+                _check_nothing(key, checked.errors)
+            return checked
         try:
             _check(key, checked.value)
         except ConfigError as error:
@@ -179,6 +180,16 @@ def _given(key: ConfigKey, config: Mapping[str, Any]) -> Any:
 def _check(key: ConfigKey, value: Any) -> None:
     if key.validator is not None:
         key.validator(key.name, value)
+
+
+def _check_nothing(key: ConfigKey, errors: list[str]) -> None:
+    """Check None, which Connect counts as a second error of a value that does not parse, if the validator takes it."""
+    try:
+        _check(key, None)
+    except ConfigError as error:
+        errors.append(str(error))
+    except Exception:  # noqa: BLE001 - a validator is written for values of the property's type
+        return
 
 
 _INT_RANGES: Final = {PropertyType.SHORT: 15, PropertyType.INT: 31, PropertyType.LONG: 63}

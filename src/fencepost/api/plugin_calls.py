@@ -16,7 +16,7 @@ import threading
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from inspect import unwrap
+from inspect import getattr_static, unwrap
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from fencepost.api.errors import PluginError
@@ -46,7 +46,7 @@ def call_plugin(what: str, function: Callable[P, T], /, *args: P.args, **kwargs:
     try:
         return function(*args, **kwargs)
     except BaseException as error:
-        failure = as_failure(what, error)
+        failure = _call_refused(what, function, error) or as_failure(what, error)
         if failure is error:
             raise
     # Outside of the handler: raised in it, the failure would always have the plugin's error as its context.
@@ -84,6 +84,28 @@ def as_failure(what: str, error: BaseException) -> Exception:
     return failure
 
 
+def _call_refused(what: str, function: Callable[..., object], error: BaseException) -> PluginError | None:
+    """Return the failure for a method that does not take the arguments of its call; None for any other error.
+
+    Python raises it at the call, so the error has no line of the method.
+    """
+    if type(error) is not TypeError or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return None
+    location = _definition(function)
+    if location is None:
+        return None
+    failure = PluginError(f"{what}, defined at {location}, does not take the arguments that it is called with: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+def _definition(function: Callable[..., object]) -> str | None:
+    """Return `file:line` of a function, method or constructor that is written in Python."""
+    written = getattr_static(function, "__init__") if isinstance(function, type) else function
+    code = getattr(unwrap(written), "__code__", None)
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
 def _overridden(kind: type) -> str | None:
     """Return the name by which an exception's class overrides Python's inspection of it; None for a plain class."""
     if type(kind) not in _PLAIN_METACLASSES:
@@ -116,8 +138,8 @@ def refuse_answer(what: str, function: Callable[..., object], found: str, expect
 
     refuse_answer("poll() of task files-0", task.poll, kind_of(answer), "a list of SourceRecord")
     """
-    code = getattr(unwrap(function), "__code__", None)
-    location = "" if code is None else f", defined at {code.co_filename}:{code.co_firstlineno},"
+    definition = _definition(function)
+    location = "" if definition is None else f", defined at {definition},"
     raise PluginError(f"{what}{location} returned {found}: it must return {expected}")
 
 

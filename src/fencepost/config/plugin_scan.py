@@ -17,8 +17,11 @@ from typing import Final
 _log: Final = logging.getLogger(__name__)
 
 
-def scan(directories: Sequence[Path]) -> list[str]:
-    """Return the Python paths of classes that may be plugins, in order. A module that cannot be read is logged once."""
+def scan(directories: Sequence[Path], base_name: str | None = None) -> list[str]:
+    """Return the Python paths of classes that may be plugins, in order. A module that cannot be read is logged once.
+
+    With `base_name`, only those that derive from a class of fencepost's with that name: `SourceConnector`.
+    """
     bases: dict[str, frozenset[str]] = {}
     for directory in directories:
         for name, path in _modules(directory):
@@ -26,14 +29,16 @@ def scan(directories: Sequence[Path]) -> list[str]:
             bases.update(_classes(name, path, status.st_mtime_ns, status.st_size))
     found: set[str] = set()
     while True:
-        more = {name for name, names in bases.items() if any(_is_ours(base) or base in found for base in names)} - found
+        more = {
+            name for name, names in bases.items() if any(_is_ours(base, base_name) or base in found for base in names)
+        } - found
         if not more:
             return sorted(name for name in found if not name.rpartition(".")[2].startswith("_"))
         found |= more
 
 
-def _is_ours(base: str) -> bool:
-    return base.startswith("fencepost.")
+def _is_ours(base: str, name: str | None) -> bool:
+    return base.startswith("fencepost.") and name in (None, base.rpartition(".")[2])
 
 
 def _modules(directory: Path) -> Iterator[tuple[str, Path]]:

@@ -27,6 +27,7 @@ from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transfor
 from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_instance import ConnectorInstance
+from fencepost.config.plugin_scan import scan
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, forget_sources
 
 
@@ -128,7 +129,7 @@ def _load(kind: PluginKind, entry: EntryPoint, property_name: str) -> Any:
 def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> Any:
     module_name, _, class_name = name.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in name.split(".")):
-        raise _unknown(kind, name, property_name)
+        raise _unknown(kind, name, property_name, sources)
     if not sources.admit(module_name):
         raise ConfigError(
             f"The {kind.label} {name}, given by the property {property_name}, is not imported: the module {module_name} "
@@ -141,7 +142,7 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
         module = call_plugin(f"The import of {module_name}", importlib.import_module, module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            raise _unknown(kind, name, property_name) from error
+            raise _unknown(kind, name, property_name, sources) from error
         raise _failed(kind, name, property_name, error) from error
     except Exception as error:
         raise _failed(kind, name, property_name, error) from error
@@ -158,11 +159,13 @@ def _import(kind: PluginKind, name: str, property_name: str, sources: PluginSour
         raise _failed(kind, name, property_name, error) from error
 
 
-def _unknown(kind: PluginKind, name: str, property_name: str) -> ConfigError:
+def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSources) -> ConfigError:
     # The names of Java classes, which have dots, would hide the aliases.
-    known = ", ".join(entry.name for entry in plugin_entry_points(kind) if "." not in entry.name) or "none"
+    known = [entry.name for entry in plugin_entry_points(kind) if "." not in entry.name]
+    known += scan(sources.directories, kind.base.__name__)
     return ConfigError(
-        f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: {known}. "
+        f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: "
+        f"{', '.join(known) or 'none'}. "
         f"Install the package that has it (pip install ...) or put its directory on plugin.path, and give its alias "
         "or its Python path as package.module.Class",
         name=property_name,

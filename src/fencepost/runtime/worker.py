@@ -32,6 +32,7 @@ from fencepost.runtime.connector.password_properties import passwords
 from fencepost.runtime.connector.pipeline_builder import build_pipeline
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.connector.validation import Validation, connector_class, connector_defaults, validate
+from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
 from fencepost.runtime.offset_stores import OffsetStores
 from fencepost.runtime.task.delivery import delivers_exactly_once, delivery
@@ -81,6 +82,7 @@ class Worker:
 
         Raises BrokerUnavailableError, AuthenticationError, AuthorizationError, TopicCreationError or ConfigError.
         """
+        warn_of_unknown_converter_properties(self.config)
         self._offsets.open_global()
 
     def limited(self) -> Worker:
@@ -98,7 +100,7 @@ class Worker:
         return validate(self.config, self._transformer.transform(properties), accepted=accepted)
 
     def checked(self, properties: Mapping[str, str], *, warn: bool = False, accepted: bool = False) -> ConnectorConfig:
-        """Return a connector's configuration. Raises one ConfigError that lists all errors.
+        """Return a connector's configuration. Raises one ConfigError with an error of each invalid property.
 
         `warn` logs unknown properties; `accepted` is that of `validate`.
         """
@@ -107,11 +109,10 @@ class Worker:
             validation.warn_of_unknown()
         wrong = [value for value in validation.values.values() if value.errors]
         if wrong:
-            errors = [error for value in wrong for error in value.errors]
+            # The first of each property: a value that does not parse has a second one, for None, as in Connect.
+            errors = "; ".join(value.errors[0] for value in wrong)
             name = properties.get("name", "(without a name)")
-            raise ConfigError(
-                f"The configuration of connector {name} is invalid: {'; '.join(errors)}", name=wrong[0].name
-            )
+            raise ConfigError(f"The configuration of connector {name} is invalid: {errors}", name=wrong[0].name)
         return self.connector_config(properties)
 
     def connector_config(self, properties: Mapping[str, str | None]) -> ConnectorConfig:

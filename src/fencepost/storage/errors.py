@@ -12,6 +12,10 @@ _CHECK_CLUSTER: Final = (
 )
 
 
+class UnstorableOffsetError(DataError):
+    """A source partition or offset has no form in the offsets topic. The message names the connector and the value."""
+
+
 class ConfigWriteError(RetriableError):
     """A write to the config topic failed; the request that it was for can be retried.
 

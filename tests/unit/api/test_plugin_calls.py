@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -242,3 +243,35 @@ def test_a_module_that_fails_to_import_is_reported_with_its_own_line(tmp_path: P
     assert describe_error(raised.value) == f"ZeroDivisionError: division by zero ({module}:2)"
     assert "importlib" not in format_trace(raised.value)
     assert "edge_of_import" not in sys.modules
+
+
+class WrongSignatures:
+    def __init__(self, needed: str) -> None:
+        self.needed = needed
+
+    def start(self) -> None:
+        """Takes no configuration."""
+
+
+def test_a_method_that_does_not_take_its_arguments_is_named_with_its_line():
+    line = WrongSignatures.start.__code__.co_firstlineno
+    start: Any = WrongSignatures("x").start
+    with pytest.raises(
+        PluginError, match=rf"start\(\) of task t-0, defined at {__file__}:{line}, does not take the"
+    ) as raised:
+        call_plugin("start() of task t-0", start, {})
+    assert "takes 1 positional argument but 2 were given" in str(raised.value)
+
+
+def test_a_constructor_that_does_not_take_its_arguments_is_named_with_its_line():
+    line = WrongSignatures.__init__.__code__.co_firstlineno
+    with pytest.raises(PluginError, match=rf"The constructor, defined at {__file__}:{line}, does not take the"):
+        call_plugin("The constructor", cast("Any", WrongSignatures))
+
+
+def test_a_type_error_of_the_plugin_itself_stays_what_it_is():
+    def poll() -> object:
+        return len(cast("Any", 1))
+
+    with pytest.raises(TypeError, match="has no len"):
+        call_plugin("poll()", poll)

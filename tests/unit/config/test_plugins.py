@@ -149,3 +149,19 @@ def test_looking_one_plugin_up_imports_no_other():
     )
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"
+
+
+def test_an_unknown_name_is_answered_with_the_classes_of_plugin_path_too(plugin_directory: Path):
+    module = unique("shown")
+    (plugin_directory / f"{module}.py").write_text(
+        "from fencepost import Converter, SourceConnector, SourceTask\n"
+        "class Shown(SourceConnector): ...\n"
+        "class ShownTask(SourceTask): ...\n"
+        "class ShownConverter(Converter): ...\n"
+    )
+    sources = PluginSources(directories=(plugin_directory,))
+    with pytest.raises(ConfigError) as caught:
+        find_plugin(PluginKind.CONNECTOR, "Showm", property_name="connector.class", sources=sources)
+    assert f", {module}.Shown. Install" in str(caught.value)
+    assert "ShownTask" not in str(caught.value)
+    assert "ShownConverter" not in str(caught.value)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 
 from fencepost import ConfigError
 from fencepost.config.worker_config import WorkerConfig
+from fencepost.runtime.connector.worker_converters import warn_of_unknown_converter_properties
 from fencepost.runtime.worker import Worker
 from tests.support.sequence_source import properties
 from tests.support.task_runner import States
@@ -82,3 +84,30 @@ def test_the_worker_says_whether_connectors_may_have_topics_created(
     creator = worker._topic_creator(worker.connector_config(properties("c", "t", given)))
     assert (creator is not None) is enabled
     assert ("have no effect" in caplog.text) is not enabled
+
+
+def test_one_error_is_told_of_a_value_that_does_not_parse(worker: Worker):
+    with pytest.raises(ConfigError) as caught:
+        worker.checked(properties("c", "t", {"tasks.max": "zwei"}))
+    assert str(caught.value).count("tasks.max") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("value.converter.schema.enable", "not known to JsonConverter .* did you mean value.converter.schemas.enable?"),
+        ("key.converter.encodin", "not known to StringConverter"),
+    ],
+)
+def test_a_misspelt_property_of_the_workers_converters_is_told(
+    worker: Worker, caplog: pytest.LogCaptureFixture, name: str, told: str
+):
+    changed = {**worker.config.properties, name: "x"}
+    warn_of_unknown_converter_properties(replace(worker.config, properties=changed))
+    assert re.search(told, caplog.text)
+
+
+def test_defined_properties_of_the_workers_converters_pass(worker: Worker, caplog: pytest.LogCaptureFixture):
+    changed = {**worker.config.properties, "value.converter.schemas.enable": "false"}
+    warn_of_unknown_converter_properties(replace(worker.config, properties=changed))
+    assert "not known" not in caplog.text

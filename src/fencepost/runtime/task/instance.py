@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from fencepost.api.context import SourceTaskContext
 from fencepost.api.plugin_calls import call_plugin, kind_of, refuse_answer
@@ -66,6 +66,12 @@ class TaskInstance:
             if not isinstance(record, SourceRecord):
                 found = f"{kind_of(answer)} whose item {position} is {kind_of(record)}"
                 refuse_answer(self._what("poll"), self._task.poll, found, _POLLED)
+
+    def refuse_offset(self, error: Exception) -> NoReturn:
+        """Raise the PluginError for a source offset of poll's that cannot be stored, which `error` describes."""
+        expected = "offsets whose values are texts, numbers, booleans or None"
+        found = f"an offset that cannot be stored ({error})"
+        refuse_answer(self._what("poll"), self._task.poll, found, expected)
 
     def at_end(self) -> bool:
         """Return whether the source has ended. Raises what the task raises."""

@@ -12,7 +12,8 @@ from fencepost.runtime.state import OnState, State
 from fencepost.runtime.task.boundaries import Batch, BoundaryDecision, TransactionBoundaryManager
 from fencepost.runtime.task.control import TaskControl
 from fencepost.runtime.task.instance import TaskInstance
-from fencepost.runtime.task.writes import TaskWrites
+from fencepost.runtime.task.writes import Settled, TaskWrites
+from fencepost.storage.errors import UnstorableOffsetError
 
 _log: Final = logging.getLogger(__name__)
 
@@ -123,10 +124,18 @@ class PollLoop:
         if decision is BoundaryDecision.ABORT:
             self._writes.abort()
         self._control.raise_failure()
-        settled = self._writes.commit()
+        settled = self._commit()
         if settled is not None:
             self._instance.settled(settled)
             self._instance.committed()
+
+    def _commit(self) -> Settled | None:
+        try:
+            return self._writes.commit()
+        except UnstorableOffsetError as error:
+            unstorable = error
+        # Outside of the handler: the worker's own error would be shown as the context.
+        return self._instance.refuse_offset(unstorable)
 
     def _commit_all(self) -> bool:
         """Commit at a stop or a pause. False if the boundaries did not allow it, and the transaction was aborted."""

@@ -20,6 +20,7 @@ from fencepost.api.foreign_json import parse_json
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.secrets import SECRETS
 from fencepost.storage.compact_json import text
+from fencepost.storage.errors import UnstorableOffsetError
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
 # Java writes numbers from 1e-3 to 1e7 with plain digits, others as 1.5E10.
@@ -49,14 +50,14 @@ def identity_of(partition: SourcePartition | None) -> str:
 def encode_key(connector: str, partition: SourcePartition | None) -> bytes:
     """Return the key of a source partition's offset records. None is a source partition, too.
 
-    Raises DataError, naming the connector, unless the partition maps text to text, numbers, booleans and None.
+    Raises UnstorableOffsetError unless the partition maps text to text, numbers, booleans and None.
     """
     encoded = "null" if partition is None else _object(connector, "partition", partition)
     return _utf8(connector, "partition", f"[{text(connector)},{encoded}]")
 
 
 def encode_value(connector: str, offset: SourceOffset | None) -> bytes | None:
-    """Return the value for a source offset, None to remove it. Raises DataError like `encode_key`."""
+    """Return the value for a source offset, None to remove it. Raises as `encode_key`."""
     return None if offset is None else _utf8(connector, "offset", _object(connector, "offset", offset))
 
 
@@ -88,7 +89,7 @@ def decode_value(value: bytes | None) -> dict[str, Any] | None:
 
 def _object(connector: str, what: str, data: Mapping[str, Any]) -> str:
     if not isinstance(data, Mapping):
-        raise DataError(
+        raise UnstorableOffsetError(
             f"Connector {connector}: a source {what} must be a mapping such as {{'file': 'a.csv'}}, "
             f"not {type(data).__name__}"
         )
@@ -97,7 +98,7 @@ def _object(connector: str, what: str, data: Mapping[str, Any]) -> str:
 
 def _member(connector: str, what: str, name: Any, value: Any) -> str:
     if not isinstance(name, str):
-        raise DataError(
+        raise UnstorableOffsetError(
             f"Connector {connector}: the source {what} has the name {name!r} of type {type(name).__name__}; names must "
             "be text"
         )
@@ -126,7 +127,7 @@ def _primitive(connector: str, what: str, name: str, value: Any) -> str:
                 f"a value of type {type(value).__name__}; only text, numbers, booleans and None can be stored: convert "
                 "it, and put the parts of nested values under names of their own"
             )
-    raise DataError(f"Connector {connector}: {name!r} in the source {what} is {problem}")
+    raise UnstorableOffsetError(f"Connector {connector}: {name!r} in the source {what} is {problem}")
 
 
 def _java_double(value: float) -> str:
@@ -153,7 +154,7 @@ def _utf8(connector: str, what: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(
+        raise UnstorableOffsetError(
             f"Connector {connector}: the source {what} has text that is not valid Unicode ({error.reason}): decode the "
             "bytes that it was made of with errors='replace', or store them in hexadecimal"
         ) from error
