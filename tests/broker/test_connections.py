@@ -279,3 +279,20 @@ def test_a_task_that_waits_for_an_answer_ends_when_it_is_abandoned(fault_proxy: 
                 hanging.result(60)
         finally:
             trap.release()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_port_without_sasl_is_not_blamed_on_the_password(broker: EmbeddedBroker, mechanism: str) -> None:
+    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    login = f'org.apache.kafka.common.security.{module}LoginModule required username="me" password="right";'
+    properties = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": login,
+    }
+    config = ClientConfig.from_properties(properties, where="the test")
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+
+    with pytest.raises(AuthenticationError, match=f"{host}:{port} has no SASL on this port: set .*=PLAINTEXT, or"):
+        Connection((host, int(port)), config)

@@ -306,9 +306,15 @@ class Connection:
         answer = self.call(request, at_most=1, deadline=self._setup_step())
         if answer.error_code:
             offered = ", ".join(answer.mechanisms)
-            remedy = f"set it to one of {offered}" if offered else "that port has no SASL, see security.protocol"
+            broker = f"The broker {self.address[0]}:{self.address[1]}"
+            if not offered:
+                protocol = "PLAINTEXT" if self._config.tls is None else "SSL"
+                raise AuthenticationError(
+                    f"{broker} has no SASL on this port: set security.protocol={protocol}, or give the port of its SASL "
+                    "listener in bootstrap.servers"
+                )
             raise AuthenticationError(
-                f"The broker {self.address[0]}:{self.address[1]} does not offer sasl.mechanism={mechanism_name}: {remedy}"
+                f"{broker} does not offer sasl.mechanism={mechanism_name}: set it to one of {offered}"
             )
         settings = self._config.sasl_settings() | {"security_protocol": self._config.security_protocol}
         mechanism = get_sasl_mechanism(mechanism_name)(host=self.address[0], **settings)
