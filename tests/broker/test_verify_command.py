@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from fencepost.cli import main
 from tests.support.processes import wait_for
@@ -130,6 +131,22 @@ def test_records_behind_an_open_transaction_are_reported(verify: Verify, produce
     assert verify("--expect-count", "3")[0] == 1
     producer.abort_transaction(_SECONDS)
     assert _report(verify, "--expect-count", "1")[1]["aborted"] == 2
+
+
+def test_records_behind_an_open_transaction_are_counted_after_a_deletion(
+    verify: Verify, producer: Producer, topic: str, bootstrap_servers: str
+) -> None:
+    _produce(producer, topic, "a", 1, 2, 3)
+    _commit(producer)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, OFFSET_END)]).values()
+    deleted.result(_SECONDS)
+    _produce(producer, topic, "a", 4, 5)
+    assert producer.flush(_SECONDS) == 0
+
+    report = wait_for(lambda: found if (found := _report(verify, "--expect-count", "0")[1])["undecided"] else None)
+
+    assert (report["records"], report["undecided"]) == (0, 2)
 
 
 def test_the_rows_and_lines_of_a_file_are_compared(

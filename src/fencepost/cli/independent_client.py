@@ -99,26 +99,37 @@ def ends_of(config: ClientConfig, topic: str, isolation: str = READ_COMMITTED) -
     At read_committed that is the last stable offset: the first record of an open transaction. Waits for transactions
     that are being ended. Raises MissingTopicError or BrokerUnavailableError.
     """
+    # A partition whose records were all deleted has nothing to read.
+    limits = _limits(config, topic, isolation)
+    return {partition: high if high > low else 0 for partition, (low, high) in limits.items()}
+
+
+def count_behind_open_transactions(config: ClientConfig, topic: str) -> int:
+    """Return how many offsets of a topic are behind its last stable offsets. Raises as `ends_of`."""
+    stable, written = _limits(config, topic, READ_COMMITTED), _limits(config, topic, READ_UNCOMMITTED)
+    return sum(max(0, written[partition][1] - end) for partition, (_, end) in stable.items() if partition in written)
+
+
+def _limits(config: ClientConfig, topic: str, isolation: str) -> dict[int, tuple[int, int]]:
+    """The first and the end offset of each partition."""
     if isolation == READ_COMMITTED:
         open_transactions(config, topic)
     with closing(open_consumer(config, isolation)) as consumer:
         try:
-            partitions = partitions_of(consumer, topic)
-            ends = {
+            limits = {
                 each.partition: consumer.get_watermark_offsets(
                     TopicPartition(topic, each.partition), timeout=_ANSWER_SECONDS
                 )
-                for each in partitions
+                for each in partitions_of(consumer, topic)
             }
         except KafkaException as error:
             raise _refusal(error.args[0], topic) from error
-    if not ends:
+    if not limits:
         raise MissingTopicError(
             f"There is no topic {topic} on this cluster, or the principal may not DESCRIBE it: check the name, and the "
             "addresses of the brokers"
         )
-    # A partition whose records were all deleted has nothing to read.
-    return {partition: high if high > low else 0 for partition, (low, high) in ends.items()}
+    return limits
 
 
 def _raise_unless_end(message: Message, topic: str) -> None:

@@ -11,7 +11,13 @@ import click
 
 from fencepost.cli.cluster_options import asks_cluster
 from fencepost.cli.count_progress import shown_count
-from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, place_of, read
+from fencepost.cli.independent_client import (
+    READ_UNCOMMITTED,
+    count_behind_open_transactions,
+    ends_of,
+    place_of,
+    read,
+)
 from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.record_fields import RecordField
 from fencepost.cli.row_check import CsvRows, RowFindings, SourceFile, compare_rows, line_of_record, lines_of
@@ -134,7 +140,7 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
         topic=topic,
         records=counted.count,
         aborted=written.count - counted.count,
-        undecided=_distance(ends_of(config, topic), ends_of(config, topic, READ_UNCOMMITTED)),
+        undecided=count_behind_open_transactions(config, topic),
         open_transactions=_since(at_first, open_transactions(config, topic)),
         expected_records=asked.expect_count,
         numbers=numbers,
@@ -214,10 +220,6 @@ def _since(at_first: list[OpenTransaction] | None, at_last: list[OpenTransaction
         return None
     begun = {(each.transactional_id, each.started_ms) for each in at_first}
     return tuple(sorted(each.transactional_id for each in at_last if (each.transactional_id, each.started_ms) in begun))
-
-
-def _distance(ends: Mapping[int, int], high: Mapping[int, int]) -> int:
-    return sum(max(0, end - ends[partition]) for partition, end in high.items() if partition in ends)
 
 
 def _is_csv(path: Path) -> bool:
