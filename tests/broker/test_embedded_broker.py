@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -112,3 +114,17 @@ def test_a_broker_ends_with_a_test_process_that_is_killed(tmp_path: Path) -> Non
         starter.kill()
 
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), what="the broker is gone")
+
+
+def test_the_command_calls_a_full_disk_so(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    arguments = ("broker", "--port", str(port), "--data-dir", str(tmp_path / "data"))
+    with Process.fencepost(*arguments, log_file=tmp_path / "log") as process:
+        process.wait_for_output("Kafka listens")
+        with (tmp_path / "data" / "node-1" / "broker.log").open("a") as log:
+            log.write("java.io.IOException: No space left on device\n")
+        (jvm,) = psutil.Process(process.pid).children()
+        jvm.kill()
+        assert process.wait() == 1
+    full = "fencepost: broker node 1 ended by itself: the disk of .*node-1 is full. Free some space"
+    assert re.search(full, process.output)

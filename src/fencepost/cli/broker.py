@@ -50,4 +50,4 @@ def broker(port: int, data_dir: Path, nodes: int) -> None:
         while not asked_to_stop.wait(_WATCH_SECONDS):
             for node in running.nodes:
                 if not node.running:
-                    raise BrokerStartError(f"broker node {node.node_id} ended by itself: see {node.log_file}")
+                    raise BrokerStartError(f"broker node {node.node_id} ended by itself: {node.reason_of_end()}")

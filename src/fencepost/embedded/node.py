@@ -9,6 +9,7 @@ A node's process can be stopped, killed and restarted; its ports and its data st
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -32,6 +33,7 @@ START_TIMEOUT_SECONDS: Final = 120.0
 # killed.
 STOP_TIMEOUT_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.02
+_LAST_BYTES: Final = 64 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -190,6 +192,14 @@ class Node:
             staged.write_bytes(new.read_bytes())
             staged.replace(archive)
             new.unlink()
+
+    def reason_of_end(self) -> str:
+        """Return why a process that ran has ended, as far as its log tells."""
+        with contextlib.suppress(OSError), self.log_file.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_BYTES))
+            if os.strerror(errno.ENOSPC) in log.read().decode(errors="replace"):
+                return f"the disk of {self.place.folder} is full. Free some space, and start the broker again"
+        return f"see {self.log_file}"
 
     def _last_error(self) -> str:
         """The first exception in the log of this start, else the first error, else its last line."""

@@ -7,6 +7,8 @@ https://spark.apache.org/docs/latest/sql-error-conditions-sqlstates.html
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -75,6 +77,12 @@ class JobFailure:
         """
         raised = [_exceptions(cause.message) for cause in self.causes if cause.kind == PYTHON_EXCEPTION]
         return any(lines[0].partition(":")[0] == _RETRIABLE for lines in raised if lines)
+
+    @property
+    def is_of_full_disk(self) -> bool:
+        """Whether Spark could not write its temporary files for want of space."""
+        full = os.strerror(errno.ENOSPC)
+        return not self.is_of_data and any(full in cause.message for cause in self.causes)
 
     @property
     def one_line(self) -> str:

@@ -62,6 +62,13 @@ def test_a_failure_is_reported_in_one_line(failed: JobFailure, cause: str):
     assert "\n" not in failed.one_line
 
 
+def test_a_full_disk_is_told_from_data_that_quotes_one():
+    full = Throwable("java.io.IOException", "No space left on device")
+    assert failure(Throwable(SPARK, f"{ABORTED}Lost task 1.0: {SPARK}"), full).is_of_full_disk
+    assert not sql("[CAST_INVALID_INPUT] The value 'No space left on device' cannot be cast.").is_of_full_disk
+    assert not EXITED.is_of_full_disk
+
+
 @pytest.mark.parametrize(
     ("failed", "of_data"),
     [

@@ -114,6 +114,13 @@ def _translated(error: Exception, task: str, mark: str | None) -> FencepostError
             f"The Spark job of {task} failed: {failure.one_line}. Nothing of this batch was written: correct the "
             "data, or the code of the transform or connector"
         )
+    if failure.is_of_full_disk:
+        return SparkJobError(
+            f"The Spark job of {task} failed because the disk of Spark's temporary files is full: {failure.one_line}. "
+            "Free some space there, or set spark.local.dir to a folder on another disk (the environment variable "
+            "SPARK_LOCAL_DIRS has precedence). The transaction is aborted; the batch is read again when the task is "
+            "restarted"
+        )
     return SparkJobError(
         f"The Spark job of {task} failed: {failure.one_line}. The transaction is aborted; the batch is read "
         "again when the task is restarted"
