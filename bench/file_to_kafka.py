@@ -265,6 +265,8 @@ def memory_of(arguments: argparse.Namespace, folder: Path) -> None:
     heap = {"spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch"}
     with EmbeddedBroker(folder / "broker") as broker:
         engine = SparkEngine({**settings([]), **heap})
+        # Without a session the worker would write the first batches itself.
+        engine.session()
         bench = Bench(broker, engine, file, arguments.lines, arguments.partitions)
         most, done = [0], threading.Event()
 

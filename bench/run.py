@@ -1,7 +1,7 @@
 """All benchmarks one after the other, as `make bench` runs them; name some to run only those.
 
     python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing] [reconfiguration]
-                        [worker]
+                        [worker] [cold]
 
 The machine should be idle besides. What the figures mean stands in docs/benchmarks.md.
 """
@@ -24,6 +24,7 @@ BENCHMARKS = {
     "fencing": ["fencing.py", "--rounds", "5"],
     "reconfiguration": ["reconfiguration.py", "--rounds", "5"],
     "worker": ["worker.py", "--rounds", "5"],
+    "cold": ["cold.py", "--rounds", "5"],
 }
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch, SourceRecord
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.engine.engine import SparkEngine
+from fencepost.engine.engine import SMALL_BATCH, WORTH_SPARK, SparkEngine
 from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.spark.job_write import coalesces_in_order
 from fencepost.kafka.errors import KafkaError, TransactionAbortableError
@@ -21,6 +24,7 @@ from tests.support.checker import Record, read_topic
 from tests.support.engine import (
     NumberReader,
     TrickyReader,
+    WhereReader,
     json_converter,
     pipeline,
     producer,
@@ -295,3 +299,41 @@ def test_executors_share_a_transaction_of_version_1_too(engine: SparkEngine, tv1
             write(engine, owner, SourceBatch(reader=NumberReader(), splits=splits(COUNT, 4)), pipeline(topic))
     found = numbers(read_topic(tv1_broker.bootstrap_servers, topic))
     assert sorted(found) == sorted([*range(COUNT), *range(COUNT)])
+
+
+def test_large_readers_are_read_in_the_worker_until_spark_has_started(
+    engine: SparkEngine, bootstrap_servers: str, topic: str
+):
+    # It takes over the session that there is, but has to ask for it first.
+    cold = SparkEngine({})
+    readers: list[int] = []
+
+    def read_elsewhere(size: int) -> bool:
+        write(cold, owner, SourceBatch(reader=WhereReader(), splits=[1, 2], bytes=size), pipeline(topic))
+        found = [int(record.value or b"") for record in read_topic(bootstrap_servers, topic)]
+        readers[:] = found
+        return set(found[-2:]).isdisjoint({os.getpid()})
+
+    with producer(bootstrap_servers) as owner:
+        assert not read_elsewhere(SMALL_BATCH + 1)
+        assert not cold.started
+        assert not read_elsewhere(WORTH_SPARK)
+        wait_for(lambda: read_elsewhere(SMALL_BATCH + 1), what="a batch to be read by an executor")
+        assert cold.started
+        read_elsewhere(SMALL_BATCH)
+    assert readers[:4] == [os.getpid()] * 4
+    assert readers[-2:] == [os.getpid()] * 2
+    assert engine.session().range(1).count() == 1
+
+
+def test_python_workers_are_forked_with_their_imports_done(engine: SparkEngine):
+    def already(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wanted = ("fencepost.engine.write_stage", "fencepost.converters", "pyarrow.csv")
+        # Looked at before anything of this function could have imported them.
+        done = [name for name in wanted if name in sys.modules]
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"value": done})
+
+    found = engine.session().range(1, numPartitions=1).mapInArrow(already, "value STRING").toArrow()
+
+    assert found["value"].to_pylist() == ["fencepost.engine.write_stage", "fencepost.converters", "pyarrow.csv"]

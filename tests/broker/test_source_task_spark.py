@@ -35,6 +35,8 @@ DROP_TOMBSTONES = {
 def runner(bootstrap_servers_of_module: str) -> Iterator[TaskRunner]:
     settings = {"spark.master": "local[2]", "spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
     with TaskRunner(bootstrap_servers_of_module, settings) as runner:
+        # Large batches are written by executors only once Spark is there.
+        runner.worker.engine.session()
         yield runner
 
 

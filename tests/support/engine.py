@@ -136,6 +136,17 @@ class NumberReader:
 
 
 @dataclass(frozen=True)
+class WhereReader:
+    """Reads, for each split, the id of the process that reads it."""
+
+    schema: str = "value STRING"
+
+    def read(self, split: object) -> Iterator[pa.RecordBatch]:
+        del split
+        yield pa.RecordBatch.from_pydict({"value": [str(os.getpid())]})
+
+
+@dataclass(frozen=True)
 class TrickyReader:
     """Does one thing in the middle of the split `(first, last)` that holds the number `at`; `once` is a marker file.
 

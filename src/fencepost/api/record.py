@@ -108,8 +108,8 @@ class SourceBatch:
     of one key and rows of one Kafka partition keep their order.
 
     `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.
-    `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job.
-    None means unknown, and is treated as large.
+    `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job, and
+    so are the first larger ones, before Spark has started. None means unknown: such a batch is read on executors.
     """
 
     dataframe: DataFrame | None = None

@@ -3,6 +3,7 @@
     polled records, no transforms     worker: Arrow -> converters -> Kafka
     polled records, transforms        worker -> Catalyst -> worker: converters -> Kafka
     reader, no transforms, small      worker: read -> converters -> Kafka
+    reader, no transforms, no Spark   worker: the same, until Spark has started in the background
     reader, no transforms             executors: read -> converters -> Kafka, one stage
     reader or DataFrame               executors: (read ->) Catalyst -> converters -> Kafka
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
@@ -50,6 +52,10 @@ _log: Final = logging.getLogger(__name__)
 
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
+
+WORTH_SPARK: Final = 256 * 1024 * 1024
+"""The size of the larger batches that the worker writes itself before it starts Spark for the following ones: what it
+writes in the time that Spark takes to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class SparkEngine:
         self._jobs = Jobs()
         self._plans = GroupPlans()
         self._batches = itertools.count()
+        self._lock = threading.Lock()
+        self._written_without_spark = 0
 
     def session(self) -> SparkSession:
         """The worker's Spark session, started at the first call. Raises SparkStartError or JavaNotFoundError."""
@@ -155,6 +163,7 @@ class SparkEngine:
         )
         writing = _BatchWrite(
             session=self.session,
+            spark_ready=self._spark_ready,
             jobs=self._jobs,
             plans=self._plans,
             producer=producer,
@@ -177,6 +186,13 @@ class SparkEngine:
         dead = write_letters(errors.letters, spec, producer, task, partial(check_cancelled, task, cancelled))
         return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead, lettered=errors.lettered)
 
+    def _spark_ready(self, size: int) -> bool:
+        """Whether Spark can write a batch of this size at once. It is started once batches were worth its start."""
+        with self._lock:
+            self._written_without_spark += size
+            start = self._written_without_spark > WORTH_SPARK
+        return self._session.ready(start=start)
+
     def cancel(self, task: str) -> None:
         """Cancel a task's Spark job. The caller aborts the transaction: executors may keep writing until then."""
         self._jobs.cancel(task)
@@ -187,6 +203,7 @@ class _BatchWrite:
     """The write of one batch: the `spec`, and the worker's own parts."""
 
     session: Callable[[], SparkSession]
+    spark_ready: Callable[[int], bool]
     jobs: Jobs
     plans: GroupPlans
     producer: RecordProducer
@@ -211,10 +228,10 @@ class _BatchWrite:
             return write_polled(converted, len(records), router, writer)
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:
-        """Write a SourceBatch, from the worker if it is small and needs no Spark."""
-        if batch.reader is None or self.spec.pipeline.transforms:
+        """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
+        if batch.reader is None or self.spec.pipeline.transforms or batch.bytes is None:
             return self._by_spark(batch)
-        if batch.bytes is None or batch.bytes > SMALL_BATCH:
+        if batch.bytes > SMALL_BATCH and self.spark_ready(batch.bytes):
             return self._by_spark(batch)
         rows = SplitRows.of(batch.reader, batch.splits, self.spec.pipeline)
         stage = WriteStage(self.spec, rows, reader_types(batch.reader))

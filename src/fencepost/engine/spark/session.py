@@ -29,6 +29,7 @@ from fencepost.embedded.java import Java, find_java
 from fencepost.embedded.process import UTF_8
 from fencepost.engine.errors import SparkStartError
 from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.spark.background_start import BackgroundStart
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.stage.ignoreDecommissionFetchFailure": "false",
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
+    # Python workers, which Spark ends after 60 s without work, are forked with their imports done.
+    "spark.python.daemon.module": "fencepost.engine.spark.daemon",
     # Call sites of DataFrame expressions: half of the calls to the JVM that a small batch with transforms takes.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Connect's timestamps are UTC wherever they are shown as text.
@@ -117,7 +120,7 @@ def session_settings(
     chosen = {name: value for name, value in settings.items() if name.startswith("spark.")}
     if "spark.master" not in chosen:
         merged["spark.default.parallelism"] = str(cores)
-    if chosen.get("spark.master", merged["spark.master"]).startswith("local"):
+    if is_local(merged | chosen):
         merged |= LOCAL_DEFAULTS
     merged["spark.driver.extraJavaOptions"] = _quiet_logging()
     merged |= chosen
@@ -126,6 +129,11 @@ def session_settings(
         merged["spark.executorEnv.PYTHONPATH"] = os.pathsep.join([*import_path, *([known] if known else [])])
     check_settings(merged)
     return merged
+
+
+def is_local(settings: Mapping[str, str]) -> bool:
+    """Return whether the executors of a session are threads of this machine."""
+    return settings["spark.master"].startswith("local")
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
@@ -169,6 +177,8 @@ class LazySession:
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
         self._owned = False
+        self._local = is_local(self._settings)
+        self._background = BackgroundStart(self.get)
         self._stop_due = threading.Event()
         """Set by a stop that came while a session was being started: who starts it ends it."""
 
@@ -183,7 +193,7 @@ class LazySession:
         Raises SparkStartError, or JavaNotFoundError without a Java.
         """
         with self._lock:
-            if self._session is not None and self._owned and not _jvm_runs():
+            if self._session is not None and self._jvm_died():
                 logger.warning("The JVM of Spark has died: another one is started")
                 _forget(self._session)
                 self._session = None
@@ -202,24 +212,37 @@ class LazySession:
                 raise SparkStartError("Spark was stopped while it started")
             return session
 
-    def warm_up(self) -> threading.Thread:
-        """Start the session in the background; a failure is logged, and raised again by `get`."""
+    def ready(self, *, start: bool) -> bool:
+        """Return whether a job would start at once. If not, `start` Spark in the background, or leave it.
 
-        def start() -> None:
-            try:
-                self.get()
-            except Exception as error:  # noqa: BLE001 - the caller that needs the session gets the error
-                logger.warning("Spark could not be started ahead of time: %s", error)
+        True as well with a master that is not local: only its executors may be able to read what a job reads.
+        """
+        if not self._local:
+            return True
+        if self._session is not None and not self._jvm_died():
+            # A job would wait for the first one.
+            return not self._background.under_way
+        if start:
+            self.warm_up()
+        return False
 
-        thread = threading.Thread(target=start, name="spark-warm-up", daemon=True)
-        thread.start()
-        return thread
+    def _jvm_died(self) -> bool:
+        return self._owned and not _jvm_runs()
+
+    def warm_up(self) -> None:
+        """Start the session in the background, and run a first job, unless that is under way or failed recently.
+
+        A failure is logged, and raised again by `get`.
+        """
+        if self._session is None or self._jvm_died():
+            self._background.begin()
 
     def stop(self) -> None:
         """End the session, its JVM and its Python workers. A later `get` starts another one.
 
         A session that is still being started is ended once it has started, or with this process.
         """
+        self._background.expect_failure()
         if not self._lock.acquire(timeout=_STARTING_SECONDS):
             self._stop_due.set()
             # The start may have ended just before that.

@@ -1,0 +1,63 @@
+"""Starts Spark in the background, while the worker goes on without it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+_log: Final = logging.getLogger(__name__)
+
+_AGAIN_SECONDS: Final = 60.0
+"""How long after a failed start the next one begins at the earliest."""
+
+
+class BackgroundStart:
+    """Starts a session with `get`, and runs its first job. Safe to use from several threads."""
+
+    def __init__(self, get: Callable[[], SparkSession]) -> None:
+        self._get = get
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._not_before = 0.0
+        self._stopping = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether Spark is being started, or runs its first job."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def begin(self) -> None:
+        """Begin, unless a start is under way or failed recently. A failure is logged."""
+        with self._lock:
+            if not self.under_way and time.monotonic() >= self._not_before:
+                self._stopping = False
+                # A daemon: a worker that ends does not wait for a JVM that may never start.
+                self._thread = threading.Thread(target=self._start, name="spark-warm-up", daemon=True)
+                self._thread.start()
+
+    def expect_failure(self) -> None:
+        """Spark is stopped: a failure of what is under way is not worth a warning."""
+        self._stopping = True
+
+    def _start(self) -> None:
+        try:
+            run_first_job(self._get())
+        except Exception as error:  # noqa: BLE001 - the caller that needs the session gets the error
+            self._not_before = time.monotonic() + _AGAIN_SECONDS
+            level = logging.DEBUG if self._stopping else logging.WARNING
+            _log.log(level, "Spark could not be started ahead of time: %s", error)
+
+
+def run_first_job(session: SparkSession) -> None:
+    """Run a job without data: it loads classes, and starts Python workers."""
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", "fencepost-warm-up")
+    partitions = session.sparkContext.defaultParallelism
+    numbers = session.range(0, partitions, numPartitions=partitions)
+    # Sent to the workers by value: they need not import this module.
+    numbers.mapInArrow(lambda batches: batches, "id BIGINT").toArrow()

@@ -1,0 +1,48 @@
+"""The daemon from which Spark forks its Python workers, with the imports of fencepost's jobs already done.
+
+    spark.python.daemon.module=fencepost.engine.spark.daemon
+
+Spark ends Python workers after 60 s without work, and the daemon of pyspark forks each new one without any imports: a
+second of CPU until its first row. Here the fork has them. The imports start no threads of Python, and the threads of
+the libraries (jemalloc's, OpenBLAS's) are handled by these at a fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from contextlib import suppress
+from typing import Final
+
+from pyspark import daemon
+
+_MODULES: Final = (
+    "pyspark.worker",
+    "pyspark.sql.conversion",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.sql.pandas.types",
+    "pyarrow.compute",
+    "pyarrow.csv",
+    "pyarrow.json",
+    "fencepost",
+    "fencepost.converters",
+    "fencepost.connectors.file_source",
+    "fencepost.connectors.file_stream",
+    "fencepost.engine.write_stage",
+)
+"""The imports of a Python worker that reads, converts and writes; pyspark's own are internals, and may change."""
+
+
+def import_ahead() -> None:
+    """Import what workers need. A module that cannot be imported is left out: a worker that needs it reports why."""
+    for module in _MODULES:
+        with suppress(Exception):
+            importlib.import_module(module)
+    # A worker collects garbage after each task: these objects stay, and need not be looked at, nor copied by a fork.
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    import_ahead()
+    daemon.manager()
