@@ -138,6 +138,7 @@ class Group:
             "scheduled.rebalance.max.delay.ms": "0",
             "session.timeout.ms": "10000",
             "plugin.path": str(FOLDER),
+            "fencepost.files.allowed.paths": str(self.folder),
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             **{f"{kind}.storage.topic": f"{self.name}-{kind}" for kind in ("config", "offset", "status")},
