@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo test sim chaos hostile lint bench dist clean
+.PHONY: install demo docs test sim chaos hostile lint bench dist clean
 
 install: $(STAMP)
 
@@ -16,6 +16,10 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	$(BIN)/python -m fencepost.embedded.java 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jvm]'
 	touch $(STAMP)
+
+# The documentation as a site, in build/site, with the API from the docstrings. A link that leads nowhere is an error.
+docs: install
+	$(BIN)/mkdocs build
 
 demo: install
 	$(BIN)/fencepost demo
