@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from fencepost.api.record import SourceBatch
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkJobError
+from fencepost.spark import write_kafka
 from tests.support.checker import read_topic
 from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write, write_into
 from tests.support.processes import wait_for
@@ -76,3 +81,38 @@ def test_a_batch_whose_executor_was_killed_is_aborted_and_committed_once(
     found = read_topic(bootstrap_servers, topic)
     assert sorted(int(r.value or b"") for r in found) == list(range(COUNT))
     assert len(read_topic(bootstrap_servers, topic, isolation="read_uncommitted")) > COUNT
+
+
+@dataclass(frozen=True)
+class HangingOnce:
+    """Hangs after its first rows, until its executor is killed."""
+
+    marker: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            if not Path(self.marker).exists():
+                Path(self.marker).write_text(str(os.getpid()))
+                while True:
+                    time.sleep(0.1)
+
+
+def test_a_users_dataframe_whose_executor_was_killed_is_written_once(
+    cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    topic = topics.create(partitions=2)
+    marker = tmp_path / "hangs"
+
+    def kill_executor() -> None:
+        cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text()))).kill()
+
+    killer = threading.Thread(target=kill_executor)
+    killer.start()
+    frame = engine.session().range(0, COUNT, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    frame = frame.mapInArrow(HangingOnce(str(marker)), "value STRING")
+    options = {"bootstrap.servers": bootstrap_servers}
+    assert write_kafka(frame, topic=topic, run="1", **options).records == COUNT
+    killer.join()
+    assert write_kafka(frame, topic=topic, run="1", **options).skipped
+    assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
