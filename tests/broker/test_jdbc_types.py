@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from fencepost.api.errors import DataError
+from fencepost.connectors.jdbc.reader import Rows
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.jdbc_readers import TableReading
 from tests.support.postgres import Database
@@ -160,7 +161,7 @@ def test_values_are_those_that_psycopg_reads(types: Database, kind: str, becomes
     with TableReading(types) as reading:
         found = reading.reader.read(reading.server)
 
-    assert found is not None
+    assert isinstance(found, Rows)
     assert found.shape.struct["v"].dataType.simpleString() == becomes
     rows = sorted(found.rows["value"].to_pylist(), key=lambda row: row["id"])
     expected = list(as_psycopg_reads(types, kind, becomes))
@@ -198,7 +199,7 @@ def test_days_and_moments_beyond_what_python_knows_are_counted(types: Database) 
     with TableReading(types) as reading:
         found = reading.reader.read(reading.server)
 
-    assert found is not None
+    assert isinstance(found, Rows)
     rows = found.rows["value"]
     days = rows.field("v").cast(pa.int32()).to_pylist()
     moments = rows.field("w").cast(pa.int64()).to_pylist()
@@ -221,7 +222,7 @@ def test_numeric_mapping_chooses_what_numbers_become(types: Database, mapping: s
     with TableReading(types, {"numeric.mapping": mapping}) as reading:
         found = reading.reader.read(reading.server)
 
-    assert found is not None
+    assert isinstance(found, Rows)
     assert [field.dataType.simpleString() for field in found.shape.struct] == becomes
     numbers = [float(value) for value in found.rows["value"][0].as_py().values()]
     assert numbers[:6] == [99, 9999, 999_999_999, 1e18, 1, 1.5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -11,7 +12,7 @@ from fencepost.connectors.jdbc.bulk_reader import BulkReader
 from fencepost.connectors.jdbc.column_reader import ColumnReader
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig, Mode
-from fencepost.connectors.jdbc.reader import Reader, Source
+from fencepost.connectors.jdbc.reader import LargeRows, Reader, Rows, Source
 from fencepost.connectors.jdbc.server import OpenServer
 from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.tables import TableId
@@ -28,13 +29,15 @@ class TableReading:
         self.config = JdbcConfig.parse(properties | {name: str(value) for name, value in (config or {}).items()})
         self.offset: Mapping[str, Any] | None = None
         self._table = None if table is None else TableId("public", table)
-        self.server = OpenServer.open(PostgresAddress.of(self.config.values, ANYWHERE))
+        self.address = PostgresAddress.of(self.config.values, ANYWHERE)
+        self.server = OpenServer.open(self.address)
+        self.polls: list[Rows | LargeRows] = []
         self.restart()
 
     def restart(self, offset: Mapping[str, Any] | None = None) -> None:
         """Go on from the last offset, or another, as a new task does."""
         self.offset = offset or self.offset
-        source = Source(self._table, self.config)
+        source = Source(self._table, self.config, self.address)
         self.reader: Reader = _READERS.get(self.config.mode, ColumnReader)(source, source.partition, self.offset)
 
     def poll(self) -> list[dict[str, Any]]:
@@ -43,8 +46,16 @@ class TableReading:
         if found is None:
             return []
         self.offset = found.offset
-        values: list[dict[str, Any]] = found.rows["value"].to_pylist()
-        return values
+        self.polls.append(found)
+        if isinstance(found, Rows):
+            return list(found.rows["value"].to_pylist())
+        batch = found.batch(self.reader.partition)
+        assert batch.reader is not None
+        # As Spark's executors do it, each in a process of its own.
+        reader = pickle.loads(pickle.dumps(batch.reader))  # noqa: S301 - our own
+        rows = [row for split in batch.splits for part in reader.read(split) for row in part["value"].to_pylist()]
+        found.export.close()
+        return rows
 
     def rest(self) -> list[dict[str, Any]]:
         """The rows of all polls until there are none."""

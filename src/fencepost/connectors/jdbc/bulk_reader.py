@@ -1,4 +1,4 @@
-"""mode=bulk: all rows of a table or query, every `poll.interval.ms`. One read is one statement, and one batch."""
+"""mode=bulk: all rows of a table or query, every `poll.interval.ms`. One read is one batch, in one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 from fencepost.connectors.jdbc.offsets import Offset, bulk_offset, bulk_time
 from fencepost.connectors.jdbc.properties import POLL_INTERVAL
-from fencepost.connectors.jdbc.reader import Reader, Rows, Source
+from fencepost.connectors.jdbc.ranges import SMALL_BYTES
+from fencepost.connectors.jdbc.reader import LargeRows, Reader, Rows, Source, TooMuchError
 from fencepost.connectors.jdbc.server import OpenServer
 
 
@@ -25,14 +26,24 @@ class BulkReader(Reader):
         self._last = bulk_time(offset)
         self._now = now
 
-    def read(self, server: OpenServer) -> Rows | None:
+    def read(self, server: OpenServer) -> Rows | LargeRows | None:
         """Return all rows if it is time, and there are any."""
         now = self._now()
         # A clock that was set back must not stop the reads.
         if self._last is not None and self._last <= now < self._last + self.source.config.values[POLL_INTERVAL]:
             return None
-        with server.connection.transaction():
-            shape = self.source.describe(server.connection)
-            _, rows = self.source.copy(server.connection, self.source.select("0", shape), shape)
+        found = self._read_all(server, bulk_offset(now))
         self._last = now
-        return Rows(self.source.topic, shape, rows, bulk_offset(now)) if rows.num_rows else None
+        return found
+
+    def _read_all(self, server: OpenServer, offset: Offset) -> Rows | LargeRows | None:
+        if self.source.is_large(server):
+            return self.source.read_in_ranges("true", offset)
+        try:
+            with server.connection.transaction():
+                shape = self.source.describe(server.connection)
+                select = self.source.select("0", shape)
+                _, rows = self.source.copy(server.connection, select, shape, most_bytes=SMALL_BYTES)
+        except TooMuchError:
+            return self.source.read_in_ranges("true", offset)
+        return Rows(self.source.topic, shape, rows, offset) if rows.num_rows else None

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch
+from fencepost.connectors.jdbc.connection import PostgresAddress, load_driver
 from fencepost.connectors.jdbc.copy_out import copy_rows
-from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, table_partition
+from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
 from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
+from fencepost.connectors.jdbc.ranges import (
+    SMALL_BYTES,
+    ExportedSnapshot,
+    RangeReader,
+    page_ranges,
+    table_bytes,
+)
 from fencepost.connectors.jdbc.row_shape import RowShape, RowsInMemory
 from fencepost.connectors.jdbc.tables import Catalog, Column, TableId, quoted
 
@@ -28,9 +37,10 @@ _log: Final = logging.getLogger(__name__)
 class Source:
     """A table, or the query: its name, columns and topic. It notices changes of the columns."""
 
-    def __init__(self, table: TableId | None, config: JdbcConfig) -> None:
+    def __init__(self, table: TableId | None, config: JdbcConfig, address: PostgresAddress) -> None:
         self.table = table
         self.config = config
+        self._address = address
         self.title = "the query" if table is None else f"the table {table}"
         self.topic = config.topic("" if table is None else table.name)
         self.partition: Mapping[str, str] = QUERY_PARTITION if table is None else table_partition(table)
@@ -47,10 +57,14 @@ class Source:
 
         Raises DataError if the type of a column has changed since the last call.
         """
+        if self.table is not None:
+            connection.execute(f"select from {self.sql} limit 0".encode())
+        return self._describe(connection)
+
+    def _describe(self, connection: Connection) -> RowShape:
         if self.table is None:
             columns = self._catalog.columns_of_query(connection, self.config.query)
         else:
-            connection.execute(f"select from {self.sql} limit 0".encode())
             columns = self._catalog.columns(connection, self.table)
         self._compare(columns)
         self._known = columns
@@ -87,9 +101,52 @@ class Source:
             return f"{name} at time zone '{self.config.time_zone}'"
         return name
 
-    def copy(self, connection: Connection, select: str, shape: RowShape) -> tuple[pa.Array, pa.RecordBatch]:
-        """Return the first column and the rows of a SELECT. Raises DataError for values that cannot be represented."""
-        return shape.parse(b"".join(copy_rows(connection, select)))
+    def copy(
+        self, connection: Connection, select: str, shape: RowShape, *, most_bytes: int | None = None
+    ) -> tuple[pa.Array, pa.RecordBatch]:
+        """Return the first column and the rows of a SELECT.
+
+        Raises DataError for values that cannot be represented, and TooMuchError for more than `most_bytes` of text.
+        """
+        rows, size = [], 0
+        found = copy_rows(connection, select)
+        for row in found:
+            rows.append(row)
+            size += len(row)
+            if most_bytes is not None and size > most_bytes:
+                connection.cancel_safe()
+                with suppress(load_driver().errors.QueryCanceled):
+                    for _ in found:
+                        pass
+                raise TooMuchError
+        return shape.parse(b"".join(rows))
+
+    def is_large(self, server: OpenServer) -> bool:
+        """Whether it is a table that a Spark job reads faster than the task."""
+        return self.table is not None and table_bytes(server, self.table) > SMALL_BYTES
+
+    def read_in_ranges(self, condition: str, offset: Offset, *, ranges: bool = True) -> LargeRows:
+        """Return all rows on which a condition holds, to be read by Spark, in one new snapshot.
+
+        With `ranges` the table is cut into some. Raises DataError and psycopg's errors.
+        """
+        export = ExportedSnapshot(self._address)
+        try:
+            if self.table is not None:
+                # Unlike a SELECT it waits for the table before the transaction gets its snapshot of the catalogs.
+                export.lock(self.sql)
+            shape = self._describe(export.server.connection)
+            parts = page_ranges(export.server, self.table) if self.table is not None and ranges else ["true"]
+            selects = [self.select("0", shape, f"where {part} and ({condition})") for part in parts]
+            reader = RangeReader(shape, self._address, export.export())
+        except BaseException:
+            export.close()
+            raise
+        return LargeRows(self.topic, reader, selects, offset, export)
+
+
+class TooMuchError(Exception):
+    """There is more to read than fits into the task's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +156,7 @@ class Rows:
     topic: str
     shape: RowShape
     rows: pa.RecordBatch
-    offset: Mapping[str, Any]
+    offset: Offset
 
     def batch(self, partition: Mapping[str, str]) -> SourceBatch:
         """Return the rows as a batch for Kafka."""
@@ -112,6 +169,23 @@ class Rows:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LargeRows:
+    """Rows for a topic that Spark will read, with the offset after them. `export` must stay open until then."""
+
+    topic: str
+    reader: RangeReader
+    selects: Sequence[str]
+    offset: Offset
+    export: ExportedSnapshot
+
+    def batch(self, partition: Mapping[str, str]) -> SourceBatch:
+        """Return the rows as a batch for Kafka."""
+        return SourceBatch(
+            reader=self.reader, splits=self.selects, offsets=[(partition, self.offset)], topic=self.topic
+        )
+
+
 class Reader(ABC):
     """Reads one source, from an offset on."""
 
@@ -120,7 +194,7 @@ class Reader(ABC):
         self.partition = partition
 
     @abstractmethod
-    def read(self, server: OpenServer) -> Rows | None:
+    def read(self, server: OpenServer) -> Rows | LargeRows | None:
         """Return what is new, None if nothing is.
 
         Raises DataError, and psycopg's errors: then the same is read at the next call.

@@ -24,7 +24,7 @@ import pyarrow as pa
 from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, parse_lsn
 from fencepost.connectors.jdbc.properties import BATCH_ROWS
-from fencepost.connectors.jdbc.reader import Reader, Rows, Source
+from fencepost.connectors.jdbc.reader import LargeRows, Reader, Rows, Source, TooMuchError
 from fencepost.connectors.jdbc.row_shape import RowShape
 from fencepost.connectors.jdbc.server import OpenServer, check_continues
 from fencepost.connectors.jdbc.snapshot import NOTHING, Snapshot
@@ -37,6 +37,9 @@ XMIN_LIMIT: Final = 1 << 32
 
 _MOST_RUNNING: Final = 1000
 """How many running transactions an offset lists; later ones are not read before some of these have ended."""
+
+MOST_BYTES: Final = 64 << 20
+"""The size of a transaction's rows from which on they are not read by the task, but by Spark."""
 
 _NOW: Final = "select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
 
@@ -62,27 +65,53 @@ class SnapshotReader(Reader):
         self._column: str | None = None
         self._column_is_known = False
 
-    def read(self, server: OpenServer) -> Rows | None:
+    def read(self, server: OpenServer) -> Rows | LargeRows | None:
         """Return the rows of transactions that have ended since the last read.
 
         They are at most `batch.max.rows`, and the rest of the last transaction.
         """
         if self._checked is not server:
             self._check(server)
-        connection = server.connection
         text = str(server.one("select pg_current_snapshot()::text"))
         if text == self._idle_at:
             return None
+        try:
+            found = self._read(server)
+        except TooMuchError:
+            return self._read_large(server)
+        if found is None:
+            self._idle_at = text
+        return found
+
+    def _read(self, server: OpenServer) -> Rows | LargeRows | None:
+        connection = server.connection
         with connection.transaction():
             shape = self.source.describe(connection)
             self._choose_column(server, shape)
+            if self._offset is None and self.source.is_large(server):
+                raise TooMuchError
             offset, rows = (
                 self._initial(server, shape) if self._offset is None else self._next(server, shape, self._offset)
             )
         # Not before the transaction has ended: if that fails, the same rows are read again.
         self._offset = offset
-        self._idle_at = None if rows.num_rows else text
         return Rows(self.source.topic, shape, rows, offset.as_offset()) if rows.num_rows else None
+
+    def _read_large(self, server: OpenServer) -> LargeRows:
+        """Return all that is new, whatever `batch.max.rows` is: a whole table, or a very large transaction."""
+        offset = self._offset
+        if offset is None:
+            new = self._now(server, NOTHING, self._column)
+            condition = _first_rows(self._column, new.snapshot)
+        else:
+            new = self._now(server, offset.snapshot, offset.column)
+            condition = _new_rows(offset.column, offset.snapshot, new.snapshot)
+        to = replace(new, column=self._column)
+        # By an index the rows are found without the ranges.
+        ranges = offset is None or offset.column is None
+        found = self.source.read_in_ranges(condition, to.as_offset(), ranges=ranges)
+        self._offset = to
+        return found
 
     def _check(self, server: OpenServer) -> None:
         if server.standby:
@@ -114,10 +143,8 @@ class SnapshotReader(Reader):
 
     def _initial(self, server: OpenServer, shape: RowShape) -> tuple[SnapshotOffset, pa.RecordBatch]:
         new = self._now(server, NOTHING, self._column)
-        xid = _xid(self._column)
-        # Rows from before the column have a null in it.
-        where = f"where {xid} is null or pg_visible_in_snapshot({xid}, '{new.snapshot}')"
-        _, rows = self.source.copy(server.connection, self.source.select("0", shape, where), shape)
+        select = self.source.select("0", shape, f"where {_first_rows(self._column, new.snapshot)}")
+        _, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
         return replace(new, column=self._column), rows
 
     def _next(
@@ -131,15 +158,11 @@ class SnapshotReader(Reader):
                 "from the start"
             )
         new = self._now(server, old, by)
-        xid, most = _xid(by), int(self.source.config.values[BATCH_ROWS])
-        order = "t.xmin::text::bigint" if by is None else xid
-        bounds = "" if by is None else f"{xid} >= '{old.xmin}'::xid8 and {xid} < '{new.snapshot.xmax}'::xid8 and "
-        rest = (
-            f"where {bounds}not pg_visible_in_snapshot({xid}, '{old}') "
-            f"and pg_visible_in_snapshot({xid}, '{new.snapshot}') "
-            f"order by {order} fetch first {most} rows with ties"
-        )
-        xids, rows = self.source.copy(server.connection, self.source.select(order, shape, rest), shape)
+        most = int(self.source.config.values[BATCH_ROWS])
+        order = "t.xmin::text::bigint" if by is None else _xid(by)
+        rest = f"where {_new_rows(by, old, new.snapshot)} order by {order} fetch first {most} rows with ties"
+        select = self.source.select(order, shape, rest)
+        xids, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
         if rows.num_rows >= most:
             return replace(new, snapshot=old.through(new.snapshot, xids[-1].as_py())), rows
         # What xmin finds is delivered, and each row from now on has a value in the column, if there is one.
@@ -180,3 +203,17 @@ class SnapshotReader(Reader):
 def _xid(column: str | None) -> str:
     """Return the SQL of a row's transaction, of type xid8."""
     return "t.xmin::text::xid8" if column is None else f"t.{quoted(column)}"
+
+
+def _first_rows(column: str | None, new: Snapshot) -> str:
+    """Return the condition for the rows of a snapshot. Those from before the column have a null in it."""
+    xid = _xid(column)
+    return f"{xid} is null or pg_visible_in_snapshot({xid}, '{new}')"
+
+
+def _new_rows(column: str | None, old: Snapshot, new: Snapshot) -> str:
+    """Return the condition for the rows of a snapshot that are not of an older one."""
+    xid = _xid(column)
+    # What an index can use.
+    bounds = "" if column is None else f"{xid} >= '{old.xmin}'::xid8 and {xid} < '{new.xmax}'::xid8 and "
+    return f"{bounds}not pg_visible_in_snapshot({xid}, '{old}') and pg_visible_in_snapshot({xid}, '{new}')"

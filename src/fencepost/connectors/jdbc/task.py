@@ -24,7 +24,8 @@ from fencepost.connectors.jdbc.offsets import (
     table_partitions,
 )
 from fencepost.connectors.jdbc.properties import POLL_INTERVAL, JdbcConfig, Mode
-from fencepost.connectors.jdbc.reader import Reader, Source
+from fencepost.connectors.jdbc.ranges import ExportedSnapshot
+from fencepost.connectors.jdbc.reader import LargeRows, Reader, Source
 from fencepost.connectors.jdbc.server import OpenServer
 from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.tables import TableId
@@ -50,6 +51,7 @@ class JdbcSourceTask(SourceTask):
         self._next = 0
         self._idle = 0
         self._due = 0.0
+        self._export: ExportedSnapshot | None = None
 
     def start(self, config: Config) -> None:
         """Read the configuration. The database is asked by the first poll, which may be tried again."""
@@ -89,6 +91,7 @@ class JdbcSourceTask(SourceTask):
 
     def _round(self) -> PollResult:
         """Ask the tables from the next one on, until one has rows, or all had none."""
+        self._end_export()
         readers = self._connected()
         while self._idle < len(readers):
             reader = readers[self._next % len(readers)]
@@ -97,6 +100,7 @@ class JdbcSourceTask(SourceTask):
             self._next += 1
             if rows is not None:
                 self._idle = 0
+                self._export = rows.export if isinstance(rows, LargeRows) else None
                 return rows.batch(reader.partition)
             self._idle += 1
         self._idle = 0
@@ -121,9 +125,18 @@ class JdbcSourceTask(SourceTask):
             partitions = [bulk_partition(partitions[0])]
         offsets: list[Offset | None] = list(self.context.offset_reader.offsets(partitions))
         position, offset = first_found(offsets)
-        source = Source(table, self._config)
+        source = Source(table, self._config, self._address)
         reader: Reader = _READERS.get(self._config.mode, ColumnReader)(source, partitions[position], offset)
         return reader
+
+    def commit(self) -> None:
+        """End the transaction in which a large batch was read."""
+        self._end_export()
+
+    def _end_export(self) -> None:
+        export, self._export = self._export, None
+        if export is not None:
+            export.close()
 
     def _disconnect(self) -> None:
         server, self._server = self._server, None
