@@ -34,6 +34,55 @@ class Guard:
 
 GUARDS = (
     Guard(
+        "the look-up of subtransactions that run",
+        "connectors/jdbc/snapshot_reader.py",
+        "        ended = Snapshot.of(new.xmax, running)",
+        "        ended = new",
+        "tests/broker/test_jdbc_snapshot.py::test_a_long_transaction_delays_only_itself[xmin]",
+    ),
+    Guard(
+        "the running transactions in the offset of a part of a poll",
+        "connectors/jdbc/snapshot.py",
+        "if xid <= last)",
+        "if xid < 0)",
+        "tests/unit/connectors/jdbc/test_snapshot.py::test_a_part_of_a_poll_adds_the_transactions_up_to_its_last",
+    ),
+    Guard(
+        "the whole transactions of a poll by their rows' column",
+        "connectors/jdbc/snapshot_reader.py",
+        "rows with ties",
+        "rows only",
+        "tests/broker/test_jdbc_snapshot.py::test_a_transaction_is_not_split_but_a_poll_is",
+    ),
+    Guard(
+        "the rows of one timestamp in one poll",
+        "connectors/jdbc/column_reader.py",
+        "rows with ties",
+        "rows only",
+        "tests/broker/test_jdbc_columns.py::test_rows_of_one_timestamp_stay_together",
+    ),
+    Guard(
+        "the refusal of a server whose WAL is behind the offset",
+        "connectors/jdbc/server.py",
+        "        if parse_lsn(present) < offset.lsn:",
+        "        if False:",
+        "tests/broker/test_jdbc_server.py::test_a_server_that_was_restored_from_a_backup_is_refused_and_so_is_another",
+    ),
+    Guard(
+        "the refusal of a failover that lost what was read",
+        "connectors/jdbc/server.py",
+        "    if end < offset.lsn:",
+        "    if False:",
+        "tests/broker/test_jdbc_server.py::test_a_failover_goes_on_only_where_nothing_was_lost",
+    ),
+    Guard(
+        "the snapshot that all ranges of a table share",
+        "connectors/jdbc/ranges.py",
+        """            connection.execute(f"set transaction snapshot '{self.snapshot}'".encode())""",
+        "            pass",
+        "tests/broker/test_jdbc_ranges.py::test_changes_during_a_large_read_come_with_the_next_poll[column]",
+    ),
+    Guard(
         "the offsets of dead letters",
         "runtime/task/writes.py",
         "if sent is not None or position in result.lettered",
