@@ -18,14 +18,14 @@ _COLUMNS: Final = frozenset({"value", "key", "topic", "partition", "timestamp", 
 
 
 def rows_of(batch: SourceBatch, topic: str | None) -> list[SourceRecord]:
-    """Return a record for each row, in order. `topic` is the connector's, for rows that name none.
+    """Return a record for each row, in order. `topic` is the connector's, for a batch and rows that name none.
 
     The records of a batch with a single offset have that offset; others have an empty one. Raises DataError for columns
     that a worker would refuse or drop, and what the batch's reader raises.
     """
     partition, offset = batch.offsets[0] if len(batch.offsets) == 1 else ({}, {})
     rows = _read_frame(batch.dataframe) if batch.dataframe is not None else _read_splits(batch)
-    return [_record(row, partition, offset, topic) for row in rows]
+    return [_record(row, partition, offset, batch.topic or topic) for row in rows]
 
 
 def _read_frame(frame: DataFrame) -> Iterator[dict[str, Any]]:
@@ -52,7 +52,8 @@ def _record(row: Mapping[str, Any], partition: Any, offset: Any, topic: str | No
     named = row.get("topic") or topic
     if named is None:
         raise DataError(
-            "The rows of the SourceBatch have no topic: add a column topic, or the connector's property topic"
+            "The rows of the SourceBatch have no topic: add a column topic, the batch's topic, or the connector's "
+            "property topic"
         )
     return SourceRecord(
         partition,
