@@ -62,7 +62,10 @@ def test_rows_of_a_csv_file(tmp_path: Path, bootstrap_servers: str, topic: str) 
 
     records = read_topic(bootstrap_servers, topic)
     assert [record.key for record in records] == [b"Utrecht", b"Den Haag, Scheveningen", b"Almere"]
-    assert values(records)[2] == b'{"id":3,"name":"Almere","founded":1976,"area_km2":null}'
+    assert values(records)[1:] == [
+        b'{"id":2,"name":"Den Haag, Scheveningen","founded":1248,"area_km2":98.20}',
+        b'{"id":3,"name":"Almere","founded":1976,"area_km2":null}',
+    ]
 
 
 def test_a_custom_connector_resumes_from_its_position(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:

@@ -15,9 +15,10 @@ from pyspark.sql import types as t
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.connectors.compressed_file import open_range
 from fencepost.connectors.row_reader import RowReader, contents, shown
 from fencepost.connectors.row_types import arrow_type, parse_timestamps
-from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
+from fencepost.connectors.scan import Block, FileRange, read_blocks
 
 QUOTE: Final = ord('"')
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -103,19 +104,18 @@ def split_record(text: str, delimiter: str) -> list[str]:
     return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
 
 
-def read_header(path: str, delimiter: str, allowed: AllowedPaths) -> tuple[str, ...]:
-    """Return the names in a file's first record.
+def read_header(head: FileRange, delimiter: str, allowed: AllowedPaths) -> tuple[str, ...]:
+    """Return the names in a file's first record, which must be in the range from its begin.
 
     Raises DataError if there is none, or a name is empty or duplicated.
     """
-    with open_file(path, allowed) as file:
-        size = file.seek(0, io.SEEK_END)
-        block = next(read_blocks(file, FileRange(path, 0, size), quote=QUOTE, finished=True), Block.of(b""))
+    with open_range(head, allowed) as file:
+        block = next(read_blocks(file, head, quote=QUOTE, finished=True), Block.of(b""))
     text = block.data[: int(block.ends[0])].decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)
     names = tuple(split_record(text, delimiter))
     if len(set(names)) < len(names) or "" in names:
         raise DataError(
-            f"The header of the file {path} has a name twice, or an empty one: {shown(text)}. Correct it, or remove it "
+            f"The header of the file {head.path} has a name twice, or an empty one: {shown(text)}. Correct it, or remove it "
             "and set header=false and schema"
         )
     return names

@@ -2,28 +2,26 @@
 
 Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, and is read in the order of its records;
 of several files the first one with new records is read first. The files are distributed over up to `tasks.max` tasks.
-Patterns are resolved when the connector starts: files that appear later are found at its next start. Tasks whose files
-stay the same keep running then (in distributed mode, see `partitions_follow_task_configs`).
+Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay the same
+keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task waits.
 
 The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
 If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
+
+Files that are compressed are recognised by their content, and read by the worker alone (see `compressed_file`).
 """
 
 from __future__ import annotations
 
-import glob
 import json
 import threading
 from collections.abc import Mapping, Sequence
 from io import FileIO
-from itertools import takewhile
-from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost import __version__
-from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.ddl import parse_columns
@@ -31,8 +29,11 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import at_least, not_blank, one_of
+from fencepost.connectors.compressed_file import CompressedFile, head_of
+from fencepost.connectors.compression import codec_of
 from fencepost.connectors.csv_reader import QUOTE, CsvReader, check_csv_columns, match_header, read_header
 from fencepost.connectors.distribution import distribute
+from fencepost.connectors.file_discovery import FILES, ORDERS, Discovery, FileWatch
 from fencepost.connectors.growing_file import (
     DEFAULT_BATCH_BYTES,
     FILENAME_FIELD,
@@ -40,7 +41,6 @@ from fencepost.connectors.growing_file import (
     GrowingFile,
     Planner,
     blame,
-    check_file,
     check_offsets,
     plan_lines,
     position_of,
@@ -51,7 +51,9 @@ from fencepost.connectors.line_reader import LineReader
 from fencepost.connectors.row_types import key_type, relaxed
 from fencepost.connectors.scan import FileRange, scan_records
 
-FILES = "files"
+POLL_INTERVAL = "files.poll.interval.ms"
+SETTLE = "files.settle.ms"
+ORDER = "files.order"
 TOPIC = "topic"
 FORMAT = "format"
 SCHEMA = "schema"
@@ -97,9 +99,24 @@ _CONFIG = (
     ConfigDef()
     .define(
         FILES, _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "The files to read: paths, or patterns with * and ?, separated by commas. Files of a pattern are read in the "
-        "order of their names.",
+        "The files to read: paths, or patterns with * and ?, separated by commas. Files that appear later and fit a "
+        "pattern are read as well.",
         validator=_some,
+    )
+    .define(
+        POLL_INTERVAL, _Type.LONG, 5_000, _Importance.LOW,
+        "How often the connector looks for new files that fit a pattern, in milliseconds.",
+        validator=at_least(1, nullable=False),
+    )
+    .define(
+        SETTLE, _Type.LONG, 0, _Importance.LOW,
+        "How long a file that fits a pattern must not have changed before it is read for the first time, in milliseconds.",
+        validator=at_least(0, nullable=False),
+    )
+    .define(
+        ORDER, _Type.STRING, "name", _Importance.LOW,
+        "The order in which a task reads the files of a pattern: name, or time for that of their last change.",
+        validator=one_of(ORDERS),
     )
     .define(
         TOPIC, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The topic to write the rows to.",
@@ -155,15 +172,34 @@ class FileSourceConnector(SourceConnector):
         if not any(value.errors for value in values):
             parsed = _CONFIG.parse(config)
             blame(values, lambda: declared_columns(parsed))
-            blame(values, lambda: find_files(parsed[FILES], self.context.allowed_paths))
+            blame(values, self._discovery(parsed).find)
         return values
 
     def start(self, config: Config) -> None:
-        """Read the configuration and find the files. Raises ConfigError if there are none."""
+        """Read the configuration, find the files and watch their patterns.
+
+        Raises ConfigError if a path names no file, or one that may not be read.
+        """
         parsed = _CONFIG.parse(config)
         declared_columns(parsed)
-        self._files = find_files(parsed[FILES], self.context.allowed_paths)
+        discovery = self._discovery(parsed)
+        context = self.context
+        self._watch = FileWatch(
+            discovery,
+            interval_s=parsed[POLL_INTERVAL] / 1000,
+            on_new_files=context.request_task_reconfiguration,
+            on_error=context.raise_error,
+        )
+        self._watch.start()
         self._config = dict(config)
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._watch.stop()
+
+    def _discovery(self, parsed: Mapping[str, Any]) -> Discovery:
+        by_time, settle_s = parsed[ORDER].lower() == "time", parsed[SETTLE] / 1000
+        return Discovery(tuple(parsed[FILES]), self.context.allowed_paths, by_time=by_time, settle_s=settle_s)
 
     def task_class(self) -> type[SourceTask]:
         """Return FileSourceTask."""
@@ -173,7 +209,9 @@ class FileSourceConnector(SourceConnector):
         """Distribute the files. A task's configuration has nothing that changes with the number of tasks."""
         defined = _CONFIG.keys()
         own = {name: value for name, value in self._config.items() if name in defined}
-        shares = distribute(self._files, min(max_tasks, len(self._files)))
+        files = self._watch.files
+        # A single task waits for the first file, so that the connector does not seem to have none by mistake.
+        shares = distribute(files, min(max_tasks, len(files))) if files else [[]]
         return [own | {TASK_FILES: json.dumps(files)} for files in shares]
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
@@ -192,36 +230,6 @@ class FileSourceConnector(SourceConnector):
         """Refuse offsets that a task could not start from."""
         check_offsets(offsets)
         return True
-
-
-def find_files(patterns: Sequence[str], allowed: AllowedPaths) -> list[str]:
-    """Return the files that paths and patterns name, each once.
-
-    Raises ConfigError if one names no file, or a file that may not be read. A pattern must begin in an allowed
-    directory, so that the error reveals nothing about other directories.
-    """
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        _check_pattern(pattern, allowed)
-        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path.glob refuses absolute patterns
-        if not matches:
-            raise ConfigError(
-                f"The property {FILES} names {pattern}, but there is no such file: create it, or correct the path. "
-                "Relative paths start at the worker's working directory",
-                name=FILES,
-            )
-        for match in matches:
-            check_file(match, FILES, allowed)
-        found.update(dict.fromkeys(matches))
-    return list(found)
-
-
-def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
-    parts = Path(pattern).parts
-    fixed = list(takewhile(lambda part: not glob.has_magic(part), parts))
-    check_file(str(Path(*fixed)), FILES, allowed)
-    if allowed.restricted and ".." in parts[len(fixed) :]:
-        raise ConfigError(f"The property {FILES} names {pattern}: after a * or ? there must be no ..", name=FILES)
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
@@ -258,6 +266,7 @@ class FileSourceTask(SourceTask):
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._whole = False
+        self._files: list[GrowingFile | CompressedFile] = []
 
     def start(self, config: Config) -> None:
         """Start in each file after the last committed record."""
@@ -270,6 +279,7 @@ class FileSourceTask(SourceTask):
             GrowingFile(path, position_of(path, offset), plan, self._parsed[BATCH_BYTES], self.context.allowed_paths)
             for path, offset in zip(paths, offsets, strict=True)
         ]
+        self._untold = set(paths)
 
     @property
     def _format(self) -> str:
@@ -282,19 +292,38 @@ class FileSourceTask(SourceTask):
             return None
         file = next(file for file in self._files if file.path == splits[0].path)
         return SourceBatch(
-            reader=self._reader(file.path),
+            reader=self._reader(file),
             splits=splits,
             offsets=[(file.partition, file.offset)],
             bytes=splits[-1].end - splits[0].start,
         )
 
     def _look(self) -> list[FileRange]:
+        if self._untold:
+            self._files = [self._told(file) for file in self._files]
         for file in self._files:
-            if splits := file.advance(whole=self._whole):
+            if file.path not in self._untold and (splits := file.advance(whole=self._whole)):
                 return splits
         return []
 
-    def _reader(self, path: str) -> ArrowReader:
+    def _told(self, file: GrowingFile | CompressedFile) -> GrowingFile | CompressedFile:
+        """Return a file as what its first bytes say."""
+        if file.path not in self._untold or isinstance(file, CompressedFile):
+            return file
+        allowed = self.context.allowed_paths
+        if file.is_missing():
+            certain, codec = False, None
+        else:
+            certain, codec = codec_of(file.path, allowed)
+        # A file that was read before had enough bytes then.
+        if certain or file.position or self._whole:
+            self._untold.remove(file.path)
+        if codec is None:
+            return file
+        quote = QUOTE if self._format == "csv" else None
+        return CompressedFile(file.path, file.position, codec, quote, self._parsed[BATCH_BYTES], allowed)
+
+    def _reader(self, file: GrowingFile | CompressedFile) -> ArrowReader:
         allowed = self.context.allowed_paths
         if self._format == "text":
             return LineReader(allowed=allowed)
@@ -302,10 +331,10 @@ class FileSourceTask(SourceTask):
         if self._format == "jsonl":
             return JsonLinesReader(cast("StructType", self._columns), keys, allowed)
         delimiter = cast("str", _delimiter(self._parsed[DELIMITER]))
-        names = read_header(path, delimiter, allowed) if self._parsed[HEADER] else None
+        names = read_header(self._head(file), delimiter, allowed) if self._parsed[HEADER] else None
         columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
         if names is not None:
-            match_header(path, names, columns)
+            match_header(file.path, names, columns)
             key_type(columns, keys)
         return CsvReader(
             columns=columns,
@@ -316,6 +345,11 @@ class FileSourceTask(SourceTask):
             delimiter=delimiter,
             null_value=self._parsed[NULL_VALUE],
         )
+
+    def _head(self, file: GrowingFile | CompressedFile) -> FileRange:
+        if isinstance(file, CompressedFile):
+            return head_of(file.path, file.codec, self.context.allowed_paths)
+        return FileRange(file.path, 0, file.position)
 
     def lag(self) -> float:
         """Return how many bytes of the files are left to poll."""

@@ -130,7 +130,7 @@ class GrowingFile:
         """
         size = self.size()
         if size is None:
-            self._log_missing()
+            self.is_missing()
             return []
         unchanged = size == self._looked_at_size and self.exhausted
         splits = [] if size == self.position or (unchanged and not whole) else self._next(size, whole=whole)
@@ -153,10 +153,14 @@ class GrowingFile:
             "on. Is a quote not closed, or is this no text? If records are really that long, set batch.bytes higher"
         )
 
-    def _log_missing(self) -> None:
+    def is_missing(self) -> bool:
+        """Return whether there is no file at the path, and log it the first time."""
+        if os.path.exists(self.path):  # noqa: PTH110 - called often: spares making a Path each time
+            return False
         if not self._missing_was_logged:
             _LOG.warning("The file %s does not exist; waiting for it to be created", self.path)
             self._missing_was_logged = True
+        return True
 
 
 def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event) -> Sequence[FileRange]:

@@ -14,7 +14,8 @@ from io import FileIO
 from typing import Final
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.connectors.scan import open_file, unreadable
+from fencepost.connectors.compressed_file import HeldRange, count_lines
+from fencepost.connectors.scan import FileRange, open_file, unreadable
 
 _READ_BYTES: Final = 1 << 20
 _FILES: Final = 64
@@ -22,6 +23,11 @@ _POSITIONS: Final = 256
 
 _counted: OrderedDict[tuple[int, int, str], list[tuple[int, int]]] = OrderedDict()
 _lock: Final = threading.Lock()
+
+
+def line_at(part: FileRange, position: int, allowed: AllowedPaths) -> int:
+    """Return the number, from 1, of the line that begins at a position in a range of a file. Raises as `line_number`."""
+    return part.line_at(position) if isinstance(part, HeldRange) else line_number(part.path, position, allowed)
 
 
 def line_number(path: str, position: int, allowed: AllowedPaths) -> int:
@@ -52,7 +58,7 @@ def _line_ends(file: FileIO, path: str, start: int, end: int) -> int:
     try:
         file.seek(start)
         while start < end and (data := file.read(min(_READ_BYTES, end - start))):
-            count += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+            count += count_lines(data)
             # The two characters of one line end, in two reads.
             count -= returned and data.startswith(b"\n")
             returned = data.endswith(b"\r")

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
-from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
+from fencepost.connectors.compressed_file import open_range
+from fencepost.connectors.scan import Block, FileRange, read_blocks
 
 _INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes
 _INLINE_WORDS: Final = np.arange(0, _INLINE, 4)
@@ -31,7 +32,7 @@ class LineReader:
 
     def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the lines of a part of a file, without their terminators."""
-        with open_file(split.path, self.allowed) as file:
+        with open_range(split, self.allowed) as file:
             for block in read_blocks(file, split, finished=True):
                 yield pa.record_batch([lines(block)], names=["value"])
 

@@ -13,9 +13,10 @@ from pyspark.sql.types import StructField, StructType
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
-from fencepost.connectors.line_numbers import line_number
+from fencepost.connectors.compressed_file import open_range
+from fencepost.connectors.line_numbers import line_at
 from fencepost.connectors.row_types import arrow_type, ddl_of, records_of
-from fencepost.connectors.scan import Block, FileRange, open_file, read_blocks
+from fencepost.connectors.scan import Block, FileRange, read_blocks
 
 
 class MisfitError(Exception):
@@ -46,15 +47,15 @@ class RowReader:
 
         Raises DataError with the file, line and column of a value that does not fit.
         """
-        with open_file(split.path, self.allowed) as file:
+        with open_range(split, self.allowed) as file:
             for block in read_blocks(file, split, quote=self.quote, finished=True):
-                yield self._records(split.path, self.without_header(block))
+                yield self._records(split, self.without_header(block))
 
     def read_tolerant(self, split: FileRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
         """Yield the rows of a part of a file, and the records of it that are not rows, with file, position and line."""
-        with open_file(split.path, self.allowed) as file:
+        with open_range(split, self.allowed) as file:
             for block in read_blocks(file, split, quote=self.quote, finished=True):
-                batch, refused = self._sorted(split.path, self.without_header(block))
+                batch, refused = self._sorted(split, self.without_header(block))
                 if refused:
                     yield refused
                 yield batch
@@ -77,18 +78,18 @@ class RowReader:
         `error` is what parsing the record alone raised, if that is known.
         """
 
-    def _records(self, path: str, block: Block) -> pa.RecordBatch:
+    def _records(self, split: FileRange, block: Block) -> pa.RecordBatch:
         try:
             return records_of(self.columns, self._columns_of(block), self.keys)
         except (MisfitError, pa.ArrowInvalid):
-            raise self._misfit(path, block) from None
+            raise self._misfit(split, block) from None
 
-    def _sorted(self, path: str, block: Block) -> tuple[pa.RecordBatch, list[RefusedRow]]:
+    def _sorted(self, split: FileRange, block: Block) -> tuple[pa.RecordBatch, list[RefusedRow]]:
         good: list[pa.RecordBatch] = []
         refused: list[RefusedRow] = []
         for first, _, found in self._passing(block, 0, len(block.ends)):
             if isinstance(found, Exception):
-                refused.append(self._refused(path, block, first, found))
+                refused.append(self._refused(split, block, first, found))
             else:
                 good.append(records_of(self.columns, found, self.keys))
         joined = pa.Table.from_batches(good, good[0].schema if good else self._no_rows().schema)
@@ -118,11 +119,11 @@ class RowReader:
             yield part
         yield from self._passing(block, middle, last, known=left_passed)
 
-    def _refused(self, path: str, block: Block, index: int, error: Exception) -> RefusedRow:
+    def _refused(self, split: FileRange, block: Block, index: int, error: Exception) -> RefusedRow:
         start, end = int(block.starts[index]), int(block.ends[index])
         raw = bytes(block.data[start:end])
-        line = line_number(path, block.offset + start, self.allowed)
-        place = {"file": path, "position": str(block.offset + start), "line": str(line)}
+        line = line_at(split, block.offset + start, self.allowed)
+        place = {"file": split.path, "position": str(block.offset + start), "line": str(line)}
         return RefusedRow(raw, self.explain(raw, error), place)
 
     def _no_rows(self) -> pa.RecordBatch:
@@ -144,7 +145,7 @@ class RowReader:
             return False
         return True
 
-    def _misfit(self, path: str, block: Block) -> DataError:
+    def _misfit(self, split: FileRange, block: Block) -> DataError:
         low, high = 0, len(block.ends) - 1
         while low < high:
             middle = (low + high) // 2
@@ -154,9 +155,9 @@ class RowReader:
                 high = middle
         start, end = int(block.starts[low]), int(block.ends[low])
         problem = self.explain(bytes(block.data[start:end]))
-        line = line_number(path, block.offset + start, self.allowed)
+        line = line_at(split, block.offset + start, self.allowed)
         return DataError(
-            f"The file {path}, line {line}, does not fit the schema: {problem}. Correct the file or the property schema, "
+            f"The file {split.path}, line {line}, does not fit the schema: {problem}. Correct the file or the property schema, "
             "or skip such rows with errors.tolerance=all; nothing of this batch was written"
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
+from io import BytesIO, FileIO
 from typing import Final
 
 import numpy as np
@@ -116,7 +116,7 @@ def unreadable(path: str, error: OSError) -> DataError:
 
 
 def read_blocks(
-    file: FileIO, part: FileRange, *, quote: int | None = None, finished: bool, block_bytes: int = BLOCK_BYTES
+    file: FileIO | BytesIO, part: FileRange, *, quote: int | None = None, finished: bool, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Block]:
     """Yield the complete records of a part of a file that begins at the start of a record.
 
@@ -145,7 +145,7 @@ def _grown(data: bytearray) -> bytearray:
     return data[:-PADDING] + bytearray(len(data))
 
 
-def _fill(file: FileIO, view: memoryview, position: int, part: FileRange) -> None:
+def _fill(file: FileIO | BytesIO, view: memoryview, position: int, part: FileRange) -> None:
     """Read from `position` of the file until `view` is full."""
     filled = 0
     while filled < len(view):

@@ -88,6 +88,7 @@ def start_connector(
 ) -> None:
     connector.context = ConnectorContext(config, allowed_paths)
     connector.start(config)
+    connector.stop()
 
 
 def read(batch: Any, column: str = "value") -> list[Any]:

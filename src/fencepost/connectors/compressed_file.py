@@ -1,0 +1,248 @@
+"""A compressed file, and the part of its content that was not returned yet.
+
+Positions count bytes of the content. The file is decompressed by the task, in one pass and one thread, and its batches
+hold their bytes: an executor could not begin in the middle. A start from a position decompresses all before it again.
+
+    READING --end of the content--> ENDED ------the file grew------> READING, from the begin up to the position
+       |                                                                ^
+       +-------end in the middle--> TRUNCATED --the file grew----------+
+                                        |
+                                        +--did not grow for a minute, or the file is complete--> DataError
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from io import FileIO
+from typing import Any, Final
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.compression import Codec, ContentStream, TruncatedError
+from fencepost.connectors.growing_file import FILENAME_FIELD, POSITION_FIELD
+from fencepost.connectors.scan import PADDING, FileRange, open_file, record_ends, unreadable
+
+HELD_BYTES: Final = 4 << 20
+"""The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
+
+HEAD_BYTES: Final = 1 << 20
+"""The size of a file's begin, in which its header must be."""
+
+TRUNCATED_SECONDS: Final = 60.0
+"""How long a truncated file may not have grown before it is an error: it may still be copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRange(FileRange):
+    """Bytes of a file's content, with the bytes. `line` is the number of the line that begins at `start`."""
+
+    data: bytes = b""
+    line: int = 1
+
+    def line_at(self, position: int) -> int:
+        """Return the number of the line that begins at a position of the range."""
+        return self.line + count_lines(self.data[: position - self.start])
+
+
+class _HeldFile(io.BytesIO):
+    def __init__(self, held: HeldRange) -> None:
+        super().__init__(held.data)
+        self._start = held.start
+
+    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
+        return super().seek(position - self._start if whence == io.SEEK_SET else position, whence) + self._start
+
+
+def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
+    """Open what a range is read from, with positions of the file. Raises DataError as `open_file`."""
+    return _HeldFile(part) if isinstance(part, HeldRange) else open_file(part.path, allowed)
+
+
+def count_lines(data: bytes | bytearray) -> int:
+    """Return the number of line ends in bytes that do not begin or end within one."""
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+
+
+def head_of(path: str, codec: Codec, allowed: AllowedPaths) -> HeldRange:
+    """Return the begin of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
+    data = bytearray()
+    with ContentStream(path, codec, allowed) as stream:
+        try:
+            while len(data) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(data))):
+                data += more
+        except TruncatedError:
+            # Whether the header is whole is for its reader to see.
+            pass
+    return HeldRange(path, 0, len(data), bytes(data))
+
+
+class _State(Enum):
+    READING = auto()
+    ENDED = auto()
+    TRUNCATED = auto()
+
+
+class CompressedFile:
+    """One compressed file and the position in its content up to which it was returned.
+
+    The end of the content is the end of a record. `clock` returns seconds.
+    """
+
+    def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
+        self,
+        path: str,
+        position: int,
+        codec: Codec,
+        quote: int | None,
+        batch_bytes: int,
+        allowed: AllowedPaths,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = path
+        self.position = position
+        self.codec = codec
+        self._quote = quote
+        self._batch_bytes = batch_bytes
+        self._allowed = allowed
+        self._clock = clock
+        self._state = _State.READING
+        self._stream: ContentStream | None = None
+        self._data = bytearray()
+        self._line = 1
+        self._size = 0
+        self._grew_at = clock()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing at all was left after the position at the last look."""
+        return self._state is _State.ENDED and not self._data
+
+    @property
+    def lag(self) -> int:
+        """About how many bytes of the content are left: as if the rest of the file were as compressible."""
+        read = self._stream.compressed_position if self._stream is not None else 0
+        left = 0 if self._state is _State.ENDED else max(0, self._size - read)
+        return len(self._data) + (left * (self.position + len(self._data)) // read if read else left)
+
+    @property
+    def partition(self) -> dict[str, Any]:
+        """The file's source partition."""
+        return {FILENAME_FIELD: self.path}
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The source offset of the position."""
+        return {POSITION_FIELD: self.position}
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def advance(self, *, whole: bool = False) -> list[FileRange]:
+        """Return the next complete records and move the position after them; nothing if there are none.
+
+        `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
+        all that is whole before was returned.
+        """
+        if self._state is not _State.READING and not self._has_grown():
+            if self._state is _State.TRUNCATED:
+                self._check_waiting(whole=whole)
+            return []
+        stream = self._start() if self._stream is None and self._state is _State.READING else self._stream
+        limit = min(self._batch_bytes, HELD_BYTES)
+        while True:
+            if stream is not None and self._state is _State.READING:
+                self._fill(stream, limit)
+            if held := self._take():
+                return [held]
+            if self._state is not _State.READING:
+                return []
+            if limit >= self._batch_bytes:
+                raise DataError(
+                    f"The file {self.path} has no end of a record in the {limit} bytes of its content from byte "
+                    f"{self.position} on. Is a quote not closed, or is this no text? If records are really that long, "
+                    "set batch.bytes higher"
+                )
+            limit = min(2 * limit, self._batch_bytes)
+
+    def _has_grown(self) -> bool:
+        size = self._file_size()
+        if size == self._size:
+            return False
+        self._state, self._grew_at = _State.READING, self._clock()
+        self.close()
+        return True
+
+    def _file_size(self) -> int:
+        try:
+            return os.stat(self.path).st_size  # noqa: PTH116 - called often: spares making a Path each time
+        except FileNotFoundError:
+            # Removed after it was read; if not, opening it says so.
+            return self._size
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    def _check_waiting(self, *, whole: bool) -> None:
+        if whole or self._clock() - self._grew_at >= TRUNCATED_SECONDS:
+            raise DataError(
+                f"The file {self.path} is truncated: its {self._size} bytes end in the middle of compressed data "
+                f"({self.codec}). The records up to byte {self.position} of its content are delivered. Bring the whole "
+                "file and restart the task: it goes on from there"
+            )
+
+    def _start(self) -> ContentStream:
+        """Open the file, and read its content up to the position."""
+        self._size = self._file_size()
+        self._stream = stream = ContentStream(self.path, self.codec, self._allowed)
+        self._data.clear()
+        left, self._line, returned = self.position, 1, False
+        while left:
+            try:
+                data = stream.read(left)
+            except TruncatedError:
+                data = b""
+            if not data:
+                raise DataError(
+                    f"The content of the file {self.path} has {self.position - left} bytes, but was read up to byte "
+                    f"{self.position}: it was truncated or replaced. Bring the former file back, or reset the "
+                    "connector's offsets to read the file that is there from its start"
+                )
+            left -= len(data)
+            # The two characters of one line end, in two reads.
+            self._line += count_lines(data) - (returned and data.startswith(b"\n"))
+            returned = data.endswith(b"\r")
+        return stream
+
+    def _fill(self, stream: ContentStream, limit: int) -> None:
+        try:
+            while len(self._data) < limit:
+                data = stream.read(limit - len(self._data))
+                if not data:
+                    self._state = _State.ENDED
+                    self.close()
+                    return
+                self._data += data
+        except TruncatedError:
+            self._state = _State.TRUNCATED
+            self.close()
+
+    def _take(self) -> HeldRange | None:
+        """Return the complete records of what was read."""
+        length = len(self._data)
+        _, nexts = record_ends(self._data + bytes(PADDING), length, quote=self._quote)
+        end = length if self._state is _State.ENDED else int(nexts[-1]) if len(nexts) else 0
+        if not end:
+            return None
+        data = bytes(self._data[:end])
+        held = HeldRange(self.path, self.position, self.position + end, data, self._line)
+        del self._data[:end]
+        self.position += end
+        self._line += count_lines(data)
+        return held

@@ -1,0 +1,161 @@
+"""Compressed files as streams of their content: gzip, bzip2, xz, zstd and lz4, told by content and not by name.
+
+A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is all of theirs.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from io import FileIO
+from typing import IO, Any, Final, Self, cast
+
+import pyarrow as pa
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import DataError
+from fencepost.connectors.scan import open_file, unreadable
+
+_READ_BYTES: Final = 1 << 16
+
+
+class Codec(StrEnum):
+    """A format of compressed files."""
+
+    GZIP = "gzip"
+    BZ2 = "bz2"
+    XZ = "xz"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+
+
+_MAGIC: Final = {
+    b"\x1f\x8b\x08": Codec.GZIP,
+    **{b"BZh%d1AY&SY" % level: Codec.BZ2 for level in range(1, 10)},
+    b"\xfd7zXZ\x00": Codec.XZ,
+    b"\x28\xb5\x2f\xfd": Codec.ZSTD,
+    b"\x04\x22\x4d\x18": Codec.LZ4,
+}
+"""What files begin with. Of bzip2 with the begin of its first block, because BZh alone may be a word."""
+
+_LONGEST: Final = max(map(len, _MAGIC))
+
+_STREAMS: Final[dict[Codec, Callable[[FileIO], IO[bytes]]]] = {
+    Codec.GZIP: lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
+    Codec.BZ2: bz2.BZ2File,
+    Codec.XZ: lzma.LZMAFile,
+}
+
+
+def codec_of(path: str, allowed: AllowedPaths) -> tuple[bool, Codec | None]:
+    """Return whether a file's first bytes tell if it is compressed, and how: None if it is not.
+
+    A file with too few bytes for that may be the begin of either. Raises DataError if it cannot be read.
+    """
+    with open_file(path, allowed) as file:
+        try:
+            head = file.read(_LONGEST)
+        except OSError as error:
+            raise unreadable(path, error) from error
+    for magic, codec in _MAGIC.items():
+        if head.startswith(magic):
+            return True, codec
+    return not any(magic.startswith(head) for magic in _MAGIC), None
+
+
+class TruncatedError(Exception):
+    """Compressed data ends in the middle. What is whole was read before."""
+
+
+class ContentStream:
+    """The content of a compressed file, read once from its begin. Use it as a context manager."""
+
+    def __init__(self, path: str, codec: Codec, allowed: AllowedPaths) -> None:
+        self._path = path
+        self._codec = codec
+        self._allowed = allowed
+        self._position = 0
+        self._stream: Any = io.BytesIO()
+        self._file: FileIO | io.BytesIO = io.BytesIO()
+        self._open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A task is stopped by another thread than the one that reads.
+        self.close()
+
+    @property
+    def compressed_position(self) -> int:
+        """How many bytes of the file were read: the content up to here is in them."""
+        return self._file.tell()
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes of the content, at most `size`; none at its end.
+
+        Raises TruncatedError at the end of a file in the middle of its data, and DataError for damaged data.
+        """
+        try:
+            data = self._read(min(size, _READ_BYTES))
+        except EOFError as error:
+            raise TruncatedError from error
+        except (OSError, zlib.error, lzma.LZMAError) as error:
+            raise DataError(
+                f"The file {self._path} cannot be decompressed ({self._codec}) after byte {self._position} of its "
+                f"content: {error}. Bring the right file, or remove this one; what came before is delivered"
+            ) from error
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        # pyarrow reports a truncated file again.
+        with suppress(OSError):
+            self._stream.close()
+        self._file.close()
+
+    def _open(self) -> None:
+        self._file = file = open_file(self._path, self._allowed)
+        make = _STREAMS.get(self._codec)
+        if make is None:
+            self._stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), self._codec.value)
+        else:
+            self._stream = make(file)
+
+    def _read(self, size: int) -> bytes:
+        if self._codec in _STREAMS:
+            return cast("bytes", self._stream.read1(size))
+        try:
+            return cast("bytes", self._stream.read(size))
+        except OSError as error:
+            if "Truncated" not in str(error):
+                raise
+        return self._read_before_end()
+
+    def _read_before_end(self) -> bytes:
+        """Return what is whole at the end of a truncated file.
+
+        pyarrow drops what a call has decompressed before its error: so read again up to here, and then by the byte.
+        """
+        self.close()
+        self._open()
+        left = self._position
+        while left:
+            left -= len(self._stream.read(min(left, _READ_BYTES)))
+        data = bytearray()
+        with suppress(OSError):
+            while byte := self._stream.read(1):
+                data += byte
+        if not data:
+            raise EOFError
+        return bytes(data)

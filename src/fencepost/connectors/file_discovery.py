@@ -1,0 +1,157 @@
+"""Finds the files that paths and patterns name, and watches for new ones."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from fencepost.api.allowed_paths import AllowedPaths
+from fencepost.api.errors import ConfigError
+from fencepost.connectors.growing_file import check_file
+
+FILES: Final = "files"
+ORDERS: Final = ("name", "time")
+
+_STOP_SECONDS: Final = 5.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Finds the files of paths and patterns.
+
+    A directory that fits a pattern is not a file of it. `by_time` orders those of a pattern by their last change, else by name. A file of a pattern is found once it has not
+    changed for `settle_s` seconds. `clock` returns the time as `os.stat` does.
+    """
+
+    patterns: tuple[str, ...]
+    allowed: AllowedPaths
+    by_time: bool = False
+    settle_s: float = 0.0
+    clock: Callable[[], float] = time.time
+
+    def find(self, known: Sequence[str] = ()) -> list[str]:
+        """Return the files, each once. Those of a pattern that are `known` need not settle again.
+
+        Raises ConfigError if a path names no file, or one is found that may not be read. A pattern may fit no file, but
+        must begin in an allowed directory, so that an error reveals nothing about other directories.
+        """
+        found: dict[str, None] = {}
+        for pattern in self.patterns:
+            _check_pattern(pattern, self.allowed)
+            matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern)
+            for match in matches:
+                check_file(match, FILES, self.allowed)
+            found.update(dict.fromkeys(matches))
+        return list(found)
+
+    def _of_pattern(self, pattern: str, known: set[str]) -> list[str]:
+        changed = {}
+        for match in glob.glob(pattern, recursive=True):  # noqa: PTH207 - Path.glob refuses absolute patterns
+            try:
+                status = os.stat(match)  # noqa: PTH116 - spares making a Path for each file
+            except FileNotFoundError:
+                # Removed since, or a link to nothing.
+                continue
+            if not stat.S_ISDIR(status.st_mode):
+                changed[match] = status.st_mtime
+        latest = self.clock() - self.settle_s
+        settled = [match for match, at in changed.items() if match in known or not self.settle_s or at <= latest]
+        return sorted(settled, key=lambda match: (changed[match], match)) if self.by_time else sorted(settled)
+
+
+def is_pattern(path: str) -> bool:
+    """Return whether a path is a pattern: it has a *, ? or [, and there is no file of just this name."""
+    return glob.has_magic(path) and not os.path.lexists(path)
+
+
+def _of_path(path: str) -> list[str]:
+    if not os.path.lexists(path):
+        raise ConfigError(
+            f"The property {FILES} names {path}, but there is no such file: create it, or correct the path. "
+            "Relative paths start at the worker's working directory",
+            name=FILES,
+        )
+    return [path]
+
+
+def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
+    parts = Path(pattern).parts
+    fixed = list(takewhile(lambda part: not glob.has_magic(part), parts))
+    check_file(str(Path(*fixed)), FILES, allowed)
+    if allowed.restricted and ".." in parts[len(fixed) :]:
+        raise ConfigError(f"The property {FILES} names {pattern}: after a * or ? there must be no ..", name=FILES)
+
+
+class FileWatch:
+    """Looks for new files at an interval, on a thread of its own.
+
+    Files that are known stay known, in their order: new ones follow them. `on_new_files` and `on_error` are called on
+    the watch's thread; after an error it ends.
+    """
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        *,
+        interval_s: float,
+        on_new_files: Callable[[], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._discovery = discovery
+        self._interval_s = interval_s
+        self._on_new_files = on_new_files
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        self._files: tuple[str, ...] = ()
+        self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
+
+    @property
+    def files(self) -> Sequence[str]:
+        """The known files, in the order in which they are to be read. Thread-safe."""
+        return self._files
+
+    def start(self) -> None:
+        """Find the first files, and begin to watch if there is a pattern. Raises ConfigError as `Discovery.find`."""
+        self._files = tuple(self._discovery.find())
+        if not self._files:
+            _log.warning(
+                "No file fits %s yet: waiting for one, with a look every %g seconds",
+                ", ".join(self._discovery.patterns),
+                self._interval_s,
+            )
+        if any(map(is_pattern, self._discovery.patterns)):
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch. Returns when its thread has ended, or hangs on a file system that does not answer."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_s):
+            try:
+                new = self._look()
+            except (ConfigError, OSError) as error:
+                self._on_error(error)
+                return
+            if new:
+                _log.info("%d new files, the first is %s", len(new), new[0])
+                self._on_new_files()
+
+    def _look(self) -> list[str]:
+        known = set(self._files)
+        new = [file for file in self._discovery.find(self._files) if file not in known]
+        self._files += tuple(new)
+        return new

@@ -1,0 +1,50 @@
+"""Files that appear in a watched directory are read by the running worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fencepost.config.worker_config import WorkerConfig
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.processes import wait_for
+from tests.support.standalone import StandaloneWorker, running
+from tests.support.topics import Topics, unique
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+def test_files_that_appear_are_read_without_a_restart_and_each_line_once(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path
+) -> None:
+    topic, group = topics.create(partitions=2), unique("group")
+    config = WorkerConfig.from_properties(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "key.converter": STRING,
+            "value.converter": STRING,
+            "offset.storage.topic": f"{group}-offsets",
+            "offset.storage.partitions": "1",
+            "config.storage.topic": f"{group}-configs",
+        },
+        where="test worker",
+    )
+    folder = tmp_path / "incoming ü"
+    folder.mkdir()
+    connector = {
+        "name": unique("connector"), "connector.class": "FileSource", "files": f"{folder}/*.txt", "format": "text",
+        "topic": topic, "tasks.max": "2", "files.poll.interval.ms": "50",
+    }  # fmt: skip
+
+    with running(StandaloneWorker(config, connector)) as failures:
+        for count in range(1, 4):
+            whole = tmp_path / "new"
+            whole.write_text("".join(f"{count} {line}\n" for line in range(100)))
+            whole.replace(folder / f"{count} é.txt")
+            wait_for(
+                lambda lines=100 * count: failures or len(read_topic(bootstrap_servers, topic)) >= lines,
+                what=f"the lines of file {count} are committed",
+            )
+    assert not failures
+    lines = [f"{count} {line}".encode() for count in range(1, 4) for line in range(100)]
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)

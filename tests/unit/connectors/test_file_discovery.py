@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
+from fencepost.connectors.file_discovery import Discovery, FileWatch
+from fencepost.connectors.file_source import FileSourceConnector
+from tests.unit.connectors.support import ConnectorContext, errors_in
+
+WAIT_SECONDS = 60
+
+
+def touch(path: Path, changed: float = 1_000) -> str:
+    path.touch()
+    os.utime(path, (changed, changed))
+    return str(path)
+
+
+def test_files_of_a_pattern_come_by_name_or_by_the_time_of_their_last_change(tmp_path: Path) -> None:
+    late, early = touch(tmp_path / "a ü.csv", 200), touch(tmp_path / "b.csv", 100)
+    (tmp_path / "folder.csv").mkdir()
+    pattern = (str(tmp_path / "*.csv"),)
+    assert Discovery(pattern, ANYWHERE).find() == [late, early]
+    assert Discovery(pattern, ANYWHERE, by_time=True).find() == [early, late]
+
+
+def test_a_name_with_the_characters_of_a_pattern_is_a_name_if_there_is_such_a_file(tmp_path: Path) -> None:
+    file = touch(tmp_path / "data[1].csv")
+    touch(tmp_path / "data1.csv")
+    assert Discovery((file,), ANYWHERE).find() == [file]
+
+
+def test_a_file_of_a_pattern_is_found_once_it_has_settled(tmp_path: Path) -> None:
+    old, young = touch(tmp_path / "old", 100), touch(tmp_path / "young", 109)
+    now = 110.0
+    discovery = Discovery((str(tmp_path / "*"),), ANYWHERE, settle_s=5, clock=lambda: now)
+    assert discovery.find() == [old]
+    assert discovery.find([young]) == [old, young]
+    now = 115.0
+    assert discovery.find() == [old, young]
+
+
+def test_a_watch_tells_of_new_files_and_keeps_the_order_of_known_ones(tmp_path: Path) -> None:
+    known = touch(tmp_path / "b")
+    told = threading.Event()
+    watch = FileWatch(
+        Discovery((str(tmp_path / "*"),), ANYWHERE), interval_s=0.01, on_new_files=told.set, on_error=pytest.fail
+    )
+    watch.start()
+    assert watch.files == (known,)
+    new = touch(tmp_path / "a")
+    assert told.wait(WAIT_SECONDS)
+    watch.stop()
+    assert watch.files == (known, new)
+
+
+def test_a_watch_ends_with_an_error_if_a_file_appears_that_may_not_be_read(tmp_path: Path) -> None:
+    allowed, secret = tmp_path / "allowed", tmp_path / "secret"
+    allowed.mkdir()
+    touch(secret)
+    errors: list[Exception] = []
+    told = threading.Event()
+
+    def on_error(error: Exception) -> None:
+        errors.append(error)
+        told.set()
+
+    discovery = Discovery((str(allowed / "*"),), AllowedPaths.of([str(allowed)]))
+    watch = FileWatch(discovery, interval_s=0.01, on_new_files=pytest.fail, on_error=on_error)
+    watch.start()
+    (allowed / "link").symlink_to(secret)
+    assert told.wait(WAIT_SECONDS)
+    watch.stop()
+    assert "The property files is refused" in str(errors[0])
+    assert watch.files == ()
+
+
+class Reconfigured(ConnectorContext):
+    """Notes that the worker was asked to call task_configs again."""
+
+    def __init__(self, configs: dict[str, str]) -> None:
+        super().__init__(configs)
+        self.asked = threading.Event()
+
+    def request_task_reconfiguration(self) -> None:
+        self.asked.set()
+
+
+def test_one_task_waits_while_no_file_fits_a_pattern(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = {
+        "files": str(tmp_path / "*.txt"), "topic": "rows", "format": "text", "files.poll.interval.ms": "10",
+    }  # fmt: skip
+    connector = FileSourceConnector()
+    assert not errors_in(connector, config)
+    connector.context = context = Reconfigured(config)
+    connector.start(config)
+    try:
+        assert "No file fits" in caplog.text
+        assert [json.loads(task["task.files"]) for task in connector.task_configs(4)] == [[]]
+        files = [touch(tmp_path / "1.txt")]
+        assert context.asked.wait(WAIT_SECONDS)
+        assert [json.loads(task["task.files"]) for task in connector.task_configs(4)] == [files]
+    finally:
+        connector.stop()
