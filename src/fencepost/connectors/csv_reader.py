@@ -16,8 +16,9 @@ from pyspark.sql import types as t
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.compressed_file import open_range
+from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
-from fencepost.connectors.row_types import arrow_type, parse_timestamps
+from fencepost.connectors.row_types import MisfitError, arrow_type, parse_timestamps
 from fencepost.connectors.scan import Block, FileRange, read_blocks
 
 QUOTE: Final = ord('"')
@@ -67,7 +68,7 @@ class CsvReader(RowReader):
         ).read_all()
         return [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
 
-    def explain(self, record: bytes, error: Exception | None = None) -> str:
+    def explain(self, record: bytes, error: Exception) -> str:
         """Describe which column of a record is extra or missing, or which value does not fit."""
         text = record.decode("utf-8", "replace")
         fields = split_record(text, self.delimiter)
@@ -77,14 +78,14 @@ class CsvReader(RowReader):
                 f"({', '.join(self.file_columns)})"
             )
         for column in self._suspects(error):
-            alone = replace(self, columns=t.StructType([column]), keys=(), header=False)
+            alone = replace(self, columns=t.StructType([column]), record=RecordColumns(), header=False)
             if not alone.fits(Block.of(record)):
                 place = self.file_columns.index(column.name)
                 type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
                 return f"column {column.name} (number {place + 1}): {shown(fields[place])} is not of type {type_name}"
-        return shown(text)
+        return str(error) if isinstance(error, MisfitError) and str(error) else shown(text)
 
-    def _suspects(self, error: Exception | None) -> list[t.StructField]:
+    def _suspects(self, error: Exception) -> list[t.StructField]:
         """Return the columns that may have the value that does not fit, the one that the parser names first."""
         named = _COLUMN_NUMBER.match(str(error))
         name = self.file_columns[int(named[1])] if named else None

@@ -28,7 +28,7 @@ from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
 from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
-from fencepost.config.validators import at_least, not_blank, one_of
+from fencepost.config.validators import at_least, one_of
 from fencepost.connectors.compressed_file import CompressedFile, head_of
 from fencepost.connectors.compression import codec_of
 from fencepost.connectors.csv_reader import QUOTE, CsvReader, check_csv_columns, match_header, read_header
@@ -48,19 +48,25 @@ from fencepost.connectors.growing_file import (
 )
 from fencepost.connectors.jsonl_reader import JsonLinesReader, check_json_columns
 from fencepost.connectors.line_reader import LineReader
-from fencepost.connectors.row_types import key_type, relaxed
+from fencepost.connectors.record_columns import (
+    HEADERS_COLUMNS,
+    KEY_COLUMNS,
+    TIMESTAMP_COLUMN,
+    TOPIC_COLUMN,
+    RecordColumns,
+    define_record_columns,
+)
+from fencepost.connectors.row_types import relaxed
 from fencepost.connectors.scan import FileRange, scan_records
 
 POLL_INTERVAL = "files.poll.interval.ms"
 SETTLE = "files.settle.ms"
 ORDER = "files.order"
-TOPIC = "topic"
 FORMAT = "format"
 SCHEMA = "schema"
 HEADER = "header"
 DELIMITER = "delimiter"
 NULL_VALUE = "null.value"
-KEY_COLUMNS = "key.columns"
 BATCH_BYTES = "batch.bytes"
 TASK_FILES = "task.files"
 
@@ -96,7 +102,7 @@ def _ddl(name: str, value: Any) -> None:
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 _CONFIG = (
-    ConfigDef()
+    define_record_columns(ConfigDef())
     .define(
         FILES, _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
         "The files to read: paths, or patterns with * and ?, separated by commas. Files that appear later and fit a "
@@ -119,10 +125,6 @@ _CONFIG = (
         validator=one_of(ORDERS),
     )
     .define(
-        TOPIC, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The topic to write the rows to.",
-        validator=not_blank,
-    )
-    .define(
         FORMAT, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
         "csv for comma-separated values, jsonl for one JSON object a line, text for lines as they are.",
         validator=one_of(FORMATS),
@@ -141,11 +143,6 @@ _CONFIG = (
     .define(
         NULL_VALUE, _Type.STRING, "", _Importance.LOW,
         "The unquoted csv field that means null; by default an empty one.",
-    )
-    .define(
-        KEY_COLUMNS, _Type.LIST, "", _Importance.MEDIUM,
-        "The columns of the record's key: the column's value if it is one column, else a struct. By default the key "
-        "is null.",
     )
     .define(
         BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
@@ -237,11 +234,12 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
 
     Raises ConfigError if they contradict the format, or are required and missing.
     """
-    form, ddl = parsed[FORMAT].lower(), parsed[SCHEMA]
+    form, ddl, record = parsed[FORMAT].lower(), parsed[SCHEMA], RecordColumns.from_values(parsed)
     if form == "text":
-        for name in (SCHEMA, KEY_COLUMNS, HEADER):
+        for name in (SCHEMA, HEADER, KEY_COLUMNS, TOPIC_COLUMN, TIMESTAMP_COLUMN, HEADERS_COLUMNS):
             if parsed[name]:
                 raise ConfigError(f"{FORMAT}=text has no columns: remove the property {name}, or choose csv", name=name)
+        record.check(StructType())
         return None
     if form == "jsonl" and parsed[HEADER]:
         raise ConfigError(f"{FORMAT}=jsonl has no header: remove the property {HEADER}", name=HEADER)
@@ -256,7 +254,7 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
         [StructField(column.name, relaxed(column.dataType), column.nullable) for column in parse_columns(ddl)]
     )
     (check_csv_columns if form == "csv" else check_json_columns)(columns)
-    key_type(columns, parsed[KEY_COLUMNS])
+    record.check(columns)
     return columns
 
 
@@ -327,18 +325,18 @@ class FileSourceTask(SourceTask):
         allowed = self.context.allowed_paths
         if self._format == "text":
             return LineReader(allowed=allowed)
-        keys = tuple(self._parsed[KEY_COLUMNS])
+        record = RecordColumns.from_values(self._parsed)
         if self._format == "jsonl":
-            return JsonLinesReader(cast("StructType", self._columns), keys, allowed)
+            return JsonLinesReader(cast("StructType", self._columns), record, allowed)
         delimiter = cast("str", _delimiter(self._parsed[DELIMITER]))
         names = read_header(self._head(file), delimiter, allowed) if self._parsed[HEADER] else None
         columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
         if names is not None:
             match_header(file.path, names, columns)
-            key_type(columns, keys)
+            record.check(columns)
         return CsvReader(
             columns=columns,
-            keys=keys,
+            record=record,
             allowed=allowed,
             file_columns=names or tuple(columns.names),
             header=names is not None,

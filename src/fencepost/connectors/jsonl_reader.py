@@ -13,8 +13,9 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
-from fencepost.connectors.row_reader import MisfitError, RowReader, contents, shown
-from fencepost.connectors.row_types import arrow_type
+from fencepost.connectors.record_columns import RecordColumns
+from fencepost.connectors.row_reader import RowReader, contents, shown
+from fencepost.connectors.row_types import MisfitError, arrow_type
 from fencepost.connectors.scan import Block
 
 
@@ -44,7 +45,7 @@ class JsonLinesReader(RowReader):
             raise MisfitError("not one object a line")
         return [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
 
-    def explain(self, record: bytes, error: Exception | None = None) -> str:  # noqa: ARG002 - it names no field
+    def explain(self, record: bytes, error: Exception) -> str:
         """Describe what is not JSON, or which field does not fit."""
         try:
             row = parse_json(record)
@@ -59,11 +60,11 @@ class JsonLinesReader(RowReader):
             if not self._fits_alone(column, row):
                 type_name = column.dataType.simpleString().upper() + ("" if column.nullable else " NOT NULL")
                 return f"column {column.name}: {shown(row.get(column.name))} is not of type {type_name}"
-        return shown(row)
+        return str(error) if isinstance(error, MisfitError) and str(error) else shown(row)
 
     def _fits_alone(self, column: t.StructField, row: dict[str, object]) -> bool:
         field = {column.name: row[column.name]} if column.name in row else {}
-        alone = replace(self, columns=t.StructType([column]), keys=())
+        alone = replace(self, columns=t.StructType([column]), record=RecordColumns())
         return alone.fits(Block.of(json.dumps(field).encode()))
 
 

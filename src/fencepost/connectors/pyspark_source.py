@@ -32,11 +32,10 @@ from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import PollResult, SourceBatch
 from fencepost.api.source import Config, SourceConnector, SourceTask
-from fencepost.config.validators import at_least, not_blank
-from fencepost.connectors.row_types import ddl_of, key_type, records_of
+from fencepost.config.validators import at_least
+from fencepost.connectors.record_columns import RecordColumns, define_record_columns
+from fencepost.connectors.row_types import MisfitError
 
-TOPIC: Final = "topic"
-KEY_COLUMNS: Final = "key.columns"
 INTERVAL: Final = "poll.interval.ms"
 
 _OFFSET: Final = "offset"
@@ -46,13 +45,7 @@ _ROW_BYTES: Final = 200
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
 _CONFIG: Final = (
-    ConfigDef()
-    .define(TOPIC, _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH, "The topic to write the rows to.", validator=not_blank)
-    .define(
-        KEY_COLUMNS, _T.LIST, "", _I.MEDIUM,
-        "The columns of the record's key: the column's value if it is one column, else a struct. By default the key "
-        "is null.",
-    )
+    define_record_columns(ConfigDef())
     .define(
         INTERVAL, _T.LONG, 1000, _I.LOW,
         "How long to wait, in milliseconds, before asking again for the latest offset when there is nothing new.",
@@ -64,7 +57,7 @@ _CONFIG: Final = (
 def pyspark_source(data_source: type[DataSource]) -> type[SourceConnector]:
     """Return a connector that runs a data source. Give it a name in the module, which `connector.class` then names.
 
-    The value of a record is the row as a struct. The connector has the properties `topic`, `key.columns` and
+    The value of a record is the row as a struct. The connector has the properties of `record_columns` and
     `poll.interval.ms`, and all of its properties are the data source's options. It has one task: Spark spreads the work.
     """
     attributes = {"__module__": data_source.__module__, "__doc__": data_source.__doc__, "data_source": data_source}
@@ -106,11 +99,11 @@ class PySparkSourceTask(SourceTask):
         """Start at the committed offset, or at the reader's initial one. Raises ConfigError without a stream reader."""
         parsed = _CONFIG.parse(config)
         self._interval_s = parsed[INTERVAL] / 1000
-        self._keys = tuple(parsed[KEY_COLUMNS])
+        self._record = RecordColumns.from_values(parsed)
         self._source = self.data_source(CaseInsensitiveDict(config))
         schema = self._source.schema()
         self._columns = parse_columns(schema) if isinstance(schema, str) else schema
-        key_type(self._columns, self._keys)
+        self._record.check(self._columns)
         self._reader = _stream_reader(self._source, self._columns)
         self._partition = {"source": self._source.name()}
         committed = self.context.offset_reader.offset(self._partition)
@@ -129,7 +122,7 @@ class PySparkSourceTask(SourceTask):
         if end == start:
             return None
         partitions = list(self._reader.partitions(start, end))
-        reader = PartitionReader(self._source, self._reader, self._columns, self._keys)
+        reader = PartitionReader(self._source, self._reader, self._columns, self._record)
         # Offsets may change without any rows.
         return self._batch(end, reader, partitions or [None], size=None if partitions else 0)
 
@@ -143,7 +136,7 @@ class PySparkSourceTask(SourceTask):
                     f"{json.dumps(end)}: return the offset after the rows"
                 )
             return None
-        reader = PartitionReader(self._source, None, self._columns, self._keys)
+        reader = PartitionReader(self._source, None, self._columns, self._record)
         return self._batch(end, reader, [read], size=len(read) * _ROW_BYTES)
 
     def _batch(
@@ -176,20 +169,23 @@ class PartitionReader:
     source: DataSource
     reader: DataSourceStreamReader | None
     columns: StructType
-    keys: tuple[str, ...]
+    record: RecordColumns
 
     @property
     def schema(self) -> str:
-        """A struct `value`, and `key` where there are key columns."""
-        return ddl_of(self.columns, self.keys)
+        """A struct `value`, and the columns that `record` makes."""
+        return self.record.ddl(self.columns)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition."""
+        """Yield the rows of a partition. Raises DataError for a row that names no topic, or no timestamp."""
         if split is None:
             return
         rows = split if self.reader is None else self.reader.read(split)
         for batch in records_to_arrow_batches(iter(rows), _ARROW_ROWS, self.columns, self.source):
-            yield records_of(self.columns, [batch.column(name) for name in self.columns.names], self.keys)
+            try:
+                yield self.record.records(self.columns, [batch.column(name) for name in self.columns.names])
+            except MisfitError as error:
+                raise DataError(f"A row of the data source {self.source.name()} is no record: {error}") from None
 
 
 def _stream_reader(source: DataSource, columns: StructType) -> DataSourceStreamReader | SimpleDataSourceStreamReader:

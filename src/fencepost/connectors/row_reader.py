@@ -15,32 +15,30 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
 from fencepost.connectors.compressed_file import open_range
 from fencepost.connectors.line_numbers import line_at
-from fencepost.connectors.row_types import arrow_type, ddl_of, records_of
+from fencepost.connectors.record_columns import RecordColumns
+from fencepost.connectors.row_types import MisfitError, arrow_type
 from fencepost.connectors.scan import Block, FileRange, read_blocks
-
-
-class MisfitError(Exception):
-    """A block contains something that is not a row of the schema; the row is located afterwards."""
 
 
 @dataclass(frozen=True)
 class RowReader:
     """A TolerantReader of typed rows. Its splits are FileRanges that end where a record does.
 
-    `columns` are the rows' columns in the order of the value's fields, `keys` those that make the record's key. `allowed` restricts which files are read.
+    `columns` are the rows' columns in the order of the value's fields, `record` says which of them make what of the
+    record. `allowed` restricts which files are read.
 
     NOT NULL is checked for columns, not for the fields inside them.
     """
 
     columns: StructType
-    keys: tuple[str, ...] = ()
+    record: RecordColumns = RecordColumns()  # noqa: RUF009 - it is immutable
     allowed: AllowedPaths = ANYWHERE
     quote: ClassVar[int | None] = None
 
     @property
     def schema(self) -> str:
-        """A struct `value`, and `key` where there are key columns."""
-        return ddl_of(self.columns, self.keys)
+        """A struct `value`, and the columns that `record` makes."""
+        return self.record.ddl(self.columns)
 
     def read(self, split: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part of a file.
@@ -72,15 +70,15 @@ class RowReader:
         """
 
     @abstractmethod
-    def explain(self, record: bytes, error: Exception | None = None) -> str:
+    def explain(self, record: bytes, error: Exception) -> str:
         """Describe what is wrong with a record that does not fit, beginning with the column if it is one column.
 
-        `error` is what parsing the record alone raised, if that is known.
+        `error` is what reading the record alone raised.
         """
 
     def _records(self, split: FileRange, block: Block) -> pa.RecordBatch:
         try:
-            return records_of(self.columns, self._columns_of(block), self.keys)
+            return self._of(block)
         except (MisfitError, pa.ArrowInvalid):
             raise self._misfit(split, block) from None
 
@@ -91,26 +89,26 @@ class RowReader:
             if isinstance(found, Exception):
                 refused.append(self._refused(split, block, first, found))
             else:
-                good.append(records_of(self.columns, found, self.keys))
+                good.append(found)
         joined = pa.Table.from_batches(good, good[0].schema if good else self._no_rows().schema)
         return next(iter(joined.combine_chunks().to_batches()), self._no_rows()), refused
 
     def _passing(
         self, block: Block, first: int, last: int, *, known: bool = False
-    ) -> Iterator[tuple[int, int, list[pa.Array] | Exception]]:
-        """Yield ranges of a block's records, in order, with their columns; or one record that is no row, with its error.
+    ) -> Iterator[tuple[int, int, pa.RecordBatch | Exception]]:
+        """Yield ranges of a block's records, in order, as rows; or one record that is no row, with its error.
 
         `known` says that some of the records are not.
         """
         if not known or last - first == 1:
             try:
-                columns = self._columns_of(some_records(block, first, last))
+                rows = self._of(some_records(block, first, last))
             except (MisfitError, pa.ArrowInvalid) as error:
                 if last - first == 1:
                     yield first, last, error
                     return
             else:
-                yield first, last, columns
+                yield first, last, rows
                 return
         middle = (first + last) // 2
         left_passed = False
@@ -128,33 +126,28 @@ class RowReader:
 
     def _no_rows(self) -> pa.RecordBatch:
         columns = [pa.array([], arrow_type(field.dataType)) for field in self.columns.fields]
-        return records_of(self.columns, columns, self.keys)
+        return self.record.records(self.columns, columns)
 
-    def _columns_of(self, block: Block) -> list[pa.Array]:
+    def _of(self, block: Block) -> pa.RecordBatch:
         arrays = self.parse(block, self.columns.fields)
         for field, array in zip(self.columns.fields, arrays, strict=True):
             if not field.nullable and array.null_count:
-                raise MisfitError(field.name)
-        return arrays
+                raise MisfitError
+        return self.record.records(self.columns, arrays)
 
     def fits(self, block: Block) -> bool:
         """Return whether all records of a block are rows of the schema."""
         try:
-            self._columns_of(block)
+            self._of(block)
         except (MisfitError, pa.ArrowInvalid):
             return False
         return True
 
     def _misfit(self, split: FileRange, block: Block) -> DataError:
-        low, high = 0, len(block.ends) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self.fits(some_records(block, 0, middle + 1)):
-                low = middle + 1
-            else:
-                high = middle
-        start, end = int(block.starts[low]), int(block.ends[low])
-        problem = self.explain(bytes(block.data[start:end]))
+        parts = self._passing(block, 0, len(block.ends))
+        index, error = next((part[0], part[2]) for part in parts if isinstance(part[2], Exception))
+        start, end = int(block.starts[index]), int(block.ends[index])
+        problem = self.explain(bytes(block.data[start:end]), error)
         line = line_at(split, block.offset + start, self.allowed)
         return DataError(
             f"The file {split.path}, line {line}, does not fit the schema: {problem}. Correct the file or the property schema, "

@@ -10,13 +10,15 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
-from fencepost.api.errors import ConfigError
-
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _LOCAL_TIMESTAMP: Final = pa.timestamp("us")
 
 # A time of day, and somewhere after it a zone: the end of a date alone looks like an offset.
 _ZONED: Final = r":\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
+
+
+class MisfitError(Exception):
+    """Something is not a row of the schema. The message says what, where that is known."""
 
 
 def arrow_type(data_type: t.DataType) -> pa.DataType:
@@ -47,43 +49,8 @@ def parse_timestamps(texts: pa.Array) -> pa.Array:
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
 
 
-def key_type(schema: t.StructType, columns: Sequence[str]) -> t.DataType:
-    """Return the type of a key made of columns: the column's own if it is one, else a struct of them.
-
-    Raises ConfigError for a column that the schema does not have.
-    """
-    for name in columns:
-        if name not in schema.names:
-            raise ConfigError(
-                f"The property key.columns names {name!r}, which is not a column; there are: {', '.join(schema.names)}",
-                name="key.columns",
-            )
-    fields = [schema[name] for name in columns]
-    return fields[0].dataType if len(fields) == 1 else t.StructType(fields)
-
-
-def records_of(schema: t.StructType, columns: Sequence[pa.Array], keys: Sequence[str]) -> pa.RecordBatch:
-    """Return rows as records: the column `value`, a struct of the columns, and `key` where there are key columns."""
-    fields = [
-        pa.field(field.name, array.type, field.nullable) for field, array in zip(schema.fields, columns, strict=True)
-    ]
-    records = {"value": pa.StructArray.from_arrays(columns, fields=fields)}
-    if keys:
-        picked = [schema.names.index(name) for name in keys]
-        arrays = [columns[index] for index in picked]
-        records["key"] = (
-            arrays[0]
-            if len(keys) == 1
-            else pa.StructArray.from_arrays(arrays, fields=[fields[index] for index in picked])
-        )
-    return pa.record_batch(records)
-
-
-def ddl_of(schema: t.StructType, keys: Sequence[str]) -> str:
-    """Return the DDL of the result of `records_of`."""
-    columns = [t.StructField("value", schema, nullable=False)]
-    if keys:
-        columns.append(t.StructField("key", key_type(schema, keys)))
+def ddl_of_columns(columns: Sequence[t.StructField]) -> str:
+    """Return the DDL of columns."""
     return ", ".join(f"{column.name} {_ddl(column.dataType)}" for column in columns)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from fencepost.connectors.jdbc.pg_types import parsed_by_arrow, quick_column, slow_column
 from fencepost.connectors.jdbc.tables import Column
-from fencepost.connectors.row_types import ddl_of
+from fencepost.connectors.record_columns import RecordColumns
 
 _FIRST = "0"
 _CONVERT = {
@@ -44,7 +44,7 @@ class RowShape:
     @property
     def schema(self) -> str:
         """The DDL of a SourceBatch's columns."""
-        return ddl_of(self.struct, ())
+        return RecordColumns().ddl(self.struct)
 
     def parse(self, text: bytes) -> tuple[pa.Array, pa.RecordBatch]:
         """Return the first column, and the rows as records. Raises DataError for values that cannot be represented."""

@@ -1,0 +1,229 @@
+"""What of a record is made from which columns of its row: the key, the topic, the timestamp and the headers.
+
+For every source that yields rows: `define_record_columns` adds the properties to its configuration, `RecordColumns` makes
+the records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.errors import ConfigError
+from fencepost.config.validators import not_blank
+from fencepost.connectors.row_types import MisfitError, ddl_of_columns
+
+TOPIC: Final = "topic"
+TOPIC_COLUMN: Final = "topic.column"
+KEY_COLUMNS: Final = "key.columns"
+TIMESTAMP_COLUMN: Final = "timestamp.column"
+TIMESTAMP_FORMAT: Final = "timestamp.format"
+HEADERS_COLUMNS: Final = "headers.columns"
+
+_TOPIC_NAME: Final = r"^[a-zA-Z0-9._-]{1,249}$"
+_PLACE: Final = re.compile(r"\$\{([^}]*)\}")
+_TIMES: Final = (t.TimestampType, t.TimestampNTZType, t.DateType, t.LongType)
+_NESTED: Final = (t.StructType, t.ArrayType, t.MapType)
+_HEADER_TYPE: Final = t.ArrayType(
+    t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.StringType())])
+)
+
+
+def define_record_columns(definitions: ConfigDef) -> ConfigDef:
+    """Define the properties."""
+    text, lists = ConfigDef.Type.STRING, ConfigDef.Type.LIST
+    medium, low = ConfigDef.Importance.MEDIUM, ConfigDef.Importance.LOW
+    return definitions.define(
+        TOPIC, text, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
+        "The topic to write the rows to. Columns may be part of its name, as in orders-${region}.",
+        validator=not_blank,
+    ).define(
+        TOPIC_COLUMN, text, None, low,
+        "The STRING column with the topic of each row; rows where it is null go to the property topic.",
+    ).define(
+        KEY_COLUMNS, lists, "", medium,
+        "The columns of the record's key: the column's value if it is one column, else a struct. By default the key is "
+        "null.",
+    ).define(
+        TIMESTAMP_COLUMN, text, None, medium,
+        "The column with the record's timestamp: a TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE, BIGINT (milliseconds since "
+        "1970), or a STRING with timestamp.format. Null is the time of sending.",
+    ).define(
+        TIMESTAMP_FORMAT, text, None, low,
+        "The format of a timestamp.column of type STRING, as of strptime, in UTC; for example %d/%m/%Y %H:%M:%S.",
+    ).define(
+        HEADERS_COLUMNS, lists, "", low,
+        "The columns that are headers of the record as well, as texts under the columns' names.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """The columns of a row that make its record; the value is the whole row.
+
+    `topic` has the parts of the topic's name: a text, and the column that follows it, None at the end. It is empty where
+    rows name no topic. With `topic_may_be_null` a null column means the connector's topic.
+    """
+
+    keys: tuple[str, ...] = ()
+    topic: tuple[tuple[str, str | None], ...] = ()
+    topic_may_be_null: bool = False
+    timestamp: str | None = None
+    timestamp_format: str | None = None
+    headers: tuple[str, ...] = ()
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> RecordColumns:
+        """Read the parsed values of the properties. Raises ConfigError if they contradict each other."""
+        column, parts = values[TOPIC_COLUMN] or None, _parts(values[TOPIC])
+        if parts and column:
+            raise ConfigError(
+                f"The property {TOPIC_COLUMN} names the topic's column, and {TOPIC} has a column in its name: remove one",
+                name=TOPIC_COLUMN,
+            )
+        if values[TIMESTAMP_FORMAT] and not values[TIMESTAMP_COLUMN]:
+            raise ConfigError(
+                f"The property {TIMESTAMP_FORMAT} has no effect without {TIMESTAMP_COLUMN}", name=TIMESTAMP_FORMAT
+            )
+        return cls(
+            keys=tuple(values[KEY_COLUMNS]),
+            topic=(("", column),) if column else parts,
+            topic_may_be_null=column is not None,
+            timestamp=values[TIMESTAMP_COLUMN] or None,
+            timestamp_format=values[TIMESTAMP_FORMAT] or None,
+            headers=tuple(values[HEADERS_COLUMNS]),
+        )
+
+    def check(self, schema: t.StructType) -> None:
+        """Raise ConfigError for a column that the schema does not have, or that has another type."""
+        for name in self.keys:
+            _column(schema, KEY_COLUMNS, name)
+        for name in self.headers:
+            if isinstance(_column(schema, HEADERS_COLUMNS, name), (*_NESTED, t.BinaryType)):
+                raise _wrong_type(HEADERS_COLUMNS, name, schema, "a simple type")
+        for _, part in self.topic:
+            of = TOPIC_COLUMN if self.topic_may_be_null else TOPIC
+            if part is not None and not isinstance(_column(schema, of, part), t.StringType | t.IntegralType):
+                raise _wrong_type(of, part, schema, "a STRING or a whole number")
+        if self.timestamp is not None:
+            given = _column(schema, TIMESTAMP_COLUMN, self.timestamp)
+            if self.timestamp_format is not None and not isinstance(given, t.StringType):
+                raise _wrong_type(TIMESTAMP_FORMAT, self.timestamp, schema, "a STRING")
+            if self.timestamp_format is None and not isinstance(given, _TIMES):
+                raise _wrong_type(
+                    TIMESTAMP_COLUMN,
+                    self.timestamp,
+                    schema,
+                    f"a TIMESTAMP, DATE or BIGINT, or a STRING with {TIMESTAMP_FORMAT}",
+                )
+
+    def ddl(self, schema: t.StructType) -> str:
+        """Return the DDL of the records of rows."""
+        columns = [t.StructField("value", schema, nullable=False)]
+        if self.keys:
+            fields = [schema[name] for name in self.keys]
+            columns.append(t.StructField("key", fields[0].dataType if len(fields) == 1 else t.StructType(fields)))
+        if self.topic:
+            columns.append(t.StructField("topic", t.StringType()))
+        if self.timestamp is not None:
+            columns.append(t.StructField("timestamp", t.LongType()))
+        if self.headers:
+            columns.append(t.StructField("headers", _HEADER_TYPE))
+        return ddl_of_columns(columns)
+
+    def records(self, schema: t.StructType, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Return rows as records. Raises MisfitError for a row that names no topic, or no timestamp."""
+        fields = [
+            pa.field(field.name, array.type, field.nullable)
+            for field, array in zip(schema.fields, columns, strict=True)
+        ]
+        by_name = dict(zip(schema.names, columns, strict=True))
+        records = {"value": pa.StructArray.from_arrays(columns, fields=fields)}
+        if len(self.keys) == 1:
+            records["key"] = by_name[self.keys[0]]
+        elif self.keys:
+            picked = [fields[schema.names.index(name)] for name in self.keys]
+            records["key"] = pa.StructArray.from_arrays([by_name[name] for name in self.keys], fields=picked)
+        if self.topic:
+            records["topic"] = self._topics(by_name)
+        if self.timestamp is not None:
+            records["timestamp"] = self._timestamps(by_name[self.timestamp])
+        if self.headers:
+            records["headers"] = _headers(self.headers, by_name)
+        return pa.record_batch(records)
+
+    def _topics(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        parts: list[Any] = []
+        for text, name in self.topic:
+            parts.append(pa.scalar(text))
+            if name is not None:
+                parts.append(columns[name].cast(pa.string()))
+        topics = pc.binary_join_element_wise(*parts, pa.scalar(""))
+        valid = pc.fill_null(pc.match_substring_regex(topics, _TOPIC_NAME), self.topic_may_be_null)
+        if not pc.all(valid, min_count=0).as_py():
+            names = ", ".join(name for _, name in self.topic if name is not None)
+            first = pc.filter(topics, pc.invert(valid))[0].as_py()
+            told = (
+                "is null, so that there is no topic"
+                if first is None
+                else f"makes {first!r}, which is no name of a topic"
+            )
+            raise MisfitError(f"column {names} {told}")
+        return topics
+
+    def _timestamps(self, values: pa.Array) -> pa.Array:
+        if self.timestamp_format is not None:
+            try:
+                values = pc.strptime(values, format=self.timestamp_format, unit="us")
+            except pa.ArrowInvalid as error:
+                raise MisfitError(f"column {self.timestamp} does not have {TIMESTAMP_FORMAT}: {error}") from None
+        if not pa.types.is_integer(values.type):
+            instants = values.cast(pa.timestamp("us"))
+            values = pc.floor_temporal(instants, unit="millisecond").cast(pa.timestamp("ms")).cast(pa.int64())
+        if (pc.min(values).as_py() or 0) < 0:
+            raise MisfitError(f"column {self.timestamp}: a record cannot have a timestamp before 1970")
+        return values
+
+
+def _parts(topic: str) -> tuple[tuple[str, str | None], ...]:
+    parts: list[tuple[str, str | None]] = []
+    end = 0
+    for place in _PLACE.finditer(topic):
+        parts.append((topic[end : place.start()], place[1]))
+        end = place.end()
+    return (*parts, (topic[end:], None)) if parts else ()
+
+
+def _column(schema: t.StructType, property_name: str, name: str) -> t.DataType:
+    if name not in schema.names:
+        raise ConfigError(
+            f"The property {property_name} names {name!r}, which is not a column; there are: {', '.join(schema.names)}",
+            name=property_name,
+        )
+    return schema[name].dataType
+
+
+def _wrong_type(property_name: str, name: str, schema: t.StructType, wanted: str) -> ConfigError:
+    return ConfigError(
+        f"The property {property_name} needs {wanted}, but the column {name} is of type "
+        f"{schema[name].dataType.simpleString().upper()}",
+        name=property_name,
+    )
+
+
+def _headers(names: Sequence[str], columns: Mapping[str, pa.Array]) -> pa.Array:
+    count, rows = len(names), len(columns[names[0]])
+    by_column = pa.concat_arrays([columns[name].cast(pa.string()) for name in names])
+    # The values row by row.
+    values = by_column.take(pa.array(np.arange(count * rows).reshape(count, rows).T.ravel()))
+    keys = pa.array(list(names) * rows, pa.string())
+    offsets = pa.array(np.arange(0, count * rows + 1, count, dtype=np.int32))
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays([keys, values], names=["key", "value"]))
