@@ -145,10 +145,12 @@ def test_the_columns_of_the_key_are_chosen() -> None:
         run_task(RowsConnector, CONFIG | {"key.columns": "no"})
 
 
-def test_topics_and_timestamps_come_from_columns() -> None:
-    with run_task(RowsConnector, CONFIG | {"topic": "rows-${id}", "timestamp.column": "id"}) as task:
+def test_topics_and_headers_come_from_columns() -> None:
+    with run_task(RowsConnector, CONFIG | {"topic": "rows-${id}", "headers.columns": "name"}) as task:
         records = task.poll().records
-    assert [(record.topic, record.timestamp) for record in records] == [(f"rows-{n}", n) for n in range(5)]
+    assert [(record.topic, record.headers) for record in records] == [
+        (f"rows-{n}", [("name", f"row {n}")]) for n in range(5)
+    ]
 
 
 def test_a_commit_is_told_to_the_reader() -> None:
