@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo docs test sim chaos hostile lint bench dist clean
+.PHONY: install demo docs test sim chaos chaos-spark hostile lint bench dist clean
 
 install: $(STAMP)
 
@@ -44,6 +44,11 @@ sim: install
 MINUTES ?= 10
 chaos: install
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# Drivers of Spark queries, killed at each step of a micro-batch, with 20 seeds: make chaos-spark SEEDS=5
+SEEDS ?= 20
+chaos-spark: install
+	FENCEPOST_TEST_SPARK_SEEDS=$(SEEDS) $(PYTEST) tests/chaos/test_spark_sink_kills.py
 
 # Everything that strangers do, at once and on each kind of broker: make hostile MINUTES=10 SEED=7
 hostile: install

@@ -67,9 +67,10 @@ class ExactlyOnce:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch. Raises CheckpointMismatchError, SinkFencedError, BatchExpiredError, and others."""
         check_classic(frame)
-        batch = StreamingBatch.of(frame, batch_id)
-        columns = record_columns(frame, self._config)
-        pipeline = pipeline_for(columns.schema, self._config)
+        with jobs_of(f"batch {batch_id}", new_mark()):
+            batch = StreamingBatch.of(frame, batch_id)
+            columns = record_columns(frame, self._config)
+            pipeline = pipeline_for(columns.schema, self._config)
         sink = self._sink(frame, batch)
 
         def decide(last: Progress | None) -> Step:

@@ -89,9 +89,9 @@ class FrameWrite:
 
     def _few_rows(self, frame: DataFrame) -> pa.Table | None:
         """All rows in their order, None if there are more than SMALL."""
-        # Tasks end in any order, and a limit joins their rows.
-        numbered = frame.withColumn(_POSITION, F.monotonically_increasing_id())
         with jobs_of(self.batch, new_mark()):
+            # Tasks end in any order, and a limit joins their rows.
+            numbered = frame.withColumn(_POSITION, F.monotonically_increasing_id())
             rows = numbered.limit(SMALL + 1).toArrow()
         return None if rows.num_rows > SMALL else rows.sort_by(_POSITION).drop_columns([_POSITION])
 
