@@ -21,6 +21,8 @@ from tests.support.topics import unique
 
 ROOT = Path(__file__).parents[2]
 STRING = "org.apache.kafka.connect.storage.StringConverter"
+PATIENCE = 500.0
+"""Seconds. A JVM starts in some seconds, but in as many minutes on a machine that does other things as well."""
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
@@ -133,7 +135,7 @@ def test_lines_are_sent_through_spark_from_odd_paths_in_an_ascii_locale(
         [*command, "der worker.properties", "die zeilen.json"], place / "log", environment={"LC_ALL": "C"}
     )
     with process:
-        assert process.wait() == 0, process.output
+        assert process.wait(PATIENCE) == 0, process.output
 
     found = [json.loads(value or b"") for value in values(read_topic(bootstrap_servers, topic))]
     assert found == [{"line": "eins"}, {"line": "zwei ü"}]

@@ -21,7 +21,6 @@ from fencepost.cli.connect_client import ConnectClient
 from fencepost.cli.connector_figures import Figures, figures_of
 from fencepost.cli.connector_views import first_line, print_connectors, print_transactions
 from fencepost.cli.connector_watch import changes
-from fencepost.embedded.ports import free_ports
 from fencepost.herder.errors import RebalanceNeededError
 from fencepost.herder.interface import ConnectorInfo
 from fencepost.storage.configs.codec import TargetState
@@ -350,15 +349,19 @@ class Worker(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.port = free_ports(1)[0]
+        # Connections are refused until it listens.
+        self._server = socket.socket()
+        self._server.bind(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
         self.answers = [b"HTTP/1.1 503 Starting", b"HTTP/1.1 200 OK"]
 
     def run(self) -> None:
         status = {"name": "c", "connector": {"state": "RUNNING", "worker_id": "w"}, "tasks": []}
         body = json.dumps({"c": {"status": {**status, "tasks": [{"id": 0, **status["connector"]}]}}}).encode()
-        with socket.create_server(("127.0.0.1", self.port)) as server:
+        with self._server:
+            self._server.listen()
             while self.answers:
-                connection, _ = server.accept()
+                connection, _ = self._server.accept()
                 with connection:
                     connection.recv(65536)
                     head = self.answers.pop(0) + b"\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -370,7 +373,8 @@ def test_watching_survives_a_worker_that_restarts(capsys: pytest.CaptureFixture[
     starting = threading.Timer(1.0, worker.start)
     starting.start()
 
-    code = main.run(["connectors", "watch", "c", "--until", "RUNNING", "--url", f"http://127.0.0.1:{worker.port}"])
+    options = ("--until", "RUNNING", "--retry-seconds", "600", "--url", f"http://127.0.0.1:{worker.port}")
+    code = main.run(["connectors", "watch", "c", *options])
 
     assert code == 0
     assert worker.answers == []
