@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo docs test sim chaos chaos-spark hostile lint bench dist clean
+.PHONY: install demo docs test sim chaos chaos-spark hostile lint screenshots bench dist clean
 
 install: $(STAMP)
 
@@ -53,6 +53,10 @@ chaos-spark: install
 # Everything that strangers do, at once and on each kind of broker: make hostile MINUTES=10 SEED=7
 hostile: install
 	$(BIN)/python -m tests.hostile --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+# The page at /ui in a real Chromium (apt-get install chromium), which makes the pictures of the docs.
+screenshots: install
+	$(BIN)/python -m tests.page --pictures docs/pictures
 
 bench: install
 	$(BIN)/python bench/run.py

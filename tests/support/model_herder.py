@@ -18,6 +18,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
+from fencepost.herder.core.observation import Json, Observation, Overview, TopicView, summed
 from fencepost.herder.core.task_transactions import TaskCommit, TaskTransactionInfo
 from fencepost.herder.errors import AlreadyExistsError, BadRequestError, NotFoundError, RequestTargetError
 from fencepost.herder.interface import (
@@ -104,6 +105,7 @@ class ModelHerder(Herder):
         self.transactions = _Transactions(self)
         self.plugins = _Plugins(self)
         self.loggers = _Loggers()
+        self.observation = ModelObservation(self)
         self.peers = _Peers(self)
 
     async def health(self) -> WorkerHealth:
@@ -308,6 +310,57 @@ class _Plugins(Plugins):
 class _Loggers(LoggerRegistry, Loggers):  # the registry has the other methods
     async def set_everywhere(self, namespace: str, level: str) -> None:
         self.set_level(namespace, level)
+
+
+class ModelObservation(Observation):
+    """Every task has committed one transaction; `topics` and `rate` are set by tests."""
+
+    def __init__(self, model: ModelHerder) -> None:
+        self._model = model
+        self.views: dict[str, TopicView] = {}
+        self.aborted: list[str] = []
+        self.asked: list[str | None] = []
+        self.rate = 12.5
+
+    def here(self, connector: str | None = None) -> list[Json]:
+        names = self._model.known if connector is None else [connector]
+        return [self._task(name, number) for name in names for number in range(self._model.known[name].tasks)]
+
+    def _task(self, connector: str, number: int) -> Json:
+        counts = {"records": 3, "bytes": 99, "open_records": 0, "skipped": 0, "transactions": 1, "aborted": 0}
+        ended = [{"since": 1_700_000_000_000, "until": 1_700_000_001_000, "records": 3, "end": "COMMITTED"}]
+        times = {"lag": None, "restarts": 0, "open_since": None, "last_commit": 1_700_000_001_000}
+        return {"connector": connector, "task": number, **counts, "rate": self.rate, **times, "ended": ended}
+
+    async def overview(self, authorization: str | None) -> Overview:
+        self.asked.append(authorization)
+        rows = {name: self._row(name) for name in self._model.known}
+        return Overview(_WORKER, "group", {_WORKER: len(rows)}, rows)
+
+    def _row(self, name: str) -> Json:
+        status = self._model.state_info(name, "", "")
+        return {
+            "name": name,
+            "class": self._model.known[name].config["connector.class"],
+            **summed(self.here(name)),
+            "state": status.connector.state,
+            "worker_id": _WORKER,
+            "error": next((task.trace for task in status.tasks if task.trace), None),
+            "tasks": [{"id": task.id, "state": task.state, "worker_id": task.worker_id} for task in status.tasks],
+        }
+
+    async def activity(self, connector: str, authorization: str | None) -> list[Json]:
+        self.asked.append(authorization)
+        self._model.find(connector)
+        return self.here(connector)
+
+    async def topic(self, topic: str) -> TopicView:
+        if topic not in self.views:
+            raise NotFoundError(f"There is no topic {topic}")
+        return self.views[topic]
+
+    async def abort(self, transactional_id: str) -> None:
+        self.aborted.append(transactional_id)
 
 
 class _Peers(PeerRequests):

@@ -16,6 +16,7 @@ from fencepost.api.config_def import PropertyImportance, PropertyType, PropertyW
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.mixed_group import MixedGroup
+from fencepost.herder.core.observation import Observation
 from fencepost.herder.core.task_transactions import TaskTransactionInfo
 from fencepost.herder.peers.request_signing import SignedRequest
 from fencepost.storage.configs.codec import TargetState
@@ -368,6 +369,7 @@ class Herder(ABC):
     transactions: Transactions
     plugins: Plugins
     loggers: Loggers
+    observation: Observation
     peers: PeerRequests | None
     """None for a worker without a group."""
 

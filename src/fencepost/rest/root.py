@@ -12,11 +12,22 @@ from prometheus_client.exposition import choose_encoder
 from fencepost import __version__
 from fencepost.herder.interface import HealthStatus, Herder
 from fencepost.rest import bodies
-from fencepost.rest.responses import json_response
-from fencepost.rest.routes import Route
+from fencepost.rest.page import SECURITY_HEADERS
+from fencepost.rest.responses import JSON, json_response
+from fencepost.rest.routes import Route, accepting, names
 
 # Tools determine from it which requests they can send.
 CONNECT_VERSION: Final = "4.1.0"
+
+
+_HTML: Final = "text/html"
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>fencepost</title></head>
+<body><h1>fencepost</h1>
+<p>This is a worker. <a href="ui/">The page for people is at ui/</a>; programs get JSON here.</p>
+</body></html>
+"""
+"""For browsers, which name HTML in their header Accept. Tools name JSON, or nothing."""
 
 
 class RootResource:
@@ -29,12 +40,17 @@ class RootResource:
     def routes(self) -> list[Route]:
         """Return what answers to which request."""
         return [
-            Route("GET", "/", self._root),
+            Route("GET", "/", self._root, produces=None),
             Route("GET", "/health", self._health),
             Route("GET", "/metrics", self._metrics, produces=None),
         ]
 
-    async def _root(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
+    async def _root(self, request: web.Request) -> web.StreamResponse:
+        if names(request.headers.get(hdrs.ACCEPT, ""), _HTML):
+            return web.Response(text=_PAGE, content_type=_HTML, headers=SECURITY_HEADERS)
+        return await accepting(JSON, self._json_root)(request)
+
+    async def _json_root(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
         cluster = await self._herder.kafka_cluster_id()
         mixed = self._herder.mixed_group()
         return json_response(

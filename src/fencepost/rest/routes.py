@@ -43,7 +43,7 @@ def add_routes(app: web.Application, routes: Iterable[Route]) -> None:
         for spelling in dict.fromkeys((path, f"{path.rstrip('/')}/")):
             resource = app.router.add_resource(spelling)
             for route in (*here, options):
-                handler = route.handler if route.produces is None else _accepting(route.produces, route.handler)
+                handler = route.handler if route.produces is None else accepting(route.produces, route.handler)
                 resource.add_route(route.method, handler)
                 if route.method == hdrs.METH_GET:
                     resource.add_route(hdrs.METH_HEAD, handler)
@@ -63,7 +63,17 @@ def _excluded(parameters: list[str]) -> bool:
     return any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
 
 
-def _accepting(content_type: str, handler: Handler) -> Handler:
+def names(header: str, content_type: str) -> bool:
+    """Return whether an Accept header names a content type, not only by a wildcard."""
+    return any(
+        name.strip().lower() == content_type and not _excluded([text.strip().lower() for text in parameters])
+        for name, *parameters in (part.split(";") for part in header.split(","))
+    )
+
+
+def accepting(content_type: str, handler: Handler) -> Handler:
+    """Return the handler for clients that accept what it answers; others get 406."""
+
     async def checked(request: web.Request) -> web.StreamResponse:
         header = request.headers.get(hdrs.ACCEPT, "").strip()
         if header and not accepts(header, content_type):

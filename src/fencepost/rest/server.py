@@ -26,6 +26,7 @@ from fencepost.rest.connectors import ConnectorsResource, LifecycleResource
 from fencepost.rest.internal import InternalResource
 from fencepost.rest.loggers import LoggersResource
 from fencepost.rest.offsets import OffsetsResource
+from fencepost.rest.page import PageResource
 from fencepost.rest.plugins import PluginsResource
 from fencepost.rest.protocol import HttpProtocol
 from fencepost.rest.root import RootResource
@@ -126,6 +127,7 @@ class RestServer:
             self._bound = _bind_all("listeners", config.listeners, config.tls, undo, any_port=config.any_port)
             admin = _bind_all("admin.listeners", config.admin_listeners or (), config.admin_tls, undo)
             undo.pop_all()
+        self._page: PageResource | None = None
         self._main, self._admin = _Endpoint(self._bound), _Endpoint(admin)
 
     @property
@@ -147,8 +149,9 @@ class RestServer:
         """Answer requests."""
         gate = Gate(self.client, self._config.credentials)
         admin = LoggersResource(herder.loggers).routes()
+        self._page = PageResource(herder)
         here = admin if self._config.admin_listeners is None else []
-        public = [*_public_routes(herder, registry), *here]
+        public = [*_public_routes(herder, registry), *self._page.routes(), *here]
         await self._main.answer(make_app(public, gate))
         await self._admin.answer(make_app(admin, gate))
         _log.info("The REST API answers at %s", ", ".join(map(str, self._bound)))
@@ -161,6 +164,8 @@ class RestServer:
 
     async def stop(self) -> None:
         """Finish the requests in progress, for a few seconds at most, and close the ports."""
+        if self._page is not None:
+            self._page.close()
         for endpoint in (self._main, self._admin):
             await endpoint.stop()
         await self.client.close()

@@ -24,6 +24,7 @@ from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.distributed.assignor_leader import LeaderAssignor
 from fencepost.herder.distributed.group_clients import group_member, status_store
 from fencepost.herder.distributed.group_fencing import GroupFencing
+from fencepost.herder.distributed.group_observation import GroupObservation
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.group_requests import GroupRequests
 from fencepost.herder.distributed.group_restarts import GroupRestarts
@@ -98,6 +99,7 @@ class DistributedHerder(Herder):
         self.transactions = transactions
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, self._loggers)
+        self.observation = GroupObservation(parts, snapshots)
         self.peers = GroupRequests(self._leadership, rounds, transactions, self._task_configs)
         self._cluster_id = ""
         self._warming_up: asyncio.TimerHandle | None = None

@@ -27,6 +27,7 @@ from fencepost.herder.interface import HealthStatus, Herder, Transactions, Worke
 from fencepost.herder.requests.connector_requests import ConnectorRequests
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.logger_requests import LoggerRequests
+from fencepost.herder.requests.observing import LocalObservation
 from fencepost.herder.requests.offset_requests import OffsetRequests
 from fencepost.herder.requests.plugin_requests import PluginRequests
 from fencepost.herder.requests.snapshots import Snapshots
@@ -92,6 +93,7 @@ class StandaloneHerder(Herder):
         self.transactions = _LocalTransactions(parts, self._work, snapshots)
         self.plugins = PluginRequests(parts)
         self.loggers = LoggerRequests(parts, LoggerRegistry())
+        self.observation = LocalObservation(parts, snapshots)
         self.peers = None
 
     async def start(self) -> None:

@@ -14,6 +14,8 @@ from fencepost.runtime.metrics.definitions import ERROR_PREFIX, OWN_PREFIX, SOUR
 from fencepost.runtime.metrics.histogram import Buckets
 from fencepost.runtime.metrics.transaction_metrics import (
     CommittedOffsets,
+    EndedTransaction,
+    TransactionEnd,
     TransactionMetrics,
     TransferCounts,
     Transferred,
@@ -33,6 +35,23 @@ class TaskSnapshot:
     values: Mapping[str, float]
     histograms: Mapping[str, tuple[Buckets, float]]
     sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a task does: `rate` is in records per second, `lag` in the source's unit, None if unknown.
+
+    Times are in milliseconds since the epoch. `ended` are the last transactions, the oldest first.
+    """
+
+    state: State
+    counts: TransferCounts
+    rate: float
+    lag: float | None
+    restarts: int
+    open_since_ms: int | None
+    last_commit_ms: int | None
+    ended: tuple[EndedTransaction, ...]
 
 
 class TaskMetrics:
@@ -146,12 +165,12 @@ class TaskMetrics:
         with self._lock:
             self._commits.record(0, self._clock())
 
-    def aborted(self, size: int) -> None:
-        """Record an aborted transaction with `size` records."""
+    def aborted(self, size: int, *, fenced: bool = False) -> None:
+        """Record an aborted transaction with `size` records, or one that fencing has ended."""
         with self._lock:
             self._done(size, self._clock())
             self._count(aborted=1)
-            self.transactions.aborted()
+            self.transactions.close(TransactionEnd.FENCED if fenced else TransactionEnd.ABORTED)
 
     @property
     def transferred(self) -> Transferred:
@@ -159,6 +178,22 @@ class TaskMetrics:
         with self._lock:
             counts = replace(self._transferred, open=self._active, skipped=self._errors.skipped)
             return Transferred(counts, self._lag, self._greatest_lag)
+
+    def activity(self) -> Activity:
+        """Return what the task does, to be shown to people."""
+        counts = self.transferred.counts
+        with self._lock:
+            commit, opened = self.transactions.last_commit, self.transactions.open
+            return Activity(
+                state=self._state,
+                counts=counts,
+                rate=self._writes.rate(self._clock()),
+                lag=None if math.isnan(self._lag) else self._lag,
+                restarts=self._restarts,
+                open_since_ms=None if opened is None else opened.since_ms,
+                last_commit_ms=None if commit is None else commit.at_ms,
+                ended=tuple(self.transactions.ended),
+            )
 
     def _count(self, **more: int) -> None:
         self._transferred += TransferCounts(**more)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from enum import StrEnum
 from typing import Final
 
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.runtime.metrics.histogram import Histogram
+
+_MOST_ENDED: Final = 200
+"""How many ended transactions of a task are kept, to be shown."""
 
 _MOST_BATCHES: Final = 1_000
 """The number of batches of a transaction whose latency is measured: a transaction may have any number."""
@@ -23,6 +28,24 @@ class OngoingTransaction:
     since_ms: int
     records: int = 0
     bytes: int = 0
+
+
+class TransactionEnd(StrEnum):
+    """How a transaction ended. FENCED: another producer had taken over the transactional id."""
+
+    COMMITTED = "COMMITTED"
+    ABORTED = "ABORTED"
+    FENCED = "FENCED"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    """A transaction that has ended. Times are in milliseconds since the epoch."""
+
+    since_ms: int
+    until_ms: int
+    records: int
+    end: TransactionEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +100,7 @@ class TransactionMetrics:
         self.commit_latency, self.batch_latency = Histogram(), Histogram()
         self.open: OngoingTransaction | None = None
         self.last_commit: Commit | None = None
+        self.ended: deque[EndedTransaction] = deque(maxlen=_MOST_ENDED)
         self._opened: float | None = None
         self._polled: list[float] = []
 
@@ -104,7 +128,7 @@ class TransactionMetrics:
         """Record the commit of the open transaction, and its duration."""
         self.flushed(records, seconds, offsets)
         self.settled()
-        self.aborted()
+        self.close(TransactionEnd.COMMITTED)
 
     def flushed(self, records: int, seconds: float, offsets: CommittedOffsets) -> None:
         """Record a commit of source offsets, in a transaction or outside of one."""
@@ -118,7 +142,9 @@ class TransactionMetrics:
             self.batch_latency.record(now - polled)
         self._polled.clear()
 
-    def aborted(self) -> None:
-        """Record that no transaction is open."""
+    def close(self, end: TransactionEnd) -> None:
+        """Record that the open transaction has ended."""
+        if self.open is not None:
+            self.ended.append(EndedTransaction(self.open.since_ms, self._wall_ms(), self.open.records, end))
         self.open = None
         self._polled.clear()

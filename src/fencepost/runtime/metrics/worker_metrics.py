@@ -27,7 +27,7 @@ from fencepost.runtime.metrics.definitions import (
     single_values,
     with_prefix,
 )
-from fencepost.runtime.metrics.task_metrics import TaskMetrics, TaskSnapshot
+from fencepost.runtime.metrics.task_metrics import Activity, TaskMetrics, TaskSnapshot
 from fencepost.runtime.state import State
 
 _COUNTED: Final[Mapping[str, State | None]] = {
@@ -135,6 +135,12 @@ class WorkerMetrics(Collector):
         """Remove a connector."""
         with self._lock:
             self._connectors.pop(name, None)
+
+    def activities(self, connector: str | None = None) -> Mapping[ConnectorTaskId, Activity]:
+        """Return what the tasks of this worker do, of one connector or of all."""
+        with self._lock:
+            tasks = sorted(self._tasks.items())
+        return {task: metrics.activity() for task, metrics in tasks if connector in (None, task.connector)}
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the registry need not collect in order to register."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from fencepost.api.errors import FencepostError
 from fencepost.failpoint import FailPoint, reach
+from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.task.boundaries import Batch
 from fencepost.runtime.task.writes import Delivery, Settled, TaskWrites, WritesContext
@@ -107,7 +108,7 @@ class TaskTransaction(TaskWrites):
         try:
             self._producer.abort_transaction()
         finally:
-            self._metrics.aborted(self._size)
+            self._metrics.aborted(self._size, fenced=self._producer.state is TransactionState.FENCED)
             self._size = 0
             self._topics.clear()
         self._open = False

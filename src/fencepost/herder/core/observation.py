@@ -1,0 +1,115 @@
+"""What the page at /ui shows: the interface of a herder's part for it, and its rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+_SUMS: Final = ("records", "bytes", "rate", "skipped", "transactions", "aborted", "restarts", "open_records")
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A group at one moment. `rows` are connectors by name, `silent` workers that did not answer, with the reason."""
+
+    worker_id: str
+    group_id: str
+    workers: Mapping[str, int]
+    """The number of tasks of each worker that runs something, or answers this."""
+    rows: Mapping[str, Json]
+    silent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HidingTransaction:
+    """An open transaction, with where it has records in a topic.
+
+    `connector` and `task` are those of this group that own its transactional id; None if it is not of this group.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    since_ms: int
+    timeout_ms: int
+    partitions: Sequence[int]
+    connector: str | None
+    task: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """How far read_committed consumers can read a topic: of each partition the last stable offset, and the end."""
+
+    topic: str
+    partitions: Mapping[int, tuple[int, int]]
+    transactions: Sequence[HidingTransaction]
+
+
+class Observation(ABC):
+    """Shows what goes on. Methods raise as those of other parts of a herder."""
+
+    @abstractmethod
+    def here(self, connector: str | None = None) -> list[Json]:
+        """Return what the tasks of this worker do, of one connector with its last transactions, or of all."""
+
+    @abstractmethod
+    async def overview(self, authorization: str | None) -> Overview:
+        """Return all connectors, with the sums of their tasks on all workers.
+
+        `authorization` has the user's credentials (the HTTP header), for requests to other workers.
+        """
+
+    @abstractmethod
+    async def activity(self, connector: str, authorization: str | None) -> list[Json]:
+        """Return what the tasks of a connector do, on all workers. Raises NotFoundError."""
+
+    @abstractmethod
+    async def topic(self, topic: str) -> TopicView:
+        """Return what read_committed consumers can read of a topic, and which transactions hide the rest.
+
+        Raises NotFoundError if there is no such topic.
+        """
+
+    @abstractmethod
+    async def abort(self, transactional_id: str) -> None:
+        """Abort an open transaction by fencing its producer. Raises NotFoundError if there is none."""
+
+
+def summed(tasks: Iterable[Mapping[str, Any]]) -> Json:
+    """Return the sums of a connector's tasks.
+
+    The lag is None if a task does not tell it. An open transaction is the oldest, a commit the newest of all tasks.
+    """
+    tasks = list(tasks)
+    lags = [task["lag"] for task in tasks]
+    opened = [task["open_since"] for task in tasks if task["open_since"] is not None]
+    commits = [task["last_commit"] for task in tasks if task["last_commit"] is not None]
+    return {
+        **{name: sum(task[name] for task in tasks) for name in _SUMS},
+        "lag": None if not lags or None in lags else sum(lags),
+        "open_since": min(opened, default=None),
+        "last_commit": max(commits, default=None),
+    }
+
+
+def message_of(trace: str | None) -> str | None:
+    """Return the message of a trace: Java's traces begin with it, Python's have it after the last frame."""
+    if not trace or not trace.strip():
+        return None
+    lines = trace.strip().splitlines()
+    if not lines[0].startswith("Traceback"):
+        return lines[0]
+    frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
+    return lines[-1] if not frames or frames[-1] + 1 == len(lines) else lines[frames[-1] + 1]
+
+
+def changed_rows(before: Mapping[str, Json], now: Mapping[str, Json]) -> dict[str, Json | None]:
+    """Return the rows that are new or differ, and None for those that are gone."""
+    changed: dict[str, Json | None] = {name: row for name, row in now.items() if before.get(name) != row}
+    return changed | dict.fromkeys(before.keys() - now.keys())

@@ -1,0 +1,76 @@
+"""What the page at /ui shows of a group: the worker that is asked asks the others for their tasks.
+
+The requests are those that the page itself may send, with its user's credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from fencepost.api.errors import FencepostError
+from fencepost.api.foreign_json import parse_json
+from fencepost.herder.core.observation import Json, Overview
+from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.requests.observing import LocalObservation
+from fencepost.herder.requests.snapshots import Snapshots
+
+_log: Final = logging.getLogger(__name__)
+
+HERE: Final = "/ui/api/here"
+"""Where a worker answers with its own tasks."""
+
+_ASKING_SECONDS: Final = 5.0
+"""A hanging worker must not hide the others for long."""
+
+
+class GroupObservation(LocalObservation):
+    """Adds the tasks of the group's other workers."""
+
+    def __init__(self, parts: GroupParts, snapshots: Snapshots) -> None:
+        super().__init__(parts, snapshots)
+        self._group = parts
+
+    async def overview(self, authorization: str | None) -> Overview:
+        """Return all connectors, with the sums of their tasks on all workers."""
+        await self._group.started()
+        answers = await self._ask_all(self._workers(self._group.state.connectors()), HERE, authorization)
+        silent = {worker: answer for worker, answer in answers.items() if isinstance(answer, str)}
+        known = {worker: answer for worker, answer in answers.items() if not isinstance(answer, str)}
+        return self._overview({self._group.worker_id: self.here(), **known}, silent)
+
+    async def activity(self, connector: str, authorization: str | None) -> list[Json]:
+        """Return what the tasks of a connector do, on all workers. Raises NotFoundError."""
+        here = await super().activity(connector, authorization)
+        path = f"{HERE}?connector={quote(connector, safe='')}"
+        answers = await self._ask_all(self._workers([connector]), path, authorization)
+        others = [task for answer in answers.values() if not isinstance(answer, str) for task in answer]
+        return sorted([*here, *others], key=lambda task: int(task["task"]))
+
+    def _workers(self, connectors: list[str]) -> set[str]:
+        """The other workers that run tasks of connectors, by the statuses."""
+        table = self._group.statuses.table
+        owners = {status.worker_id for name in connectors for status in table.tasks(name).values()}
+        return owners - {self._group.worker_id, ""}
+
+    async def _ask_all(self, workers: set[str], path: str, authorization: str | None) -> dict[str, list[Json] | str]:
+        answers = await asyncio.gather(*(self._ask(worker, path, authorization) for worker in workers))
+        return dict(zip(workers, answers, strict=True))
+
+    async def _ask(self, worker: str, path: str, authorization: str | None) -> list[Json] | str:
+        """Return the tasks of another worker, or why they are unknown."""
+        url = f"{urlsplit(self._group.url).scheme}://{worker}{path}"
+        headers = {"Accept": "application/json"} | ({} if authorization is None else {"Authorization": authorization})
+        try:
+            async with asyncio.timeout(_ASKING_SECONDS):
+                response = await self._group.client.request("GET", url, headers=headers)
+            tasks = parse_json(response.body)["tasks"] if response.status == 200 else None
+        except TimeoutError:
+            return f"It did not answer within {_ASKING_SECONDS:g} s"
+        except (FencepostError, ValueError, KeyError, TypeError) as error:
+            _log.debug("The worker at %s does not tell its tasks", worker, exc_info=error)
+            return str(error)
+        # A worker of Kafka Connect has no page.
+        return tasks if isinstance(tasks, list) else f"It answered with status {response.status}"

@@ -1,0 +1,173 @@
+"""What the page at /ui shows of this worker: its tasks, its connectors, and the topics of its cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.core.observation import (
+    HidingTransaction,
+    Json,
+    Observation,
+    Overview,
+    TopicView,
+    message_of,
+    summed,
+)
+from fencepost.herder.errors import NotFoundError
+from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.work.parts import HerderParts
+from fencepost.kafka.admin.open_transactions import NoOpenTransactionError, OpenTransaction
+from fencepost.kafka.consumer.read_to_end import LATEST
+from fencepost.kafka.errors import TopicNotFoundError, UnsupportedBrokerError
+from fencepost.runtime.connector.client_properties import admin_config
+from fencepost.runtime.metrics.task_metrics import Activity
+
+_ANSWER_MS: Final = 10_000
+_CLASS: Final = "connector.class"
+
+
+class LocalObservation(Observation):
+    """Shows a worker that has no others beside it; that of a group adds the answers of its other workers."""
+
+    def __init__(self, parts: HerderParts, snapshots: Snapshots) -> None:
+        self._parts = parts
+        self._snapshots = snapshots
+
+    def here(self, connector: str | None = None) -> list[Json]:
+        """Return what the tasks of this worker do, of one connector with its last transactions, or of all."""
+        found = self._parts.worker.metrics.activities(connector)
+        return [_task(task, activity, with_ended=connector is not None) for task, activity in found.items()]
+
+    async def overview(self, authorization: str | None) -> Overview:
+        """Return all connectors."""
+        del authorization
+        await self._parts.started()
+        return self._overview({self._parts.worker_id: self.here()}, {})
+
+    async def activity(self, connector: str, authorization: str | None) -> list[Json]:
+        """Return what the tasks of a connector do. Raises NotFoundError."""
+        del authorization
+        await self._parts.started()
+        self._snapshots.config(connector)
+        return self.here(connector)
+
+    def _overview(self, answers: Mapping[str, Iterable[Json]], silent: Mapping[str, str]) -> Overview:
+        tasks: defaultdict[str, list[Json]] = defaultdict(list)
+        for answer in answers.values():
+            for task in answer:
+                tasks[task["connector"]].append(task)
+        rows = {name: self._row(name, tasks[name]) for name in self._parts.state.connectors()}
+        counts = Counter(task["worker_id"] for row in rows.values() for task in row["tasks"])
+        workers = dict.fromkeys(answers, 0) | counts
+        return Overview(self._parts.worker_id, self._parts.config.group_id, workers, rows, silent)
+
+    def _row(self, name: str, tasks: list[Json]) -> Json:
+        row = {"name": name, "class": self._snapshots.config(name).get(_CLASS, ""), **summed(tasks)}
+        try:
+            status = self._snapshots.status(name)
+        except NotFoundError:
+            return {**row, "state": "UNASSIGNED", "worker_id": "", "error": None, "tasks": []}
+        traces = (status.connector.trace, *(task.trace for task in status.tasks))
+        return {
+            **row,
+            "state": status.connector.state,
+            "worker_id": status.connector.worker_id,
+            "error": next(filter(None, map(message_of, traces)), None),
+            "tasks": [{"id": task.id, "state": task.state, "worker_id": task.worker_id} for task in status.tasks],
+        }
+
+    async def topic(self, topic: str) -> TopicView:
+        """Return what read_committed consumers can read of a topic. Raises NotFoundError."""
+        try:
+            partitions, found = await asyncio.gather(
+                self._parts.run(self._ends, topic), self._parts.run(self._open_transactions)
+            )
+        except TopicNotFoundError as error:
+            raise NotFoundError(str(error)) from error
+        return TopicView(topic, partitions, list(hiding(found, topic, self._owner)))
+
+    async def abort(self, transactional_id: str) -> None:
+        """Abort an open transaction by fencing its producer. Raises NotFoundError if there is none."""
+        try:
+            await self._parts.run(self._abort, transactional_id)
+        except NoOpenTransactionError as error:
+            raise NotFoundError(str(error)) from error
+
+    def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        parts = self._parts
+        with parts.worker.clients.topic_reader(admin_config(parts.config, None), topic) as reader:
+            stable = reader.committed_offsets(LATEST, _ANSWER_MS)
+            ends = reader.end_offsets(_ANSWER_MS)
+        return {number: (offset, max(offset, ends.get(number, offset))) for number, offset in stable.items()}
+
+    def _open_transactions(self) -> list[OpenTransaction]:
+        with self._parts.worker.clients.admin(admin_config(self._parts.config, None)) as admin:
+            try:
+                return admin.open_transactions()
+            except UnsupportedBrokerError:
+                return []
+
+    def _abort(self, transactional_id: str) -> None:
+        with self._parts.worker.clients.admin(admin_config(self._parts.config, None)) as admin:
+            admin.abort_transaction(transactional_id)
+
+    def _owner(self, transactional_id: str) -> ConnectorTaskId | None:
+        group = self._parts.config.group_id
+        name, _, number = transactional_id.removeprefix(f"{group}-").rpartition("-")
+        if (
+            not transactional_id.startswith(f"{group}-")
+            or not number.isdecimal()
+            or not self._parts.state.contains(name)
+        ):
+            return None
+        return ConnectorTaskId(name, int(number))
+
+
+def hiding(
+    found: Iterable[OpenTransaction], topic: str, owner: Callable[[str], ConnectorTaskId | None]
+) -> Iterable[HidingTransaction]:
+    """Yield those that have records in a topic, the oldest first; `owner` names the task of a transactional id."""
+    for transaction in found:
+        partitions = [number for name, number in transaction.partitions if name == topic]
+        if partitions:
+            task = owner(transaction.transactional_id)
+            yield HidingTransaction(
+                transaction.transactional_id,
+                transaction.identity.producer_id,
+                transaction.identity.epoch,
+                transaction.state,
+                transaction.started_ms,
+                transaction.timeout_ms,
+                partitions,
+                None if task is None else task.connector,
+                None if task is None else task.task,
+            )
+
+
+def _task(task: ConnectorTaskId, activity: Activity, *, with_ended: bool) -> Json:
+    counts = activity.counts
+    shown: Json = {
+        "connector": task.connector,
+        "task": task.task,
+        "records": counts.records,
+        "bytes": counts.bytes,
+        "open_records": counts.open,
+        "skipped": counts.skipped,
+        "transactions": counts.transactions,
+        "aborted": counts.aborted,
+        "rate": round(activity.rate, 1),
+        "lag": activity.lag,
+        "restarts": activity.restarts,
+        "open_since": activity.open_since_ms,
+        "last_commit": activity.last_commit_ms,
+    }
+    if with_ended:
+        shown["ended"] = [
+            {"since": each.since_ms, "until": each.until_ms, "records": each.records, "end": each.end}
+            for each in activity.ended
+        ]
+    return shown

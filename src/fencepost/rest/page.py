@@ -1,0 +1,186 @@
+"""The page at /ui: its files, and the answers that only it needs, below /ui/api.
+
+The files are those of the folder `ui`: modules that browsers load as they are. Nothing is loaded from anywhere else: the
+content security policy allows no inline script and no other server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from fencepost.api.errors import FencepostError
+from fencepost.herder.core.observation import Json, Overview, changed_rows
+from fencepost.herder.interface import Herder
+from fencepost.rest.responses import empty, json_response
+from fencepost.rest.routes import Route
+
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_TYPES: Final = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "mjs": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+}
+_INDEX: Final = "index.html"
+_LOOK_SECONDS: Final = 2.0
+# Several browsers share what was just collected.
+_FRESH_SECONDS: Final = 1.0
+# A request has a time limit. A browser connects again by itself.
+_STREAM_SECONDS: Final = 60.0
+_AGAIN_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    content_type: str
+    tag: str
+
+
+class PageResource:
+    """Serves the page, and what it shows. `close` ends the streams of events."""
+
+    def __init__(self, herder: Herder) -> None:
+        self._herder = herder
+        self._files = _files()
+        self._closed = asyncio.Event()
+        self._collecting = asyncio.Lock()
+        self._collected: tuple[float, Json] | None = None
+
+    def routes(self) -> list[Route]:
+        """Return what answers to which request."""
+        return [
+            Route("GET", "/ui", self._index, produces=None),
+            Route("GET", "/ui/{file:[a-z]+\\.[a-z]+}", self._file, produces=None),
+            Route("GET", "/ui/{file:vendor/[A-Za-z]+\\.[a-z]+}", self._file, produces=None),
+            Route("GET", "/ui/api/overview", self._overview),
+            Route("GET", "/ui/api/events", self._events, produces="text/event-stream"),
+            Route("GET", "/ui/api/here", self._here),
+            Route("GET", "/ui/api/connectors/{connector}", self._activity),
+            Route("GET", "/ui/api/topics/{topic}", self._topic),
+            Route("PUT", "/ui/api/transactions/{id}/abort", self._abort),
+        ]
+
+    def close(self) -> None:
+        """End all streams of events: the server waits for its requests before it stops."""
+        self._closed.set()
+
+    async def _index(self, request: web.Request) -> web.StreamResponse:
+        if not request.path.endswith("/"):
+            # Addresses in the page are relative to its folder, wherever a proxy may put it.
+            return web.Response(status=302, headers={hdrs.LOCATION: f"{request.path.rpartition('/')[2]}/"})
+        return self._answer(request, self._files[_INDEX])
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        file = self._files.get(request.match_info["file"])
+        if file is None:
+            raise web.HTTPNotFound
+        return self._answer(request, file)
+
+    @staticmethod
+    def _answer(request: web.Request, file: _File) -> web.Response:
+        # Asked for at each visit: another version of the worker may serve the page by then.
+        headers = {**SECURITY_HEADERS, hdrs.CACHE_CONTROL: "no-cache", hdrs.ETAG: f'"{file.tag}"'}
+        if any(each.value == file.tag for each in request.if_none_match or ()):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=file.content, content_type=file.content_type, charset="utf-8", headers=headers)
+
+    async def _overview(self, request: web.Request) -> web.Response:
+        return json_response(await self._collect(request))
+
+    async def _collect(self, request: web.Request) -> Json:
+        async with self._collecting:
+            now = time.monotonic()
+            if self._collected is None or now - self._collected[0] > _FRESH_SECONDS:
+                found = await self._herder.observation.overview(request.headers.get(hdrs.AUTHORIZATION))
+                self._collected = now, self._shown(found)
+            return self._collected[1]
+
+    def _shown(self, found: Overview) -> Json:
+        mixed = self._herder.mixed_group()
+        return {
+            "worker_id": found.worker_id,
+            "group_id": found.group_id,
+            "workers": dict(found.workers),
+            "silent": dict(found.silent),
+            "exactly_once": mixed.support,
+            "breaking": list(mixed.breaking) if mixed.known else [],
+            "rows": dict(found.rows),
+        }
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """Send all rows, then those that change, for a while."""
+        headers = {hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(request)
+        if request.method == hdrs.METH_HEAD:
+            return response
+        before: Json | None = None
+        until = time.monotonic() + _STREAM_SECONDS
+        with suppress(ConnectionError):
+            await response.write(f"retry: {_AGAIN_MS}\n\n".encode())
+            while not self._closed.is_set() and time.monotonic() < until:
+                before, event = await self._event(request, before)
+                await response.write(f"data: {json.dumps(event, separators=(',', ':'))}\n\n".encode())
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), _LOOK_SECONDS)
+        return response
+
+    async def _event(self, request: web.Request, before: Json | None) -> tuple[Json | None, Json]:
+        now = {"now": time.time_ns() // 1_000_000}
+        try:
+            found = await self._collect(request)
+        except FencepostError as error:
+            return None, {**now, "problem": str(error), "rows": {}}
+        rows = found["rows"] if before is None else changed_rows(before["rows"], found["rows"])
+        return found, {**found, **now, "rows": rows, "whole": before is None}
+
+    async def _here(self, request: web.Request) -> web.Response:
+        return json_response({"tasks": self._herder.observation.here(request.query.get("connector"))})
+
+    async def _activity(self, request: web.Request) -> web.Response:
+        authorization = request.headers.get(hdrs.AUTHORIZATION)
+        tasks = await self._herder.observation.activity(request.match_info["connector"], authorization)
+        return json_response({"tasks": tasks})
+
+    async def _topic(self, request: web.Request) -> web.Response:
+        view = await self._herder.observation.topic(request.match_info["topic"])
+        partitions = [
+            {"partition": number, "stable": stable, "end": end}
+            for number, (stable, end) in sorted(view.partitions.items())
+        ]
+        transactions = [asdict(transaction) for transaction in view.transactions]
+        return json_response({"topic": view.topic, "partitions": partitions, "transactions": transactions})
+
+    async def _abort(self, request: web.Request) -> web.Response:
+        await self._herder.observation.abort(request.match_info["id"])
+        return empty(204)
+
+
+def _files() -> Mapping[str, _File]:
+    folder = resources.files("fencepost.rest").joinpath("ui")
+    found = {}
+    for prefix, where in (("", folder), ("vendor/", folder.joinpath("vendor"))):
+        for path in where.iterdir():
+            content_type = _TYPES.get(path.name.rpartition(".")[2])
+            if content_type is not None:
+                content = path.read_bytes()
+                found[prefix + path.name] = _File(content, content_type, hashlib.sha256(content).hexdigest()[:32])
+    return found

@@ -1,0 +1,46 @@
+// Requests to the worker: the REST API above this folder, and what only the page needs below api/.
+
+export class Refused extends Error {}
+
+async function request(method, path, body) {
+  const options = { method, headers: { Accept: "application/json" } };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Refused("The worker does not answer");
+  }
+  const text = await response.text();
+  let answer = null;
+  try {
+    answer = text ? JSON.parse(text) : null;
+  } catch {
+    throw new Refused(`The worker answered something else than JSON (status ${response.status})`);
+  }
+  if (!response.ok) throw new Refused(answer?.message ?? `Status ${response.status}`);
+  return answer;
+}
+
+const part = encodeURIComponent;
+const connector = (name, rest = "") => `../connectors/${part(name)}${rest}`;
+
+export const api = {
+  root: () => request("GET", "../"),
+  info: (name) => request("GET", connector(name)),
+  status: (name) => request("GET", connector(name, "/status")),
+  offsets: (name) => request("GET", connector(name, "/offsets")),
+  topics: (name) => request("GET", connector(name, "/topics")),
+  activity: (name) => request("GET", `api/connectors/${part(name)}`),
+  pause: (name) => request("PUT", connector(name, "/pause")),
+  resume: (name) => request("PUT", connector(name, "/resume")),
+  stop: (name) => request("PUT", connector(name, "/stop")),
+  restart: (name) => request("POST", connector(name, "/restart?includeTasks=true&onlyFailed=true")),
+  configure: (name, config) => request("PUT", connector(name, "/config"), config),
+  validate: (plugin, config) => request("PUT", `../connector-plugins/${part(plugin)}/config/validate`, config),
+  topic: (name) => request("GET", `api/topics/${part(name)}`),
+  abort: (id) => request("PUT", `api/transactions/${part(id)}/abort`),
+};

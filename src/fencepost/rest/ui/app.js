@@ -1,0 +1,49 @@
+// The page of a worker: an overview of the group, a connector, or a topic, by the part of the address after #.
+
+import { render } from "./vendor/preact.mjs";
+import { useEffect, useReducer } from "./vendor/hooks.mjs";
+import { Connector } from "./connector.js";
+import { Problem, html } from "./format.js";
+import { connect, live, subscribe } from "./live.js";
+import { Overview } from "./overview.js";
+import { Topic } from "./topic.js";
+
+function place() {
+  const [, kind, name] = location.hash.split("/");
+  try {
+    return { kind, name: decodeURIComponent(name ?? "") };
+  } catch {
+    return { kind: "", name: "" };
+  }
+}
+
+function View() {
+  const { kind, name } = place();
+  if (kind === "connectors" && name) return html`<${Connector} key=${name} name=${name} live=${live} />`;
+  if (kind === "topics" && name) return html`<${Topic} key=${name} name=${name} />`;
+  return live.group === null ? html`<p>Asking the worker ...</p>` : html`<${Overview} live=${live} />`;
+}
+
+function Group({ group }) {
+  const { exactly_once: support, breaking } = group;
+  return html`<span class="group">group <b>${group.group_id}</b>, exactly-once ${support}</span>
+    ${breaking.length ? html`<${Problem} text=${`These workers break exactly-once delivery: ${breaking.join(", ")}`} />` : null}`;
+}
+
+function Page() {
+  const [, again] = useReducer((number) => number + 1, 0);
+  useEffect(() => {
+    addEventListener("hashchange", again);
+    const forget = subscribe(again);
+    const onKey = (event) => { if (event.key === "Escape" && location.hash.length > 2) location.hash = "#/"; };
+    addEventListener("keydown", onKey);
+    return () => { removeEventListener("hashchange", again); removeEventListener("keydown", onKey); forget(); };
+  }, []);
+  return html`<a class="skip" href="#main">Skip to the content</a>
+    <header><a class="home" href="#/">fencepost</a>${live.group ? html`<${Group} group=${live.group} />` : null}
+      <span role="status" class=${live.connected ? "" : "error"}>${live.connected ? "live" : "not connected"}</span></header>
+    <main id="main" tabindex="-1"><${Problem} text=${live.problem} /><${View} /></main>`;
+}
+
+connect();
+render(html`<${Page} />`, document.getElementById("app"));

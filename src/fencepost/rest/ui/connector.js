@@ -1,0 +1,100 @@
+// One connector: its tasks, rates, transactions, offsets, topics and configuration.
+
+import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
+import { api } from "./api.js";
+import { Configuration } from "./config.js";
+import { Problem, State, ago, clock, count, html, size } from "./format.js";
+import { RatePlot, TimeLine } from "./plots.js";
+
+const REFRESH_MS = 2000;
+
+async function loaded(name) {
+  const [info, status, activity] = await Promise.all([api.info(name), api.status(name), api.activity(name)]);
+  // These may be refused, for example while an offsets topic cannot be read: the rest is shown nevertheless.
+  const [offsets, topics] = await Promise.allSettled([api.offsets(name), api.topics(name)]);
+  return {
+    info, status, tasks: activity.tasks,
+    offsets: offsets.status === "fulfilled" ? offsets.value.offsets : [],
+    offsetsProblem: offsets.status === "fulfilled" ? "" : offsets.reason.message,
+    topics: topics.status === "fulfilled" ? topics.value[name].topics : [],
+  };
+}
+
+function Actions({ name, state, onDone }) {
+  const [told, setTold] = useState("");
+  const run = (action) => () => action(name).then(() => { setTold(""); onDone(); }, (error) => setTold(error.message));
+  const stop = (of) => (confirm(`Stop ${of}? Its tasks end; configuration and offsets stay.`) ? api.stop(of) : Promise.resolve());
+  const paused = state === "PAUSED" || state === "STOPPED";
+  return html`<p class="line">
+    ${paused ? html`<button onClick=${run(api.resume)}>Resume</button>` : html`<button onClick=${run(api.pause)}>Pause</button>`}
+    <button onClick=${run(stop)} disabled=${state === "STOPPED"}>Stop</button>
+    <button onClick=${run(api.restart)}>Restart what failed</button></p><${Problem} text=${told} />`;
+}
+
+function Tasks({ status, tasks }) {
+  const known = new Map(tasks.map((task) => [task.task, task]));
+  const titles = ["task", "state", "worker", "rows/s", "rows", "sent", "lag", "skipped", "transactions", "aborted", "open since", "last commit", "restarts"];
+  return html`<section><h2>Tasks</h2><table><thead><tr>${titles.map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
+    <tbody>${status.tasks.map((task) => {
+      const of = known.get(task.id);
+      const figures = of ? [count(of.rate), count(of.records), size(of.bytes), count(of.lag), count(of.skipped), count(of.transactions),
+        count(of.aborted), ago(of.open_since), ago(of.last_commit), count(of.restarts)] : titles.slice(3).map(() => "");
+      return html`<tr key=${task.id}><th scope="row">${task.id}</th>
+        <td data-label="state"><${State} state=${task.state} /></td><td data-label="worker"><code>${task.worker_id}</code></td>
+        ${figures.map((figure, at) => html`<td data-label=${titles[at + 3]} class="number">${figure}</td>`)}</tr>`;
+    })}</tbody></table></section>`;
+}
+
+function Traces({ status }) {
+  const parts = [["Connector", status.connector], ...status.tasks.map((task) => [`Task ${task.id}`, task])];
+  return parts.filter(([, part]) => part.trace).map(([what, part]) =>
+    html`<section key=${what}><h2>${what} ${part.state === "FAILED" ? "failed" : "reports"}</h2><pre tabindex="0">${part.trace}</pre></section>`);
+}
+
+// The offsets before the last change that was seen while the page is open.
+function useBefore(offsets) {
+  const seen = useRef(new Map());
+  return offsets.map(({ partition, offset }) => {
+    const key = JSON.stringify(partition);
+    const now = JSON.stringify(offset);
+    const [last, before, at] = seen.current.get(key) ?? [now, "", null];
+    if (last !== now) seen.current.set(key, [now, last, Date.now()]);
+    else seen.current.set(key, [now, before, at]);
+    const [, former, when] = seen.current.get(key);
+    return { key, now, former, when };
+  });
+}
+
+function Offsets({ offsets, problem }) {
+  const rows = useBefore(offsets);
+  return html`<section><h2>Offsets</h2><${Problem} text=${problem} />
+    <table><thead><tr>${["source partition", "before", "committed", "changed"].map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr key=${row.key}><th scope="row"><code>${row.key}</code></th>
+      <td data-label="before"><code>${row.former}</code></td><td data-label="committed"><code>${row.now}</code></td>
+      <td data-label="changed">${row.when === null ? "" : clock(row.when)}</td></tr>`)}</tbody></table></section>`;
+}
+
+export function Connector({ name, live }) {
+  const [found, setFound] = useState(null);
+  const [problem, setProblem] = useState("");
+  const look = () => loaded(name).then((all) => { setFound(all); setProblem(""); }, (error) => setProblem(error.message));
+  useEffect(() => {
+    setFound(null);
+    look();
+    const timer = setInterval(() => { if (!document.hidden) look(); }, REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [name]);
+  if (found === null) return html`<h1>${name}</h1><${Problem} text=${problem} />`;
+  const { info, status, tasks } = found;
+  const seen = live.rates.get(name) ?? [];
+  return html`<h1>${name} <${State} state=${status.connector.state} /></h1>
+    <p><code>${info.config["connector.class"]}</code> on <code>${status.connector.worker_id}</code></p>
+    <${Problem} text=${problem} /><${Actions} name=${name} state=${status.connector.state} onDone=${look} />
+    <${Traces} status=${status} /><${Tasks} status=${status} tasks=${tasks} />
+    <section><h2>Transactions</h2><${TimeLine} key=${tasks.map((task) => task.task).join()} tasks=${tasks} /></section>
+    <section><h2>Rows per second</h2>${seen.length > 1 ? html`<${RatePlot} seen=${seen} />` : html`<p>Wait a moment.</p>`}</section>
+    <section><h2>Topics</h2><ul class="plain">${found.topics.map((topic) => html`<li key=${topic}>
+      <a href="#/topics/${encodeURIComponent(topic)}">${topic}</a>: why can't my readers see it?</li>`)}</ul></section>
+    <${Offsets} offsets=${found.offsets} problem=${found.offsetsProblem} />
+    <${Configuration} name=${name} config=${info.config} />`;
+}

@@ -1,0 +1,38 @@
+// Numbers, times and states as people read them.
+
+import { h } from "./vendor/preact.mjs";
+import htm from "./vendor/htm.mjs";
+
+export const html = htm.bind(h);
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
+
+export const count = (value) => (value === null || value === undefined ? "" : whole.format(value));
+
+export function size(value) {
+  let unit = 0;
+  while (value >= 1000 && unit < UNITS.length - 1) { value /= 1000; unit += 1; }
+  return `${unit ? value.toPrecision(3) : value} ${UNITS[unit]}`;
+}
+
+export function span(seconds) {
+  if (seconds < 100) return `${Math.max(0, Math.round(seconds))} s`;
+  if (seconds < 6000) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 48 * 3600) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86400)} days`;
+}
+
+export const ago = (ms) => (ms === null || ms === undefined ? "" : span((Date.now() - ms) / 1000));
+export const clock = (ms) => new Date(ms).toLocaleString("en-GB");
+
+const ORDER = ["FAILED", "RESTARTING", "UNASSIGNED", "PAUSED", "STOPPED", "RUNNING"];
+
+export const worst = (row) =>
+  [row.state, ...row.tasks.map((task) => task.state)]
+    .sort((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b))[0];
+export const rank = (row) => ORDER.indexOf(worst(row));
+
+export const State = ({ state }) => html`<span class="state ${state.toLowerCase()}">${state}</span>`;
+
+export const Problem = ({ text }) => (text ? html`<p class="problem" role="alert">${text}</p>` : null);

@@ -1,0 +1,83 @@
+// All connectors of the group, failed ones first.
+
+import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
+import { State, ago, count, html, rank, worst } from "./format.js";
+
+const COLUMNS = ["connector", "state", "tasks", "rows/s", "rows", "lag", "skipped", "open since", "last commit"];
+
+function tasksOf(row) {
+  const running = row.tasks.filter((task) => task.state === "RUNNING").length;
+  return row.tasks.length ? `${running} of ${row.tasks.length}` : "none";
+}
+
+function Row({ row }) {
+  const cells = [
+    html`<${State} state=${worst(row)} />`, tasksOf(row), count(row.rate), count(row.records), count(row.lag),
+    count(row.skipped), ago(row.open_since), ago(row.last_commit),
+  ];
+  return html`<tr class=${worst(row) === "FAILED" ? "failed" : ""}>
+    <th scope="row"><a href="#/connectors/${encodeURIComponent(row.name)}">${row.name}</a>
+      ${row.error ? html`<div class="error">${row.error}</div>` : null}</th>
+    ${cells.map((cell, at) => html`<td data-label=${COLUMNS[at + 1]} class=${at > 1 ? "number" : ""}>${cell}</td>`)}
+  </tr>`;
+}
+
+function Summary({ live }) {
+  const rows = [...live.rows.values()];
+  const states = {};
+  for (const row of rows) states[worst(row)] = (states[worst(row)] ?? 0) + 1;
+  const rate = rows.reduce((sum, row) => sum + row.rate, 0);
+  return html`<div class="tiles">
+    <div><b>${count(rows.length)}</b> connectors</div>
+    ${Object.entries(states).map(([state, number]) => html`<div><b>${number}</b> <${State} state=${state} /></div>`)}
+    <div><b>${count(rate)}</b> rows/s</div>
+    <div><b>${Object.keys(live.group.workers).length}</b> workers</div>
+  </div>`;
+}
+
+function Workers({ group }) {
+  return html`<section><h2>Workers</h2><ul class="plain">
+    ${Object.entries(group.workers).map(([id, tasks]) => html`<li><code>${id}</code>: ${tasks} tasks${
+      id === group.worker_id ? " (this one)" : ""}</li>`)}
+    ${Object.entries(group.silent).map(([id, why]) => html`<li class="error"><code>${id}</code>: ${why}</li>`)}
+  </ul></section>`;
+}
+
+function TopicQuestion() {
+  const [topic, setTopic] = useState("");
+  const ask = (event) => {
+    event.preventDefault();
+    if (topic.trim()) location.hash = `#/topics/${encodeURIComponent(topic.trim())}`;
+  };
+  return html`<section><h2>Why can't my readers see it?</h2>
+    <form class="line" onSubmit=${ask}>
+      <label>Topic <input value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label>
+      <button>Look</button>
+    </form></section>`;
+}
+
+export function Overview({ live }) {
+  const [filter, setFilter] = useState("");
+  const field = useRef(null);
+  useEffect(() => {
+    const onKey = (event) => {
+      if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
+        event.preventDefault();
+        field.current?.focus();
+      }
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  const wanted = filter.toLowerCase();
+  const rows = [...live.rows.values()]
+    .filter((row) => !wanted || `${row.name} ${row.class} ${worst(row)}`.toLowerCase().includes(wanted))
+    .sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name));
+  return html`<${Summary} live=${live} />
+    <label class="filter">Filter <kbd>/</kbd>
+      <input ref=${field} type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
+    <table class="connectors"><thead><tr>${COLUMNS.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+      <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table>
+    ${rows.length ? null : html`<p>${live.rows.size ? "No connector matches." : "There are no connectors."}</p>`}
+    <${TopicQuestion} /><${Workers} group=${live.group} />`;
+}

@@ -1,0 +1,179 @@
+"""Uses the page at /ui in a real Chromium, on a real worker and broker, and makes the pictures of the docs.
+
+.venv/bin/python -m tests.page --pictures docs/pictures
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from fencepost.embedded.broker import EmbeddedBroker
+from tests.page.chromium import Tab, chromium
+from tests.support.model_herder import ModelHerder
+from tests.support.processes import Process
+from tests.support.rest import RestApis
+
+_SECONDS = 60
+_STRING = "org.apache.kafka.connect.storage.StringConverter"
+_ROW = "document.querySelectorAll('table.connectors tbody tr')"
+
+
+def main() -> None:
+    """Run all, and print what was found."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pictures", type=Path, required=True)
+    pictures = parser.parse_args().pictures
+    pictures.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fencepost-page-") as folder:
+        print(f"500 connectors are shown after {_many_connectors(Path(folder)):.2f} s")
+        with EmbeddedBroker(Path(folder) / "broker") as broker:
+            _use(Path(folder), broker.bootstrap_servers, pictures)
+    print(f"The page works; its pictures are in {pictures}")
+
+
+def _many_connectors(folder: Path) -> float:
+    """The seconds from the request for the page until 500 connectors are rendered."""
+    herder = ModelHerder()
+    with RestApis() as apis:
+        api = apis.serve(herder)
+        source = folder / "in.txt"
+        source.write_text("one\n")
+        config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "t"}
+        assert api.post("/connectors", {"name": "c", "config": config}).status == 201
+        herder.known = {f"connector-{number:03}": herder.known["c"] for number in range(500)}
+
+        async def look() -> float:
+            async with chromium(folder / "profile-500") as tab:
+                started = time.monotonic()
+                await tab.open(f"{api.url}/ui/")
+                await tab.wait_for(f"{_ROW}.length === 500")
+                seconds = time.monotonic() - started
+                while await tab.value("document.activeElement.tagName") != "INPUT":
+                    await tab.key("/")
+                await tab.send("Input.insertText", text="connector-123")
+                await tab.wait_for(f"{_ROW}.length === 1")
+                assert tab.errors == [], tab.errors
+                return seconds
+
+        seconds: float = apis.call(look())
+        return seconds
+
+
+def _use(folder: Path, bootstrap: str, pictures: Path) -> None:
+    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("orders", 2)])["orders"].result(_SECONDS)
+    worker = folder / "worker.properties"
+    worker.write_text(
+        f"bootstrap.servers={bootstrap}\ngroup.id=shop\nlisteners=http://127.0.0.1:0\nkey.converter={_STRING}\n"
+        f"value.converter={_STRING}\noffset.storage.partitions=1\n"
+    )
+    lines = folder / "orders.txt"
+    lines.touch()
+    files = [
+        _connector(
+            folder, "orders", lines, "orders", "transaction.boundary=interval\ntransaction.boundary.interval.ms=1500"
+        ),
+        _connector(folder, "customers", lines, "customers"),
+        _connector(folder, "broken", lines, "shop-offsets-of-nobody", "producer.override.max.request.size=1"),
+    ]
+    arguments = ("standalone", "--quiet", str(worker), *map(str, files))
+    with Process.fencepost(*arguments, log_file=folder / "log") as process:
+        process.wait_for_output("The REST API answers at")
+        found = re.search(r"answers at (http://127\.0\.0\.1:\d+)", process.output)
+        assert found is not None
+        asyncio.run(_look(found[1], folder, lines, bootstrap, pictures))
+
+
+def _connector(folder: Path, name: str, source: Path, topic: str, *more: str) -> Path:
+    path = folder / f"{name}.properties"
+    path.write_text(
+        "\n".join([f"name={name}", "connector.class=FileStreamSource", f"file={source}", f"topic={topic}", *more])
+    )
+    return path
+
+
+async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: Path) -> None:
+    writing = asyncio.ensure_future(_write(lines))
+    async with chromium(folder / "profile") as tab:
+        await tab.size(1280, 800)
+        await tab.open(f"{url}/")
+        await tab.wait_for("document.querySelector('a[href=\"ui/\"]') !== null")
+        await tab.value("document.querySelector('a').click()")
+        await _overview(tab, pictures)
+        await _one_connector(tab, pictures)
+        await _topic(tab, url, bootstrap, pictures)
+        assert tab.errors == [], tab.errors
+    writing.cancel()
+
+
+async def _write(lines: Path) -> None:
+    with lines.open("a") as file:
+        for number in range(1_000_000):
+            file.write(f"order {number}\n" * (50 + number % 40))
+            file.flush()
+            await asyncio.sleep(0.1)
+
+
+async def _overview(tab: Tab, pictures: Path) -> None:
+    await tab.wait_for(f"{_ROW}.length === 3")
+    await tab.wait_for(f"{_ROW}[0].textContent.includes('broken') && {_ROW}[0].textContent.includes('FAILED')")
+    await tab.wait_for(f"[...{_ROW}].filter((row) => row.textContent.includes('RUNNING')).length === 2")
+    for scheme in ("light", "dark"):
+        await tab.scheme(scheme)
+        await tab.screenshot(pictures / f"overview-{scheme}.png")
+    await tab.scheme("light")
+    await tab.size(400, 800)
+    assert await tab.value("document.documentElement.scrollWidth") <= 400
+    await tab.screenshot(pictures / "overview-narrow.png")
+    await tab.size(1280, 800)
+
+
+async def _one_connector(tab: Tab, pictures: Path) -> None:
+    await tab.value("document.querySelector('a[href=\"#/connectors/orders\"]').click()")
+    await tab.wait_for("document.querySelectorAll('canvas').length === 2")
+    await tab.wait_for("/[1-9]\\d* transactions of 1 tasks/.test(document.querySelector('.plot').ariaLabel)")
+    await tab.wait_for("document.querySelectorAll('.property .doc code').length > 0")
+    await tab.wait_for(
+        "[...document.querySelectorAll('td')].some((cell) => cell.dataset.label === 'before' && cell.textContent)"
+    )
+    await tab.value("document.getElementById('config-topic').focus()")
+    await tab.value("document.getElementById('config-topic').select()")
+    await tab.send("Input.insertText", text="no topic")
+    await tab.wait_for("document.getElementById('config-topic').getAttribute('aria-invalid') === 'true'")
+    await tab.screenshot(pictures / "connector.png")
+    await tab.size(400, 800)
+    assert await tab.value("document.documentElement.scrollWidth") <= 400
+    await tab.screenshot(pictures / "connector-narrow.png")
+    await tab.size(1280, 800)
+    await tab.value("document.activeElement.blur()")
+    await tab.key("Escape")
+    await tab.wait_for(f"{_ROW}.length === 3")
+
+
+async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Path) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "a-job-that-hangs", "log_level": 0})
+    await asyncio.to_thread(producer.init_transactions, _SECONDS)
+    producer.begin_transaction()
+    for partition in (0, 1):
+        producer.produce("orders", b"hidden", partition=partition)
+    assert await asyncio.to_thread(producer.flush, _SECONDS) == 0
+    await tab.open(f"{url}/ui/#/topics/{quote('orders')}")
+    await tab.wait_for("[...document.querySelectorAll('h3')].some((each) => each.textContent === 'a-job-that-hangs')")
+    await tab.screenshot(pictures / "topic.png")
+    await tab.value(
+        "[...document.querySelectorAll('article')].find((each) => each.textContent.includes('a-job-that-hangs'))"
+        ".querySelector('button').click()"
+    )
+    await tab.wait_for("![...document.querySelectorAll('h3')].some((each) => each.textContent === 'a-job-that-hangs')")
+
+
+if __name__ == "__main__":
+    main()
