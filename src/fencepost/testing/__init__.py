@@ -7,7 +7,6 @@
 The pytest plugin of fencepost provides the fixture `fencepost_broker`, a broker for `run_connector`.
 """
 
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
 from fencepost.testing.conformance import CHECKS, Check, Limits, Violation
 from fencepost.testing.connector_run import RunningConnector, run_connector
 from fencepost.testing.source_offsets import SourceOffsets
@@ -16,7 +15,6 @@ from fencepost.testing.task_run import Polled, RunningTask, run_task
 __all__ = [
     "CHECKS",
     "Check",
-    "ConsumedRecord",
     "Limits",
     "Polled",
     "RunningConnector",

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 from fencepost.api.errors import FencepostError
 from fencepost.api.source import SourceConnector, describe
-from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
-from fencepost.kafka.consumer.read_to_end import TopicReader
-from fencepost.kafka.errors import TopicNotFoundError
+from fencepost.testing.topics import read_new, topic_reader
 
 if TYPE_CHECKING:
     from fencepost.config.ids import ConnectorTaskId
+    from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
     from fencepost.runtime.connector.source_connector import WorkerConnector
     from fencepost.runtime.state import State
     from fencepost.runtime.task.source_task import WorkerSourceTask
@@ -48,12 +46,13 @@ class RunningConnector:
         stop_at_end: bool = False,
     ) -> None:
         """Nothing is started before `start`. See `run_connector`."""
-        from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - the worker takes seconds to import
-        from fencepost.runtime.worker import Worker  # noqa: PLC0415 - likewise
+        # The worker and a Kafka client take seconds to import, and pytest imports this in each of its runs.
+        from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
+        from fencepost.runtime.worker import Worker  # noqa: PLC0415 - see above
 
         self.name = name or f"test-{uuid.uuid4().hex[:12]}"
         self._properties = {"name": self.name, "connector.class": describe(connector), **config}
-        self._client = ClientConfig((bootstrap_servers,))
+        self._bootstrap_servers = bootstrap_servers
         self._stop_at_end = stop_at_end
         worker = {
             "bootstrap.servers": bootstrap_servers,
@@ -125,11 +124,9 @@ class RunningConnector:
 
     def records(self, topic: str) -> list[ConsumedRecord]:
         """Return the records of a topic at this moment; none if there is no such topic."""
-        with TopicReader(self._client, topic) as reader:
-            try:
-                return sorted(reader.read_to_end(), key=lambda record: (record.partition, record.offset))
-            except TopicNotFoundError:
-                return []
+        with topic_reader(self._bootstrap_servers, topic) as reader:
+            records = read_new(reader)
+        return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def stop(self) -> None:
         """Commit what was polled, and stop. Does nothing a second time."""

@@ -26,6 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the hundreds of warnings that kafka-python causes by reading its schemas, on Python 3.11 and 3.12."""
+    for module in (r"kafka\.protocol\.schemas\.load_json", r"importlib\.resources\._legacy"):
+        config.addinivalue_line("filterwarnings", f"ignore:(read|open)_text is deprecated:DeprecationWarning:{module}")
+
+
 @pytest.fixture(scope="session")
 def fencepost_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka broker for `fencepost.testing.run_connector`, started when the first test needs it.

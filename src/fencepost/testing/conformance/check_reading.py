@@ -14,7 +14,7 @@ from fencepost.testing.conformance.violation import NotApplicableError, Violatio
 from fencepost.testing.source_offsets import SourceOffsets
 
 _BUSY_S: Final = 0.5
-_BUSY_POLLS: Final = 500
+_BUSY_POLLS: Final = 200
 _SETTLED_S: Final = 0.5
 _LOOK_S: Final = 0.05
 _READING_S: Final = 5.0
@@ -113,15 +113,12 @@ def waits_for_more(subject: Subject) -> None:
         task.read(subject.limits.records, subject.deadline())
         if not task.ended:
             raise NotApplicableError(f"the source has more than {subject.limits.records} records")
-        until, polls = time.monotonic() + _BUSY_S, 0
-        while time.monotonic() < until:
-            step = task.poll()
-            polls += 1
-            if step is not None:
-                raise Violation(
-                    f"at_end() returned True, or poll() returned nothing for a second, but then came {step.records[0]}",
-                    defined_at(subject.task_class.at_end),
-                )
+        polls, step = task.poll_for(_BUSY_S)
+    if step is not None:
+        raise Violation(
+            f"at_end() returned True, or poll() returned nothing for a second, but then came {step.records[0]}",
+            defined_at(subject.task_class.at_end),
+        )
     if polls > _BUSY_POLLS:
         raise Violation(
             f"poll() was called {polls} times in {_BUSY_S:g} s and had nothing to return: wait a little for more, for "
@@ -179,5 +176,5 @@ class _Poller(threading.Thread):
             self.join(_LOOK_S)
             if self._polls != before:
                 before, since = self._polls, time.monotonic()
-            elif time.monotonic() - since > _SETTLED_S:
+            elif time.monotonic() - since > _SETTLED_S and self._task.line is not None:
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,12 +69,7 @@ class CheckedTask:
 
     def poll(self) -> Step | None:
         """Poll once and take the result down. Sets `ended` when there is nothing more."""
-        try:
-            polled = self._caller.call("poll()", self.task.poll_once)
-        except Violation:
-            raise
-        except Exception as error:
-            raise raised("poll()", error, self._task_class.poll) from error
+        polled = self._polled(self.task.poll_once)
         self._check_unchanged()
         if not polled:
             self._nothing()
@@ -83,6 +78,31 @@ class CheckedTask:
         step = self._step(polled)
         self.steps.append(step)
         return step
+
+    def poll_for(self, seconds: float) -> tuple[int, Step | None]:
+        """Poll again and again for some seconds, or until there is something; return how often, and that."""
+        polls = 0
+
+        def live() -> Polled:
+            nonlocal polls
+            until = time.monotonic() + seconds
+            while True:
+                polls += 1
+                polled = self.task.poll_once()
+                if polled or time.monotonic() > until:
+                    return polled
+
+        # In one call: the hand-over to the thread would take longer than a poll.
+        polled = self._polled(live)
+        return polls, self._step(polled) if polled else None
+
+    def _polled(self, poll: Callable[[], Polled]) -> Polled:
+        try:
+            return self._caller.call("poll()", poll)
+        except Violation:
+            raise
+        except Exception as error:
+            raise raised("poll()", error, self._task_class.poll) from error
 
     def poll_until_some(self) -> Step | None:
         """Poll until there is something; None if the source ends first."""

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable
 from inspect import unwrap
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from fencepost.api.errors import describe_error
 from fencepost.api.traces import plugin_location
 
-_OURS = ("fencepost", "threading", "concurrent", "importlib")
+# Code of connectors, in the packages of fencepost.
+_CONNECTORS: Final = ("fencepost.connectors", "fencepost.api.function_source")
 
 
 class Violation(AssertionError):  # noqa: N818 - it is the connector that is in error
@@ -55,8 +56,8 @@ def author_line(frame: FrameType | None) -> str | None:
     """Return `file:line` of the innermost frame, from this one outwards, that is neither Python's nor fencepost's."""
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        ours = module.partition(".")[0] in _OURS and not module.startswith("fencepost.connectors")
-        if not ours and module not in sys.stdlib_module_names:
+        package = module.partition(".")[0]
+        if module.startswith(_CONNECTORS) or not (package == "fencepost" or package in sys.stdlib_module_names):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
