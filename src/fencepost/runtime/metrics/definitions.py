@@ -230,6 +230,19 @@ TASK_COUNTS: Final = define(
 )
 """How many tasks of a connector the worker has, by their states. Destroyed: those that have ended."""
 
+PROCESS: Final = define(
+    "process_",
+    {
+        "cpu_seconds_total": "CPU time of the worker's own process, in user and system mode",
+        "resident_memory_bytes": "Memory of the worker's own process that is in RAM",
+        "virtual_memory_bytes": "Virtual memory of the worker's own process",
+        "open_fds": "File descriptors that the worker's own process has open",
+        "max_fds": "How many it may open",
+        "start_time_seconds": "When the worker's process started, in seconds since the epoch",
+    },
+)
+"""Metrics of the process, by prometheus_client and only on Linux. Spark's JVM is a process of its own."""
+
 DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *CONNECTOR_TEXTS.values(),
     TASK_STATUS,
@@ -239,5 +252,6 @@ DEFINITIONS: Final[tuple[MetricDefinition, ...]] = (
     *WORKER_VALUES.values(),
     PENDING_COPIES,
     *TASK_COUNTS.values(),
+    *PROCESS.values(),
 )
 """All of them."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -98,6 +98,7 @@ class WorkerMetrics(Collector):
         self._tasks: dict[ConnectorTaskId, TaskMetrics] = {}
         self._connectors: dict[str, _Connector] = {}
         self._lock = threading.Lock()
+        self._process = ProcessCollector(registry=None)
         self.registry.register(self)
 
     def add(self, task: ConnectorTaskId) -> TaskMetrics:
@@ -159,6 +160,7 @@ class WorkerMetrics(Collector):
         startups = self.connector_startups.values("connector") | self._task_startups.values("task")
         yield from single_values(WORKER_VALUES, counts | startups)
         yield PENDING_COPIES.metric([((), self._pending_copies())])
+        yield from self._process.collect()
 
 
 def _of_connectors(connectors: Sequence[tuple[str, _Connector]]) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.connectors.file_stream import FileStreamSourceConnector
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.runtime.connector.source_connector import WorkerConnector
+from fencepost.runtime.metrics.definitions import PROCESS
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.metrics.windowed import Windowed
 from fencepost.runtime.metrics.worker_metrics import WorkerMetrics
@@ -60,6 +61,12 @@ def test_metrics_have_the_names_and_labels_of_strimzis_rules():
     assert value("kafka_connect_connector_task_offset_commit_max_time_ms", **labels) == pytest.approx(4)
     assert value("kafka_connect_connector_task_offset_commit_success_percentage", **labels) == 1
     assert value("kafka_connect_connector_task_status", **labels, status="running") == 1
+
+
+def test_the_process_shows_its_cpu_time_memory_and_file_descriptors():
+    value = _read(WorkerMetrics())
+    values = {name: value(name) for name in PROCESS}
+    assert all(found is not None and found > 0 for found in values.values()), values
 
 
 def test_an_ended_task_is_removed_from_the_metrics():
