@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from fencepost import ConfigDef, SourceBatch, SourceTask
 from fencepost.cli.main import run
 from fencepost.embedded.ports import free_ports
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
@@ -314,3 +318,47 @@ def assert_one_line(output: str, told: str) -> None:
     rest = [line for line in output.splitlines() if not re.match(r"[-0-9]+ [:,0-9]+ (INFO|WARNING) ", line)]
     (line,) = rest
     assert re.search(told, line), line
+
+
+class DozingConnector(SequenceConnector):
+    """Its task returns a DataFrame that takes minutes to read, and says when Spark reads it."""
+
+    def config(self) -> ConfigDef:
+        return super().config().define("begun", ConfigDef.Type.STRING).define("file", ConfigDef.Type.STRING)
+
+    def task_class(self) -> type[SourceTask]:
+        return DozingTask
+
+
+class DozingTask(SourceTask):
+    def start(self, config: Mapping[str, str]) -> None:
+        del config
+
+    def poll(self) -> SourceBatch:
+        begun = self.context.configs()["begun"]
+
+        def doze(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for row in rows:
+                Path(begun).touch()
+                time.sleep(1)
+                yield row
+
+        numbers = self.context.spark_session().range(0, 10_000, numPartitions=1_000).selectExpr("string(id) AS value")
+        return SourceBatch(dataframe=numbers.mapInArrow(doze, "value STRING"), offsets=[({"a": 1}, {"b": 2})])
+
+
+def test_ctrl_c_in_a_spark_job_is_quiet(files: Files, topic: str, tmp_path: Path) -> None:
+    name = f"{DozingConnector.__module__}.{DozingConnector.__name__}"
+    begun = tmp_path / "begun"
+    files.write_connector({**sequence_properties("lines", topic), "connector.class": name, "begun": str(begun)})
+    arguments = ("standalone", str(files.worker), str(files.connector))
+    with Process.fencepost(*arguments, log_file=tmp_path / "log") as process:
+        # A JVM that starts on a busy machine takes its time.
+        wait_for(lambda: begun.exists() or not process.running, 500, what="Spark reads the DataFrame")
+        # A terminal sends it to the whole group of processes.
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait() == 0, process.output
+
+    told = [line for line in process.output.splitlines() if " INFO " not in line]
+    assert [line for line in told if "did not stop in time and is cancelled" not in line] == []
+    assert not re.search("Error|Exception|Traceback|fail", process.output), process.output
