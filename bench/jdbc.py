@@ -28,12 +28,12 @@ from fencepost.api.context import SourceTaskContext
 from fencepost.api.record import SourceBatch
 from fencepost.connectors.jdbc.column_reader import ColumnReader
 from fencepost.connectors.jdbc.connection import PostgresAddress
+from fencepost.connectors.jdbc.postgres_task import TASK_TABLES, PostgresTableTask
 from fencepost.connectors.jdbc.properties import JdbcConfig, Mode
 from fencepost.connectors.jdbc.reader import LargeRows, Source
 from fencepost.connectors.jdbc.server import OpenServer
 from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.tables import TableId
-from fencepost.connectors.jdbc.task import TASK_TABLES, JdbcSourceTask
 from fencepost.converters import JsonConverter, SimpleHeaderConverter, StringConverter
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.jars import JarSet, class_path
@@ -148,7 +148,7 @@ def latency(server: EmbeddedPostgres, broker: EmbeddedBroker, count: int = 500) 
         connection.execute("create index on small(xid)")
         engine = SparkEngine({})
         kafka = Kafka(broker, engine, "jdbc-small")
-        task = JdbcSourceTask()
+        task = PostgresTableTask()
         task.context = cast("SourceTaskContext", NoOffsets())
         task.start(properties(server, {"poll.interval.ms": "5", TASK_TABLES: '[["public", "small"]]'}))
         committed: dict[int, float] = {}

@@ -14,14 +14,12 @@ from urllib.parse import parse_qsl, unquote
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
-from fencepost.connectors.jdbc.properties import PASSWORD, URL, USER
+from fencepost.connectors.jdbc.properties import PASSWORD, POSTGRES_PREFIX, URL, USER
 
 if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-
-POSTGRES_PREFIX: Final = "jdbc:postgresql:"
 
 _ADDRESS: Final = re.compile(r"//(?P<hosts>[^/?]*)(?:/(?P<database>[^?]*))?")
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.%]+\]|[^:]*)(?::(?P<port>\d+))?")

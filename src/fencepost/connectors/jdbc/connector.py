@@ -20,15 +20,16 @@ from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.distribution import distribute
 from fencepost.connectors.jdbc.connection import PostgresAddress, translated
 from fencepost.connectors.jdbc.offsets import ColumnOffset, SnapshotOffset, bulk_time, is_partition
+from fencepost.connectors.jdbc.postgres_task import TASK_TABLES
 from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, JdbcConfig, Mode
 from fencepost.connectors.jdbc.tables import TableId, find_tables
-from fencepost.connectors.jdbc.task import TASK_TABLES, JdbcSourceTask
+from fencepost.connectors.jdbc.task import JdbcSourceTask
 
 _log: Final = logging.getLogger(__name__)
 
 
 class JdbcSourceConnector(SourceConnector):
-    """Reads tables of PostgreSQL."""
+    """Reads tables of PostgreSQL, and of other databases by Spark's JDBC."""
 
     def version(self) -> str:
         """Return fencepost's version, of which this connector is part."""
@@ -42,16 +43,20 @@ class JdbcSourceConnector(SourceConnector):
         """Check each property, and those that depend on others. The database is not asked."""
         values = super().validate(config)
         if not any(value.errors for value in values):
-            _blame(values, lambda: self._address(JdbcConfig.parse(config)))
+            _blame(values, lambda: self._check(JdbcConfig.parse(config)))
         return values
+
+    def _check(self, parsed: JdbcConfig) -> None:
+        if parsed.on_postgres:
+            self._address(parsed)
 
     def start(self, config: Config) -> None:
         """Find the tables. Raises ConfigError, and RetriableError if the database cannot be reached."""
         parsed = JdbcConfig.parse(config)
-        address = self._address(parsed)
         self._config = dict(config)
         self._tables: list[TableId] | None = None
-        if not parsed.query:
+        if parsed.on_postgres and not parsed.query:
+            address = self._address(parsed)
             with translated("the catalogs", address, on_loss=lambda: None), address.connect() as connection:
                 self._tables = find_tables(connection, parsed)
         if not parsed.exact:

@@ -41,7 +41,12 @@ _REMEDY: Final = "Correct it, or delete the connector's offsets to read from the
 
 def table_partition(table: TableId) -> dict[str, str]:
     """Return the source partition of a table."""
-    return {_PROTOCOL: "1", _TABLE: str(table)}
+    return named_partition(str(table))
+
+
+def named_partition(name: str) -> dict[str, str]:
+    """Return the source partition of a table by its name with the schema."""
+    return {_PROTOCOL: "1", _TABLE: name}
 
 
 def table_partitions(table: TableId, database: str) -> list[dict[str, str]]:

@@ -55,6 +55,8 @@ TIME_ZONE = "db.timezone"
 VALIDATE_NON_NULL = "validate.non.null"
 QUOTE_IDENTIFIERS = "quote.sql.identifiers"
 
+POSTGRES_PREFIX: Final = "jdbc:postgresql:"
+
 UNSUPPORTED: Final = {
     "connection.attempts": "a failed connection is tried again until it works",
     "connection.backoff.ms": "a failed connection is tried again until it works",
@@ -231,8 +233,29 @@ class JdbcConfig:
             )
         if self.uses_timestamp and not self.timestamp_columns:
             raise ConfigError(f"{MODE}={self.mode} needs the property {TIMESTAMP_COLUMNS}", name=TIMESTAMP_COLUMNS)
+        if not self.on_postgres:
+            self._check_other_database()
         if self.query and self.uses_incrementing and not self.incrementing_column:
             raise ConfigError(f"{MODE}={self.mode} with a query needs it: name the column", name=INCREMENTING_COLUMN)
+
+    def _check_other_database(self) -> None:
+        if self.mode not in (Mode.BULK, Mode.INCREMENTING):
+            raise ConfigError(
+                f"{MODE}={self.mode} needs PostgreSQL: other databases have {MODE}=bulk and {MODE}=incrementing",
+                name=MODE,
+            )
+        if not self.query and not self.whitelist:
+            raise ConfigError(f"Name the tables with {WHITELIST}: they are found on PostgreSQL only", name=WHITELIST)
+        if self.mode is Mode.INCREMENTING and not self.incrementing_column:
+            raise ConfigError(
+                f"{MODE}=incrementing needs {INCREMENTING_COLUMN}: it is found on PostgreSQL only",
+                name=INCREMENTING_COLUMN,
+            )
+
+    @property
+    def on_postgres(self) -> bool:
+        """Whether the database is PostgreSQL."""
+        return str(self.values[URL]).startswith(POSTGRES_PREFIX)
 
     @property
     def mode(self) -> Mode:

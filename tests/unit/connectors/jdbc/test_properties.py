@@ -84,6 +84,12 @@ def test_a_file_of_a_url_must_be_allowed(tmp_path: Path) -> None:
         ({"mode": "newest"}, "mode"),
         ({"db.timezone": "Mars/Olympus"}, "db.timezone"),
         ({"connection.url": "postgresql://db"}, "connection.url"),
+        ({"connection.url": "jdbc:sqlite:a.db"}, "mode"),
+        ({"connection.url": "jdbc:sqlite:a.db", "mode": "bulk"}, "table.whitelist"),
+        (
+            {"connection.url": "jdbc:sqlite:a.db", "mode": "incrementing", "query": "select 1"},
+            "incrementing.column.name",
+        ),
     ],
 )
 def test_a_contradiction_is_named_with_its_property(config: dict[str, str], name: str) -> None:

@@ -1,0 +1,155 @@
+"""The task of JdbcSource on databases other than PostgreSQL: Spark's JDBC reads them.
+
+Each poll is at least one Spark job. The database's driver must be on Spark's class path (`spark.jars`). The modes are
+bulk and incrementing. Types become what Spark's dialect of the database makes of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.errors import DataError, RetriableError
+from fencepost.api.record import PollResult, SourceBatch
+from fencepost.api.source import Config, SourceTask
+from fencepost.connectors.jdbc.offsets import (
+    QUERY_PARTITION,
+    ColumnOffset,
+    bulk_offset,
+    bulk_partition,
+    bulk_time,
+    named_partition,
+)
+from fencepost.connectors.jdbc.properties import PASSWORD, POLL_INTERVAL, URL, USER, JdbcConfig, Mode
+from fencepost.connectors.jdbc.rounds import Rounds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DRIVERS: Final = {
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "sqlite": "org.sqlite.JDBC",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+}
+_FETCHED_ROWS: Final = "10000"
+
+
+class SparkTable:
+    """A table, or the query, and the position in it."""
+
+    def __init__(self, name: str | None, config: JdbcConfig) -> None:
+        self._name = name
+        self._config = config
+        self.title = "the query" if name is None else f"the table {name}"
+        self._topic = config.topic("" if name is None else name.rpartition(".")[2])
+        of_rows = QUERY_PARTITION if name is None else named_partition(name)
+        self.partition = bulk_partition(of_rows) if config.mode is Mode.BULK else of_rows
+        self._last_id: int | None = None
+        self._last_read: int | None = None
+
+    def begin(self, offset: dict[str, Any] | None) -> None:
+        """Go on from a committed offset. Raises DataError."""
+        if self._config.mode is Mode.BULK:
+            self._last_read = bulk_time(offset)
+        elif offset is not None:
+            self._last_id = ColumnOffset.of(offset).incrementing
+
+    def poll(self, session: SparkSession) -> SourceBatch | None:
+        """Return what is new. Raises what Spark raises."""
+        if self._config.mode is Mode.BULK:
+            return self._all(session)
+        return self._new(session)
+
+    def _all(self, session: SparkSession) -> SourceBatch | None:
+        now = time.time_ns() // 1_000_000
+        if (
+            self._last_read is not None
+            and self._last_read <= now < self._last_read + self._config.values[POLL_INTERVAL]
+        ):
+            return None
+        batch = self._batch(self._frame(session), bulk_offset(now))
+        self._last_read = now
+        return batch
+
+    def _new(self, session: SparkSession) -> SourceBatch | None:
+        column = F.col(_quoted(self._config.incrementing_column))
+        rows = self._frame(session)
+        rows = rows.where(column.isNotNull() if self._last_id is None else column > F.lit(self._last_id))
+        highest = rows.agg(F.max(column)).first()
+        if highest is None or highest[0] is None:
+            return None
+        last = int(highest[0])
+        # A row with a higher id that was committed meanwhile is for the next poll.
+        batch = self._batch(rows.where(column <= F.lit(last)).sortWithinPartitions(column), {"incrementing": last})
+        self._last_id = last
+        return batch
+
+    def _batch(self, rows: DataFrame, offset: dict[str, int]) -> SourceBatch:
+        value = F.struct(*(F.col(_quoted(name)) for name in rows.columns))
+        return SourceBatch(
+            dataframe=rows.select(value.alias("value")), offsets=[(self.partition, offset)], topic=self._topic
+        )
+
+    def _frame(self, session: SparkSession) -> DataFrame:
+        values = self._config.values
+        url = str(values[URL])
+        options = {"url": url, "fetchsize": _FETCHED_ROWS}
+        options |= {"query": self._config.query} if self._name is None else {"dbtable": self._name}
+        options |= {name: values[key] for name, key in (("user", USER), ("password", PASSWORD)) if values[key]}
+        if driver := _DRIVERS.get(url.split(":")[1]):
+            options["driver"] = driver
+        return session.read.format("jdbc").options(**options).load()
+
+
+class SparkJdbcTask(SourceTask):
+    """Returns new rows of its tables, or of the query, as DataFrames."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+
+    def start(self, config: Config) -> None:
+        """Begin after the last committed rows."""
+        parsed = JdbcConfig.parse(config)
+        names: list[str | None] = [None] if parsed.query else [*parsed.whitelist]
+        self._tables = [SparkTable(name, parsed) for name in names]
+        offsets = self.context.offset_reader.offsets([table.partition for table in self._tables])
+        for table, offset in zip(self._tables, offsets, strict=True):
+            table.begin(offset)
+        self._rounds: Rounds[SparkTable] = Rounds(parsed.values[POLL_INTERVAL] / 1000)
+
+    def poll(self) -> PollResult:
+        """Return the next rows of a table, or None after a second without any, or while it is not time to ask."""
+        return self._rounds.first(lambda: self._tables, self._ask, self._stopping)
+
+    def _ask(self, table: SparkTable) -> SourceBatch | None:
+        session = self.context.spark_session()
+        try:
+            return table.poll(session)
+        except DataError:
+            raise
+        except PySparkException as error:
+            raise RetriableError(f"Reading {table.title} by Spark's JDBC failed: {_first_line(error)}") from error
+
+    def stop(self) -> None:
+        """Wake a blocked poll."""
+        self._stopping.set()
+
+    def at_end(self) -> bool:
+        """Return whether a poll of every table found nothing."""
+        return self._rounds.resting
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
