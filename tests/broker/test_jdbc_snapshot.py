@@ -151,6 +151,18 @@ def test_a_column_that_is_added_later_takes_over(database: Database) -> None:
             reading.poll()
 
 
+def test_a_column_with_transactions_of_another_server_is_refused(database: Database) -> None:
+    database.execute(COLUMN)
+    database.execute("insert into t(v, xid) values (1, '99999999999')")
+    with TableReading(database) as reading:
+        with pytest.raises(DataError, match="its rows were written on another server, and restored"):
+            reading.poll()
+        database.execute("alter table t alter column xid drop not null")
+        database.execute("update t set xid = null")
+        reading.restart()
+        assert numbers(reading.rest()) == [1]
+
+
 def test_updates_arrive_by_xmin_and_by_a_column_with_a_trigger(database: Database) -> None:
     database.execute(XMIN)
     database.execute("create table u(id int primary key, v int, xid xid8 not null default pg_current_xact_id())")

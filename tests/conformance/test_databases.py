@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.connectors.jdbc import task
+from fencepost.connectors.jdbc import rounds
 from fencepost.connectors.jdbc.connector import JdbcSourceConnector
 from fencepost.embedded.postgres import EmbeddedPostgres
 from fencepost.testing import CHECKS, Check, Limits
@@ -30,7 +30,7 @@ def tables(postgres: EmbeddedPostgres) -> Iterator[Database]:
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 def test_the_jdbc_source_passes(check: Check, mode: str, tables: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     # How long a poll waits for rows: the checks wait for that often.
-    monkeypatch.setattr(task, "_LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(rounds, "_LONGEST_WAIT_SECONDS", 0.1)
     config = {
         "connection.url": tables.jdbc_url,
         "topic.prefix": "db-",

@@ -19,9 +19,10 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.distribution import distribute
 from fencepost.connectors.jdbc.connection import PostgresAddress, translated
+from fencepost.connectors.jdbc.drivers import check_url
 from fencepost.connectors.jdbc.offsets import ColumnOffset, SnapshotOffset, bulk_time, is_partition
 from fencepost.connectors.jdbc.postgres_task import TASK_TABLES
-from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, JdbcConfig, Mode
+from fencepost.connectors.jdbc.properties import CONFIG, MODE, SINGLE_WRITER, URL, JdbcConfig, Mode
 from fencepost.connectors.jdbc.tables import TableId, find_tables
 from fencepost.connectors.jdbc.task import JdbcSourceTask
 
@@ -49,10 +50,13 @@ class JdbcSourceConnector(SourceConnector):
     def _check(self, parsed: JdbcConfig) -> None:
         if parsed.on_postgres:
             self._address(parsed)
+        else:
+            check_url(parsed.values[URL], self.context.allowed_paths)
 
     def start(self, config: Config) -> None:
         """Find the tables. Raises ConfigError, and RetriableError if the database cannot be reached."""
         parsed = JdbcConfig.parse(config)
+        self._check(parsed)
         self._config = dict(config)
         self._tables: list[TableId] | None = None
         if parsed.on_postgres and not parsed.query:

@@ -132,4 +132,4 @@ class PostgresTableTask(SourceTask):
 
     def at_end(self) -> bool:
         """Return whether a poll of every table found nothing."""
-        return self._rounds.resting
+        return self._rounds.exhausted

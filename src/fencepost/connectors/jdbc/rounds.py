@@ -21,11 +21,8 @@ class Rounds(Generic[T]):
         self._next = 0
         self._idle = 0
         self._due = 0.0
-
-    @property
-    def resting(self) -> bool:
-        """Whether none of the tables had rows when they were asked last, and it is not time to ask again."""
-        return self._due > time.monotonic()
+        self.exhausted = False
+        """Whether none of the tables had rows when they were asked last."""
 
     def first(
         self, tables: Callable[[], Sequence[T]], ask: Callable[[T], R | None], stopping: threading.Event
@@ -36,7 +33,7 @@ class Rounds(Generic[T]):
             wait = min(self._due, deadline) - time.monotonic()
             if wait > 0 and stopping.wait(wait):
                 break
-            if not self.resting and (found := self._round(tables(), ask)) is not None:
+            if time.monotonic() >= self._due and (found := self._round(tables(), ask)) is not None:
                 return found
             if time.monotonic() >= deadline:
                 break
@@ -48,8 +45,10 @@ class Rounds(Generic[T]):
             self._next += 1
             if found is not None:
                 self._idle = 0
+                self.exhausted = False
                 return found
             self._idle += 1
         self._idle = 0
+        self.exhausted = True
         self._due = time.monotonic() + self._pause
         return None

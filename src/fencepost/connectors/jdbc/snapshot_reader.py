@@ -127,6 +127,8 @@ class SnapshotReader(Reader):
         found = next((column.name for column in shape.columns if column.stamped and column.type.name == "xid8"), None)
         if self._column_is_known and found == self._column:
             return
+        if found is not None:
+            self._refuse_others(server, found)
         self._column, self._column_is_known, title = found, True, self.source.title
         if found is None:
             _log.warning(
@@ -140,6 +142,19 @@ class SnapshotReader(Reader):
             )
         else:
             _log.info("New rows of %s are found by its column %s", title, found)
+
+    def _refuse_others(self, server: OpenServer, column: str) -> None:
+        """Refuse a column with transactions of another server, as after a restore: their rows would not be found."""
+        name = quoted(column)
+        statement = (
+            f"select exists (select from {self.source.sql} where {name} >= pg_snapshot_xmax(pg_current_snapshot()))"  # noqa: S608 - quoted
+        )
+        if server.one(statement):
+            raise DataError(
+                f"The column {column} of {self.source.title} has transactions that PostgreSQL at {server.name} has not reached: "
+                "its rows were written on another server, and restored. Set the column to null in all rows, and delete the "
+                "connector's offsets to read the table from the start"
+            )
 
     def _initial(self, server: OpenServer, shape: RowShape) -> tuple[SnapshotOffset, pa.RecordBatch]:
         new = self._now(server, NOTHING, self._column)

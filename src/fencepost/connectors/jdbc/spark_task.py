@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 from fencepost.api.errors import DataError, RetriableError
 from fencepost.api.record import PollResult, SourceBatch
 from fencepost.api.source import Config, SourceTask
+from fencepost.connectors.jdbc.drivers import driver_class
 from fencepost.connectors.jdbc.offsets import (
     QUERY_PARTITION,
     ColumnOffset,
@@ -30,15 +31,6 @@ from fencepost.connectors.jdbc.rounds import Rounds
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_DRIVERS: Final = {
-    "db2": "com.ibm.db2.jcc.DB2Driver",
-    "h2": "org.h2.Driver",
-    "mariadb": "org.mariadb.jdbc.Driver",
-    "mysql": "com.mysql.cj.jdbc.Driver",
-    "oracle": "oracle.jdbc.OracleDriver",
-    "sqlite": "org.sqlite.JDBC",
-    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
-}
 _FETCHED_ROWS: Final = "10000"
 
 
@@ -101,11 +93,9 @@ class SparkTable:
     def _frame(self, session: SparkSession) -> DataFrame:
         values = self._config.values
         url = str(values[URL])
-        options = {"url": url, "fetchsize": _FETCHED_ROWS}
+        options = {"url": url, "driver": driver_class(url), "fetchsize": _FETCHED_ROWS}
         options |= {"query": self._config.query} if self._name is None else {"dbtable": self._name}
         options |= {name: values[key] for name, key in (("user", USER), ("password", PASSWORD)) if values[key]}
-        if driver := _DRIVERS.get(url.split(":")[1]):
-            options["driver"] = driver
         return session.read.format("jdbc").options(**options).load()
 
 
@@ -144,7 +134,7 @@ class SparkJdbcTask(SourceTask):
 
     def at_end(self) -> bool:
         """Return whether a poll of every table found nothing."""
-        return self._rounds.resting
+        return self._rounds.exhausted
 
 
 def _quoted(name: str) -> str:

@@ -12,6 +12,7 @@ from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import ConfigError
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.connector import JdbcSourceConnector
+from fencepost.connectors.jdbc.drivers import check_url
 from fencepost.connectors.jdbc.properties import JdbcConfig
 
 NEEDED = {"connection.url": "jdbc:postgresql://db/shop", "topic.prefix": "shop-"}
@@ -70,6 +71,16 @@ def test_a_file_of_a_url_must_be_allowed(tmp_path: Path) -> None:
     assert address(f"jdbc:postgresql://db/s?sslrootcert={tmp_path}/in/ca.pem", allowed)
     with pytest.raises(ConfigError, match=r"The parameter sslkey of the property connection.url is refused"):
         address(f"jdbc:postgresql://db/s?sslkey={tmp_path}/key", allowed)
+
+
+def test_a_database_in_a_file_must_be_allowed_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    allowed = AllowedPaths.of([str(tmp_path)])
+
+    for url in (f"jdbc:sqlite:{tmp_path}/a.db", f"jdbc:sqlite:file:{tmp_path}/a.db?mode=ro", "jdbc:mariadb://db/shop"):
+        check_url(url, allowed)
+    for url in ("jdbc:sqlite:/etc/a.db", "jdbc:sqlite:file:/etc/a.db", "jdbc:h2:file:/etc/a"):
+        with pytest.raises(ConfigError, match=r"The property connection.url is (refused|for a database 'h2')"):
+            check_url(url, allowed)
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def test_after_a_round_without_rows_it_rests() -> None:
         if table == "c":
             stopping.set()
 
-    assert not rounds.resting
+    assert not rounds.exhausted
     assert rounds.first(lambda: "abc", ask, stopping) is None
 
     assert asked == ["a", "b", "c"]
-    assert rounds.resting
+    assert rounds.exhausted
 
 
 def test_nothing_is_asked_after_a_stop() -> None:
