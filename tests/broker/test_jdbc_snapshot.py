@@ -54,7 +54,7 @@ def test_six_writers_lose_and_double_nothing_over_many_starts(database: Database
     database.execute(table)
     found: list[int] = []
     chance = random.Random(1)
-    writers = [threading.Thread(target=write, args=(database, seed, 120)) for seed in range(6)]
+    writers = [threading.Thread(target=write, args=(database, seed, 80)) for seed in range(6)]
     with TableReading(database, {"batch.max.rows": 300}) as reading:
         for writer in writers:
             writer.start()

@@ -15,6 +15,8 @@ from tests.support.processes import wait_for
 from tests.support.task_runner import TaskRunner, stop, wait_for_state
 from tests.support.topics import unique
 
+_PATIENCE_SECONDS = 480.0
+
 
 class JdbcRun:
     """One connector with one task. `start` starts the task anew from its committed offsets."""
@@ -82,7 +84,8 @@ class JdbcRun:
             found[:] = self.values(table)
             return len(found) >= count
 
-        wait_for(enough, what=f"{count} records of {table}")
+        # A busy machine takes minutes to start Spark.
+        wait_for(enough, what=f"{count} records of {table}", timeout=_PATIENCE_SECONDS)
         assert len(found) == count, found
         return found
 
