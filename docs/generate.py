@@ -141,6 +141,9 @@ text has the value 1 and the text as a label. Tasks and connectors are shown by 
 zero with each start; a task that has failed is shown until it is restarted or removed.
 
 A histogram has the samples `_bucket`, `_sum` and `_count`, in seconds.
+
+`deploy/grafana/fencepost.json` is a dashboard for Grafana to import. A test compares the metrics that it asks for with
+those below; no test loads it into Grafana.
 """
 
 
