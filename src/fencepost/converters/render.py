@@ -124,6 +124,8 @@ class Renderer(ABC):
         """Write the entries of maps; the second result is the text before, between and after them."""
 
     def _struct(self, values: pa.Array, path: str) -> Text:
+        if values.null_count == len(values):
+            return Text(pa.nulls(len(values), pa.string()))
         fields = []
         for index, field in enumerate(values.type):
             place = f"{path}.{field.name}" if path else field.name

@@ -108,6 +108,11 @@ DEFINITIONS: Final = (
         validator=_slot_name,
     )
     .define(
+        "slot.failover", _T.BOOLEAN, False, _I.LOW,
+        "Whether the slot is created as one that is synchronized to standbys, so that it is there after a failover; "
+        "PostgreSQL 17 or newer.",
+    )
+    .define(
         "publication.name", _T.STRING, "dbz_publication", _I.MEDIUM, "The publication that says what the stream has.",
         validator=not_blank,
     )
@@ -174,6 +179,7 @@ class PostgresConfig:
     connection: ConnectionSettings
     prefix: str
     slot: str
+    slot_failover: bool
     publication: str
     autocreate: Autocreate
     snapshot_mode: SnapshotMode
@@ -203,6 +209,7 @@ class PostgresConfig:
             ),
             prefix=given["topic.prefix"],
             slot=given["slot.name"],
+            slot_failover=given["slot.failover"],
             publication=given["publication.name"],
             autocreate=Autocreate(given["publication.autocreate.mode"].lower()),
             snapshot_mode=SnapshotMode(given["snapshot.mode"].lower()),

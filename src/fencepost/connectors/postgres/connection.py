@@ -13,7 +13,6 @@ from fencepost.api.errors import ConfigError, FencepostError, RetriableError
 
 if TYPE_CHECKING:
     import psycopg
-    from psycopg.pq.abc import PGconn
 
 _SESSION: Final = {
     "DateStyle": "ISO",
@@ -28,7 +27,7 @@ _SESSION: Final = {
 }
 # A server that is gone without a word is noticed after 20 s.
 _KEEPALIVE: Final = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "2"}
-_CONNECT_TIMEOUT: Final = {"connect_timeout": "10"}
+_OTHER: Final = {"connect_timeout": "10", "client_encoding": "UTF8", "application_name": "fencepost"}
 # Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
 # intervention, system error, and objects in use. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006")
@@ -62,35 +61,30 @@ class ConnectionSettings:
         given = {"host": self.host, "port": str(self.port), "user": self.user, "dbname": self.database}
         if self.password is not None:
             given["password"] = self.password
-        return {**given, "options": session, **_KEEPALIVE, **_CONNECT_TIMEOUT, **self.options, **more}
+        return {**given, "options": session, **_KEEPALIVE, **_OTHER, **self.options, **more}
 
     def connect(self) -> psycopg.Connection[Any]:
         """Return a connection for statements, in autocommit mode. Raises RetriableError or PostgresError."""
+        return self._connected(f"The connection to PostgreSQL at {self} failed")
+
+    def connect_for_replication(self) -> psycopg.Connection[Any]:
+        """Return a connection for commands of replication. Raises RetriableError or PostgresError."""
+        return self._connected(f"The connection to PostgreSQL at {self} for replication failed", replication="database")
+
+    def _connected(self, failure: str, **more: str) -> psycopg.Connection[Any]:
+        # Not PGconn.connect, which keeps all threads of the process waiting for the server.
         driver = _psycopg()
         try:
-            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **self.parameters()))
+            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **self.parameters(**more)))
         except driver.Error as error:
-            raise translated(error, f"The connection to PostgreSQL at {self} failed") from error
-
-    def connect_for_replication(self) -> PGconn:
-        """Return a connection for commands of replication. Raises RetriableError or PostgresError."""
-        _psycopg()
-        from psycopg import pq  # noqa: PLC0415 - an optional package
-        from psycopg.conninfo import make_conninfo  # noqa: PLC0415 - likewise
-
-        connection = pq.PGconn.connect(make_conninfo("", **self.parameters(replication="database")).encode())
-        if connection.status != pq.ConnStatus.OK:
-            message = connection.error_message.decode(errors="replace")
-            connection.finish()
-            raise _refused(message, f"The connection to PostgreSQL at {self} for replication failed")
-        return connection
+            raise translated(error, failure) from error
 
 
-def command(connection: PGconn, text: str) -> list[list[str | None]]:
+def command(connection: psycopg.Connection[Any], text: str) -> list[list[str | None]]:
     """Run a command on a replication connection and return its rows. Raises RetriableError or PostgresError."""
     from psycopg import pq  # noqa: PLC0415 - an optional package
 
-    result = connection.exec_(text.encode())
+    result = connection.pgconn.exec_(text.encode())
     if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"08000").decode()
         message = _line(result.error_message.decode(errors="replace"))
@@ -129,7 +123,10 @@ def _of_state(state: str, message: str) -> FencepostError:
 
 def _refused(message: str, what: str) -> FencepostError:
     # libpq gives no SQLSTATE for a failed connection attempt.
-    lasting = ("password", "no pg_hba.conf entry", "does not exist", "permission denied", "must be superuser", "ssl")
+    lasting = (
+        "password", "no pg_hba.conf entry", "does not exist", "permission denied", "must be superuser", "certificate",
+        "does not support ssl",
+    )  # fmt: skip
     said = f"{what}: {_line(message)}"
     if any(word in message.lower() for word in lasting):
         return PostgresError(f"{said}. Correct the connector's database.* properties, or the rights of its user")

@@ -157,7 +157,9 @@ class ExportedSnapshot:
     def __init__(self, config: PostgresConfig) -> None:
         self._replication = _Replication(config)
         try:
-            self.lsn, self.name = slots.create_slot(self._replication.connection, config.slot)
+            self.lsn, self.name = slots.create_slot(
+                self._replication.connection, config.slot, failover=config.slot_failover
+            )
         except BaseException:
             self.close()
             raise
@@ -174,4 +176,4 @@ class _Replication:
         self.connection = config.connection.connect_for_replication()
 
     def close(self) -> None:
-        self.connection.finish()
+        self.connection.close()

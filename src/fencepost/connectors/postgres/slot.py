@@ -23,7 +23,6 @@ from fencepost.connectors.postgres.position import (
 
 if TYPE_CHECKING:
     import psycopg
-    from psycopg.pq.abc import PGconn
 
 PLUGIN: Final = "pgoutput"
 _WITH_COLUMN_LISTS: Final = 150_000
@@ -69,7 +68,7 @@ class PublishedTable:
         return f"{self.schema}.{self.table}"
 
 
-def identify(connection: PGconn) -> Server:
+def identify(connection: psycopg.Connection[Any]) -> Server:
     """Return the identity of the server at the other end of a replication connection."""
     ((system, timeline, lsn, *_),) = command(connection, "IDENTIFY_SYSTEM")
     return Server(str(system), int(timeline or 0), parse_lsn(str(lsn)))
@@ -88,13 +87,15 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     return None
 
 
-def create_slot(connection: PGconn, name: str) -> tuple[int, str]:
+def create_slot(connection: psycopg.Connection[Any], name: str, *, failover: bool) -> tuple[int, str]:
     """Create a slot. Return its position, and the name of a snapshot of the database at that position.
 
-    The snapshot can be used as long as nothing else is done on the connection.
+    The snapshot can be used as long as nothing else is done on the connection. With `failover`, which PostgreSQL 17
+    brought, the slot is synchronized to standbys.
     """
+    options = "(SNAPSHOT 'export', FAILOVER true)" if failover else "EXPORT_SNAPSHOT"
     ((_, point, snapshot, _),) = command(
-        connection, f"CREATE_REPLICATION_SLOT {_quoted(name)} LOGICAL {PLUGIN} EXPORT_SNAPSHOT"
+        connection, f"CREATE_REPLICATION_SLOT {_quoted(name)} LOGICAL {PLUGIN} {options}"
     )
     return parse_lsn(str(point)), str(snapshot)
 

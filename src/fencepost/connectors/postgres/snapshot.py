@@ -10,14 +10,18 @@ import io
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from fencepost.connectors.postgres.connection import ConnectionSettings, query, translated
+from fencepost.api.errors import RetriableError
+from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError, query, translated
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.slot import PublishedTable
+
+if TYPE_CHECKING:
+    import psycopg
 
 PAGE_BYTES: Final = 8192
 _PAGES_PER_SPLIT: Final = 2048
@@ -61,10 +65,19 @@ class SnapshotReader:
         """Yield the events of a range's rows. Raises RetriableError if the snapshot is gone, and DataError."""
         with self.connection.connect() as connection:
             query(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            query(connection, f"SET TRANSACTION SNAPSHOT '{self.snapshot}'")
+            self._adopt(connection)
             for block in _blocks(connection, self._statement(split)):
                 texts = _columns(block, len(self.events.columns))
                 yield self.events.snapshot(texts, self.lsn, int(time.time() * 1000))
+
+    def _adopt(self, connection: psycopg.Connection[Any]) -> None:
+        try:
+            query(connection, f"SET TRANSACTION SNAPSHOT '{self.snapshot}'")
+        except PostgresError as error:
+            raise RetriableError(
+                f"The snapshot {self.snapshot} is gone, since the connection that exported it broke: the task begins with "
+                "another one"
+            ) from error
 
     def _statement(self, split: PageRange) -> str:
         table = self.table

@@ -51,11 +51,12 @@ class ReplicationStream:
         self._data = bytearray(BLOCK_BYTES + _SLACK)
         self._filled = self._last_read = 0
         self._next_reply = 0.0
-        self._connection = settings.connect_for_replication()
+        self._session = settings.connect_for_replication()
+        self._connection = self._session.pgconn
         try:
             self._socket = self._start(slot, publication, decoder.position)
         except BaseException:
-            self._connection.finish()
+            self._session.close()
             raise
 
     def read(self, timeout_s: float) -> Decoded:
@@ -101,7 +102,7 @@ class ReplicationStream:
         """End the stream."""
         if self._socket is not None:
             self._socket.close()
-        self._connection.finish()
+        self._session.close()
 
     def _start(self, slot: str, publication: str, position: Position) -> socket.socket | None:
         """Send the command; return the socket to read from, None if libpq has to read."""
@@ -136,12 +137,12 @@ class ReplicationStream:
         limit = len(self._data) - _SLACK
         view = memoryview(self._data)
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        if not select.select([own], [], [], timeout_s)[0]:
+        if not _readable(own.fileno(), timeout_s):
             return
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _LOW_WATER)
         deadline = time.monotonic() + (_LINGER_S if self.backlog else _SHORT_LINGER_S)
         while self._filled < limit:
-            select.select([own], [], [], max(0.0, deadline - time.monotonic()))
+            _readable(own.fileno(), deadline - time.monotonic())
             try:
                 count = own.recv_into(view[self._filled : limit], 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -163,7 +164,7 @@ class ReplicationStream:
                 reason = connection.error_message.decode(errors="replace").strip()
                 raise RetriableError(f"PostgreSQL ended the replication stream: {reason or 'no reason given'}")
             if size == 0:
-                if not select.select([connection.socket], [], [], wait)[0]:
+                if not _readable(connection.socket, wait):
                     return
                 connection.consume_input()
                 wait = _SHORT_LINGER_S
@@ -188,6 +189,13 @@ class ReplicationStream:
                 self._socket.sendall(struct.pack(">cI", b"d", len(status) + 4) + status)
         except Exception as error:
             raise RetriableError(f"The connection to PostgreSQL broke: {error}") from error
+
+
+def _readable(descriptor: int, timeout_s: float) -> bool:
+    # Not select(): it has no descriptors beyond 1023.
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(max(0.0, timeout_s) * 1000))
 
 
 def quoted_name(name: str) -> str:

@@ -85,8 +85,8 @@ class PostgresSourceTask(SourceTask):
             return batch
 
     def commit(self) -> None:
-        """Advance the slot."""
-        if self._streaming is not None:
+        """Advance the slot, unless batches that belong to the last offset are still to be returned."""
+        if self._streaming is not None and not self._queue:
             self._streaming.committed()
 
     def lag(self) -> float | None:
@@ -172,12 +172,15 @@ class PostgresSourceTask(SourceTask):
         tables = database.published()
         _log.info("Reading %d tables as they were at the position of the slot %s", len(tables), config.slot)
         version = database.connection().info.server_version
+        batches = []
         for table in tables:
             events = database.table_events(relation_of(database.connection(), table))
             if events is not None:
                 reader = SnapshotReader(config.connection, snapshot.name, snapshot.lsn, table, events)
                 splits, size = page_ranges(table, version), table.pages * PAGE_BYTES
-                self._queue.append(SourceBatch(reader=reader, splits=splits, bytes=size))
+                batches.append(SourceBatch(reader=reader, splits=splits, bytes=size))
+        # Only now: after a failure above, the next poll begins with another slot.
+        self._queue.extend(batches)
         self._state = SourceState(config.slot, server.system, server.timeline, Position(snapshot.lsn), parts)
         self._return_offset(self._state)
         self._phase = Phase.SNAPSHOT

@@ -1,0 +1,157 @@
+"""The task of PostgresSource on real servers, through crashes, cut connections, and a failover."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from fencepost.connectors.postgres.connection import PositionLostError
+from fencepost.embedded.postgres import EmbeddedPostgres
+from tests.support.bank import Tellers, balances, open_bank, replayed
+from tests.support.fault_proxy import FaultProxy
+from tests.support.postgres import Database
+from tests.support.postgres_task import Topics
+from tests.support.processes import wait_for
+
+
+@pytest.fixture
+def topics(database: Database) -> Iterator[Topics]:
+    topics = Topics(database)
+    yield topics
+    topics.drop_slot()
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    return random.Random(seed)
+
+
+def test_crashes_around_each_commit_keep_transactions_whole(topics: Topics, database: Database, chance: random.Random):
+    open_bank(database)
+    crashes = 0
+    with Tellers(database, 3, chance.randrange(1000)) as tellers:
+        while tellers.transfers < 300 or crashes < 10:
+            crashes += not topics.run(chance, crash=0.3)
+    topics.run()
+
+    assert replayed(enumerate(topics.committed)) == balances(database)
+
+
+def test_a_transaction_larger_than_a_block_is_whole_or_split_as_configured(topics: Topics, database: Database):
+    database.execute("create table many(id int primary key, note text)")
+    topics.run()
+    database.execute("insert into many select i, repeat('x', 500) from generate_series(1, 10000) i")
+    topics.run()
+    assert len(topics.committed) == 1
+
+    topics.change(transaction_split_interval_ms="1")
+    database.execute("update many set note = repeat('y', 500)")
+    # Each part that is committed may be the last one before a crash.
+    runs = 0
+    chance = random.Random(5)
+    while not topics.run(chance, crash=0.2):
+        runs += 1
+    assert len(topics.committed) > 3
+    found = [(key["id"], value["op"]) for key, value in topics.events("public.many")]
+    assert sorted(found) == sorted([(n, op) for n in range(1, 10001) for op in "cu"])
+
+
+def test_cut_connections_and_killed_servers_keep_transactions_whole(chance: random.Random):
+    with EmbeddedPostgres() as server, Database(server) as database:
+        open_bank(database)
+        proxy = FaultProxy(server.port, framed=False).start()
+        topics = Topics(database, database_port=str(proxy.port))
+        ended = threading.Event()
+
+        def killed() -> None:
+            server.kill()
+            server.start()
+
+        walsenders = "select pg_terminate_backend(pid) from pg_stat_replication"
+        faults: list[Callable[[], object]] = [
+            proxy.reset, lambda: database.execute(walsenders), proxy.reset, killed, proxy.reset,
+        ]  # fmt: skip
+
+        def shake() -> None:
+            for fault in faults:
+                before = len(topics.committed)
+                wait_for(lambda before=before: len(topics.committed) > before + 2, what="commits")
+                time.sleep(chance.random() * 0.1)
+                fault()
+            ended.set()
+
+        with Tellers(database, 3, chance.randrange(1000)):
+            shaking = threading.Thread(target=shake)
+            shaking.start()
+            while not ended.is_set():
+                topics.run()
+            shaking.join()
+        while not topics.run():
+            pass
+
+        assert topics.failures
+        assert replayed(enumerate(topics.committed)) == balances(database)
+        topics.drop_slot()
+        proxy.stop()
+
+
+@pytest.mark.parametrize("synchronized", [True, False])
+def test_a_promoted_standby_is_gone_on_with_if_it_has_the_slot(synchronized: bool):
+    with EmbeddedPostgres() as primary, Database(primary) as database:
+        database.execute("create table t(id int primary key); insert into t values (1)")
+        topics = Topics(database, slot_failover="true")
+        topics.run()
+        standby = EmbeddedPostgres(settings={"hot_standby_feedback": "on"})
+        try:
+            database.execute("select pg_create_physical_replication_slot('standby', true)")
+            standby.base_backup(primary, "--write-recovery-conf", "--slot", "standby", "--checkpoint", "fast")
+            standby.start()
+            database.execute("insert into t values (2)")
+            topics.run()
+            _wait_until_replayed(primary, standby)
+            if synchronized:
+                database.execute("create table noise(id serial primary key)")
+                wait_for(lambda: _synchronized(standby, topics), what="the slot on the standby")
+            database.execute("insert into t values (3)")
+            _wait_until_replayed(primary, standby)
+            primary.kill()
+            _on(standby, "select pg_promote()")
+            with psycopg.connect(standby.conninfo(database.name), autocommit=True) as connection:
+                connection.execute("insert into t values (4)")
+            topics.change(database_port=str(standby.port))
+            if synchronized:
+                assert topics.run()
+                assert [key["id"] for key, _ in topics.events("public.t")] == [1, 2, 3, 4]
+            else:
+                with pytest.raises(PositionLostError, match="does not exist"):
+                    topics.run()
+        finally:
+            standby.stop()
+            primary.start()
+            topics.drop_slot()
+
+
+def _on(server: EmbeddedPostgres, statement: str) -> object:
+    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+        found = connection.execute(statement.encode()).fetchone()
+    return found and found[0]
+
+
+def _wait_until_replayed(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
+    end = _on(primary, "select pg_current_wal_flush_lsn()")
+    wait_for(lambda: _on(standby, f"select pg_last_wal_replay_lsn() >= '{end}'"), what=f"the standby to replay {end}")
+
+
+def _synchronized(standby: EmbeddedPostgres, topics: Topics) -> bool:
+    # The slot has to move on until the standby has all that it needs.
+    topics.database.execute("select pg_log_standby_snapshot(); insert into noise default values")
+    topics.run()
+    _on(standby, "select pg_sync_replication_slots()")
+    return bool(_on(standby, "select 1 from pg_replication_slots where synced and not temporary"))

@@ -1,0 +1,172 @@
+"""A bank whose accounts have the same sum after each transaction, and the check that Kafka's transactions keep it."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
+from tests.support.postgres import Database
+from tests.support.postgres_source import PostgresSource
+
+ACCOUNTS = 60
+OPENING_BALANCE = 1_000
+SUM = ACCOUNTS * OPENING_BALANCE
+TABLES = ("public.savings", "public.checking")
+
+
+def open_bank(database: Database) -> None:
+    """Create the accounts, half of them in each of two tables."""
+    for number, table in enumerate(TABLES):
+        database.execute(f"create table {table}(id int primary key, balance int not null, note text)")
+        database.execute(
+            f"insert into {table} select i, {OPENING_BALANCE}, 'opened' from generate_series(1, {ACCOUNTS}) i "  # noqa: S608
+            f"where i % 2 = {number}"
+        )
+
+
+class Tellers:
+    """Writers that move money at the same time, until the block ends.
+
+    They also move accounts to another id, roll back, use savepoints, and change many rows at once.
+    """
+
+    def __init__(self, database: Database, count: int, seed: int, *, pause_s: float = 0.002) -> None:
+        self._database = database
+        self._pause_s = pause_s
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(random.Random(seed + n),)) for n in range(count)]
+        self.transfers = 0
+        self.failures: list[Exception] = []
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        assert not self.failures, self.failures
+
+    def _work(self, chance: random.Random) -> None:
+        connection: psycopg.Connection[Any] | None = None
+        while not self._stopping.wait(chance.random() * self._pause_s * 2):
+            try:
+                connection = connection or self._database.connect(autocommit=False)
+                self._transfer(connection, chance)
+                self.transfers += 1
+            except psycopg.OperationalError:
+                # Deadlocks, and a server that is restarted.
+                if connection is not None and not connection.closed:
+                    connection.rollback()
+                else:
+                    connection = None
+            except Exception as error:  # noqa: BLE001 - handed to the test
+                self.failures.append(error)
+                break
+        if connection is not None:
+            connection.close()
+
+    def _transfer(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+        execute = connection.execute
+        amount = chance.randint(1, 50)
+        giver, taker = chance.sample(TABLES, 2) if chance.random() < 0.8 else (TABLES[0], TABLES[0])
+        moved = execute(
+            f"update {giver} set balance = balance - %s, note = %s where id = (select id from {giver} order by random() "  # noqa: S608
+            "limit 1) returning 1".encode(),
+            [amount, "x" * chance.choice([1, 10, 3000])],
+        ).fetchall()
+        if chance.random() < 0.2:
+            execute(b"savepoint s")
+            execute(f"delete from {taker}".encode())  # noqa: S608
+            execute(b"rollback to s")
+        paid = execute(
+            f"update {taker} set balance = balance + %s where id = (select id from {taker} order by random() limit 1) "  # noqa: S608
+            "returning 1".encode(),
+            [amount],
+        ).fetchall()
+        if chance.random() < 0.1:
+            execute(f"update {giver} set id = id + 1000 where id = (select min(id) from {giver})".encode())  # noqa: S608
+        if chance.random() < 0.05:
+            execute(f"update {taker} set note = 'all'".encode())  # noqa: S608
+        if len(moved) != 1 or len(paid) != 1 or chance.random() < 0.1:
+            connection.rollback()
+        else:
+            connection.commit()
+
+
+def balances(database: Database) -> dict[str, dict[str, Any]]:
+    """The rows of each table by key, as events have them."""
+    return {
+        table: {
+            json.dumps({"id": row["id"]}): row
+            for (row,) in database.execute(f"select row_to_json(t) from {table} t")  # noqa: S608
+        }
+        for table in TABLES
+    }
+
+
+Event = tuple[str, str, Any]
+"""Table, key as JSON, and value; None is a tombstone."""
+
+
+def assert_transactions_are_whole(source: PostgresSource) -> dict[str, dict[str, Any]]:
+    """Replay Kafka's transactions one after the other; return the rows that they leave. Fails as `replayed`."""
+    return replayed(_by_transaction(source))
+
+
+def replayed(transactions: Iterable[tuple[Hashable, Iterable[Event]]]) -> dict[str, dict[str, Any]]:
+    """Apply the events of named transactions of Kafka in order; return the rows that they leave.
+
+    Fails if one leaves another sum of all balances, has a part of a database transaction only, or does not fit the rows
+    before it.
+    """
+    whole: dict[int, Hashable] = {}
+    rows: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    for name, events in transactions:
+        for table, key, value in events:
+            _apply(rows[table], key, value)
+            xid = None if value is None else value["source"]["txId"]
+            assert xid is None or whole.setdefault(xid, name) == name, f"transaction {xid} is torn apart"
+        total = sum(row["balance"] for table in rows.values() for row in table.values())
+        assert total == SUM, f"the sum is {total} after Kafka's transaction {name}"
+    return rows
+
+
+def _apply(rows: dict[str, Any], key: str, value: Any) -> None:
+    if value is None:
+        assert key not in rows, f"a tombstone for {key}, which is there"
+    elif value["op"] == "d":
+        assert rows.pop(key, None) is not None, f"{key} was deleted, but is not there"
+    else:
+        assert (key in rows) == (value["op"] == "u"), f"{key} does not fit {value['op']}"
+        rows[key] = value["after"]
+
+
+def _by_transaction(source: PostgresSource) -> list[tuple[tuple[int, int], list[Event]]]:
+    """The events of each committed transaction, in the order of their commits in the topics of all tables."""
+    config = ClientConfig.from_properties({"bootstrap.servers": source.bootstrap_servers}, where="a test")
+    events: defaultdict[tuple[int, int], list[Event]] = defaultdict(list)
+    for table in TABLES:
+        markers = defaultdict(list)
+        for marker in read_transaction_markers(config, f"{source.prefix}.{table}"):
+            markers[marker.partition].append(marker)
+        for record in source.records(table):
+            end = next(marker for marker in markers[record.partition] if marker.offset > record.offset)
+            assert end.committed
+            key = json.dumps(json.loads(record.key or b""))
+            events[end.transaction].append((table, key, None if record.value is None else json.loads(record.value)))
+    # One transactional id has one producer id, whose epoch grows with each transaction.
+    return sorted(events.items())

@@ -1,0 +1,134 @@
+"""Runs a task of PostgresSource against a real server, with Kafka's transactions in memory."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.api.errors import RetriableError
+from fencepost.api.record import SourceBatch
+from fencepost.connectors.postgres.task import PostgresSourceTask
+from tests.support.bank import Event
+from tests.support.postgres import Database
+from tests.support.topics import unique
+
+_SECONDS = 120.0
+
+
+class Topics:
+    """What readers at read_committed see, and the offset that was committed with it. It is the task's context."""
+
+    allowed_paths = ANYWHERE
+
+    def __init__(self, database: Database, **config: str) -> None:
+        self.prefix = unique("pg")
+        self.slot = self.prefix.replace("-", "_")
+        self.database = database
+        self.committed: list[list[Event]] = []
+        self.committed_offset: dict[str, Any] | None = None
+        self.requested = False
+        self.failures: list[RetriableError] = []
+        self._config = {
+            "database.hostname": "127.0.0.1",
+            "database.port": str(database.server.port),
+            "database.user": "postgres",
+            "database.dbname": database.name,
+            "topic.prefix": self.prefix,
+            "slot.name": self.slot,
+        } | {name.replace("_", "."): value for name, value in config.items()}
+
+    @property
+    def offset_reader(self) -> Topics:
+        return self
+
+    @property
+    def transaction_context(self) -> Topics:
+        return self
+
+    def configs(self) -> Mapping[str, str]:
+        return self._config
+
+    def change(self, **config: str) -> None:
+        self._config |= {name.replace("_", "."): value for name, value in config.items()}
+
+    def offset(self, partition: Mapping[str, Any]) -> dict[str, Any] | None:
+        assert partition == {"server": self.prefix}
+        return self.committed_offset
+
+    def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
+        return [self.offset(partition) for partition in partitions]
+
+    def commit_transaction(self, record: object = None) -> None:
+        assert record is None
+        self.requested = True
+
+    def events(self, table: str) -> list[tuple[Any, Any]]:
+        """Keys and values of a table's events, in order."""
+        return [(json.loads(key), value) for part in self.committed for name, key, value in part if name == table]
+
+    def run(self, chance: random.Random | None = None, crash: float = 0.0) -> bool:
+        """Run a task until it has read the log to its end; return False if it crashed, with what it had not committed.
+
+        It crashes with a probability of `crash` before and after each commit.
+        """
+        task = PostgresSourceTask()
+        task.context = self  # type: ignore[assignment]
+        task.start(self._config)
+        try:
+            return self._poll(task, chance or random.Random(), crash)
+        finally:
+            task.stop()
+            if task._snapshot is not None:
+                task._snapshot.close()
+
+    def _poll(self, task: PostgresSourceTask, chance: random.Random, crash: float) -> bool:
+        written: list[Event] = []
+        offset, deadline = self.committed_offset, time.monotonic() + _SECONDS
+        while True:
+            assert time.monotonic() < deadline, self.failures[-3:]
+            self.requested = False
+            try:
+                batch = task.poll()
+            except RetriableError as error:
+                self.failures.append(error)
+                time.sleep(0.05)
+                continue
+            if batch is not None:
+                try:
+                    written += self._rows(batch)
+                except RetriableError as error:
+                    # What a batch's reader raises ends the task.
+                    self.failures.append(error)
+                    return False
+                offset = batch.offsets[-1][1] if batch.offsets else offset
+            if self.requested:
+                if chance.random() < crash:
+                    return False
+                if written:
+                    self.committed.append(written)
+                self.committed_offset, written = dict(offset or {}), []
+                if chance.random() < crash:
+                    return False
+                task.commit()
+            elif batch is None and task.at_end():
+                assert not written
+                return True
+
+    def _rows(self, batch: SourceBatch) -> list[Event]:
+        assert batch.reader is not None
+        rows: list[Event] = []
+        for split in batch.splits:
+            for part in batch.reader.read(split):
+                keys = part["key"].to_pylist() if "key" in part.schema.names else [None] * len(part)
+                tables = (topic.removeprefix(f"{self.prefix}.") for topic in part["topic"].to_pylist())
+                rows += zip(tables, map(json.dumps, keys), part["value"].to_pylist(), strict=True)
+        return rows
+
+    def drop_slot(self) -> None:
+        self.database.execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", [self.slot]
+        )
