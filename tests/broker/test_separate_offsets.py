@@ -12,7 +12,10 @@ from confluent_kafka.admin import AdminClient
 from fencepost.api.errors import ConfigError
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.kafka.admin.admin import Admin
+from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
+from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.connector_offsets import alter_offsets, committed_offsets, reset_offsets
 from fencepost.runtime.state import State
@@ -240,6 +243,29 @@ def test_f8_offsets_stay_if_the_connector_is_resumed_while_they_are_written(
     with pytest.raises(ConfigError, match="It was resumed"):
         reset_offsets(runner.worker, config, confirm=refuse)
     assert committed_offsets(runner.worker, config) == [(partition, {"saved": 100})]
+
+
+@pytest.mark.parametrize("fenced_at", [1, 2])
+def test_f8_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has(
+    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str, *, fenced_at: int
+):
+    """F8: they are removed there before the own topic has the removal, which may never be committed."""
+    _run(runner, name, topic, 100)
+    config = runner.worker.checked(properties(name, topic, {"offsets.storage.topic": own}))
+    confirmed: list[None] = []
+
+    def fence() -> None:
+        confirmed.append(None)
+        if len(confirmed) == fenced_at:
+            with Admin(ClientConfig((bootstrap_servers,))) as admin:
+                admin.fence_producers([f"{runner.worker.config.group_id}-{name}-0"]).all()
+
+    with pytest.raises(ProducerFencedError):
+        reset_offsets(runner.worker, config, confirm=fence)
+    for settings in (config, runner.worker.checked(properties(name, topic))):
+        assert committed_offsets(runner.worker, settings) == [({"task.id": f"{name}-0"}, {"saved": 100})]
+    reset_offsets(runner.worker, config, confirm=agree)
+    assert committed_offsets(runner.worker, config) == []
 
 
 def test_f8_offsets_are_removed_from_the_workers_topic_before_they_are_from_the_own(

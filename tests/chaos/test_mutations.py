@@ -551,6 +551,14 @@ GUARDS = (
         "tests/cluster/test_worker_single.py::test_a_signature_for_one_connector_is_refused_for_another",
     ),
     Guard(
+        "offsets that are moved to the own topic before they are removed from the worker's",
+        "runtime/connector_offsets.py",
+        "if elsewhere := store.held_elsewhere(removed):",
+        "if elsewhere := []:",
+        "tests/broker/test_separate_offsets.py::"
+        "test_f8_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has",
+    ),
+    Guard(
         "requests between workers that are accepted once",
         "herder/distributed/leadership.py",
         "            if self.leads:\n",

@@ -119,11 +119,21 @@ class ConnectorOffsetStore:
         if self._shared is not None:
             self._shared.copies.flush(self, timeout_s)
 
+    def held_elsewhere(
+        self, partitions: Iterable[SourcePartition | None]
+    ) -> list[tuple[SourcePartition | None, dict[str, Any]]]:
+        """Return those of the source partitions, as last read, whose newest offset is not in the own topic, with it.
+
+        Raises DataError for malformed offsets.
+        """
+        return self._view.held_elsewhere(partitions)
+
     def remove_copies(self, partitions: Iterable[SourcePartition | None], timeout_s: float = _COPYING_SECONDS) -> None:
         """Remove offsets from the worker's topic, before they are removed from the own one.
 
-        Otherwise they would become valid again once compaction drops the own topic's tombstones. They stay valid until
-        they are removed from the own topic, if it has them. Raises OffsetsNotCopiedError.
+        Otherwise they would become valid again once compaction drops the own topic's tombstones. Those that the own topic
+        has stay valid until they are removed from it; others must be committed to it before (`held_elsewhere`). Raises
+        OffsetsNotCopiedError.
         """
         if self._shared is not None:
             # Not later than the commit that is still valid.

@@ -62,6 +62,20 @@ class OffsetView:
         """Return the topics named by copies that are the connector's newest offsets in some table."""
         return set().union(*(table.origins(self._connector) for table in self._tables))
 
+    def held_elsewhere(
+        self, partitions: Iterable[SourcePartition | None]
+    ) -> list[tuple[SourcePartition | None, dict[str, Any]]]:
+        """Return those of the source partitions whose newest offset is not in `own`, with it.
+
+        Raises DataError for malformed offsets.
+        """
+        own = self._tables[0]
+        found = (
+            (partition, own.stored(self._connector, partition), self._stored(partition)) for partition in partitions
+        )
+        elsewhere = ((partition, _offset(best)) for partition, here, best in found if best != here)
+        return [(partition, offset) for partition, offset in elsewhere if offset is not None]
+
     def uncopied(
         self, partitions: Iterable[SourcePartition | None], shared: OffsetTable, origin: Origin
     ) -> list[CommittedOffset]:
