@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo docs test sim chaos chaos-spark hostile lint screenshots bench dist clean
+.PHONY: install demo demo-cdc docs test sim chaos chaos-spark hostile lint screenshots bench dist clean
 
 install: $(STAMP)
 
@@ -23,6 +23,9 @@ docs: install
 
 demo: install
 	$(BIN)/fencepost demo
+
+demo-cdc: install
+	$(BIN)/fencepost demo-cdc
 
 lint: install
 	$(BIN)/ruff check .

@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "completion": ("fencepost.cli.completion:completion", "Print the script that completes commands in a shell."),
     "connectors": ("fencepost.cli.connectors:connectors", "Create, show and control connectors."),
     "demo": ("fencepost.cli.demo:demo", "Send 336,776 flights exactly once while the worker is killed."),
+    "demo-cdc": ("fencepost.cli.demo_cdc:demo_cdc", "Send a bank's transfers from PostgreSQL, killing the worker."),
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
     "new": ("fencepost.cli.new:new", "Write the package of a new connector."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),

@@ -1,0 +1,211 @@
+"""PostgreSQL's changes to Kafka: a backlog, and the time from a commit in PostgreSQL to a record that can be read.
+
+    python bench/cdc.py --rounds 5 --transactions 50000
+
+Server, broker and worker share the machine. A transaction has 8 updates, 8 inserts and 4 deletes in two tables, as
+pgbench's, with deletes added. The worker writes JSON without schemas. Its start and end are measured by a run with
+nothing to read, and subtracted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import psycopg
+from confluent_kafka import Consumer, TopicPartition
+
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.postgres import EmbeddedPostgres
+
+WORKER = """\
+bootstrap.servers={bootstrap}
+group.id=bench
+offset.storage.topic=bench-offsets
+listeners=http://127.0.0.1:0
+key.converter=org.apache.kafka.connect.json.JsonConverter
+key.converter.schemas.enable=false
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+"""
+CONNECTOR = """\
+name={name}
+connector.class=PostgresSource
+database.hostname=127.0.0.1
+database.port={port}
+database.user=postgres
+database.dbname=postgres
+topic.prefix={name}
+slot.name={name}
+snapshot.mode=no_data
+exactly.once.support=required
+topic.creation.default.partitions=4
+topic.creation.default.replication.factor=1
+"""
+TABLES = """
+create table accounts(aid int primary key, bid int not null, abalance int not null, filler char(84));
+create table history(hid bigint primary key, tid int, bid int, aid int, delta int, mtime timestamptz,
+                     amount numeric(12,2), note text);
+insert into accounts select i, mod(i, 10), 0, 'filler ' || i from generate_series(1, 100000) i;
+create sequence h;
+create procedure churn(n int) language plpgsql as $$
+declare a int; x bigint;
+begin
+  for i in 1..n loop
+    for j in 1..8 loop
+      a := 1 + (random() * 99999)::int;
+      update accounts set abalance = abalance + j where aid = a;
+      x := nextval('h');
+      insert into history values (x, j, a % 10, a, j * 13 - 50, clock_timestamp(), (x % 100000) / 100.0, 'note ' || x);
+    end loop;
+    delete from history where hid in (x - 1, x - 3, x - 5, x - 7);
+    commit;
+  end loop;
+end $$;
+"""
+CHANGES = 20
+
+
+class Bench:
+    """One server, one broker, and connectors that each begin where they are created."""
+
+    def __init__(self, folder: Path, postgres: EmbeddedPostgres, bootstrap: str) -> None:
+        self.postgres, self.bootstrap, self._folder = postgres, bootstrap, folder
+        self._worker = folder / "worker.properties"
+        self._worker.write_text(WORKER.format(bootstrap=bootstrap))
+
+    def connector(self) -> Path:
+        """Write a new connector's file, and create its slot by a first run."""
+        name = f"b{uuid.uuid4().hex[:8]}"
+        file = self._folder / f"{name}.properties"
+        file.write_text(CONNECTOR.format(name=name, port=self.postgres.port))
+        self.run(file)
+        return file
+
+    def run(self, connector: Path) -> tuple[float, float]:
+        """Run a worker to the end of the log; return the seconds on the clock and of its CPU."""
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        with self.start(connector, "--once") as worker:
+            if worker.wait() != 0:
+                raise SystemExit((self._folder / "worker.log").read_text()[-3000:])
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return time.monotonic() - started, cpu
+
+    def start(self, connector: Path, *options: str) -> subprocess.Popen[bytes]:
+        """Start a worker."""
+        with (self._folder / "worker.log").open("ab") as log:
+            command = [sys.executable, "-m", "fencepost", "standalone", *options, str(self._worker), str(connector)]
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    def execute(self, statement: str) -> None:
+        """Run a statement on the server."""
+        with psycopg.connect(self.postgres.conninfo(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+def backlog(bench: Bench, rounds: int, transactions: int) -> None:
+    """Print the rate at which a backlog is read, and the worker's CPU for each change."""
+    rates, costs = [], []
+    for number in range(rounds):
+        connector = bench.connector()
+        idle_s, idle_cpu = bench.run(connector)
+        bench.execute(f"call churn({transactions})")
+        seconds, cpu = bench.run(connector)
+        changes = transactions * CHANGES
+        rates.append(changes / (seconds - idle_s))
+        costs.append((cpu - idle_cpu) / changes * 1e6)
+        print(f"round {number + 1}: {rates[-1]:,.0f} changes/s, {costs[-1]:.2f} us CPU a change", flush=True)
+        bench.execute(f"select pg_drop_replication_slot('{connector.stem}')")
+    print(f"backlog: {_spread(rates, ',.0f')} changes/s, {_spread(costs, '.2f')} us CPU a change", flush=True)
+
+
+def latency(bench: Bench, seconds: float, per_second: int) -> None:
+    """Print the time from a commit to the record at read_committed, at a steady load."""
+    connector = bench.connector()
+    stopping = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(bench.postgres.conninfo(), autocommit=True) as connection:
+            due = time.monotonic()
+            while not stopping.is_set():
+                connection.execute(
+                    b"insert into history select nextval('h'), 1, 1, 1, 1, now(), 1, 'x' from generate_series(1, 10)"
+                )
+                due += 10 / per_second
+                time.sleep(max(0.0, due - time.monotonic()))
+
+    writer = threading.Thread(target=write)
+    with bench.start(connector) as worker:
+        writer.start()
+        try:
+            times = _consume(bench.bootstrap, f"{connector.stem}.public.history", seconds)
+        finally:
+            stopping.set()
+            writer.join()
+            worker.kill()
+    times.sort()
+    p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
+    print(
+        f"latency at {per_second:,} changes/s: p50 {p50:.0f} ms, p99 {p99:.0f} ms, {len(times):,} changes", flush=True
+    )
+
+
+def _consume(bootstrap: str, topic: str, seconds: float) -> list[float]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "isolation.level": "read_committed",
+                         "fetch.wait.max.ms": 5, "topic.metadata.refresh.interval.ms": 200})  # fmt: skip
+    while (
+        len(
+            partitions := consumer.list_topics(timeout=10).topics[topic].partitions
+            if topic in consumer.list_topics(timeout=10).topics
+            else {}
+        )
+        < 4
+    ):
+        time.sleep(0.1)
+    consumer.assign([TopicPartition(topic, partition) for partition in partitions])
+    times: list[float] = []
+    warm, end = time.monotonic() + 5, time.monotonic() + 5 + seconds
+    while time.monotonic() < end:
+        for message in consumer.consume(1000, 0.005):
+            if message.error() is None and time.monotonic() > warm:
+                committed_us = json.loads(message.value() or b"{}")["source"]["ts_us"]
+                times.append(time.time() * 1000 - committed_us / 1000)
+    consumer.close()
+    return times
+
+
+def _spread(values: list[float], form: str) -> str:
+    return f"{statistics.median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
+
+
+def main() -> None:
+    """Run the benchmarks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--transactions", type=int, default=50_000)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--per-second", type=int, default=1_000)
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedPostgres() as postgres,
+        EmbeddedBroker(Path(folder) / "broker") as broker,
+    ):
+        bench = Bench(Path(folder), postgres, broker.bootstrap_servers)
+        bench.execute(TABLES)
+        backlog(bench, arguments.rounds, arguments.transactions)
+        latency(bench, arguments.seconds, arguments.per_second)
+
+
+if __name__ == "__main__":
+    main()
