@@ -24,6 +24,7 @@ BENCHMARKS = {
     "fencing": ["fencing.py", "--rounds", "5"],
     "reconfiguration": ["reconfiguration.py", "--rounds", "5"],
     "worker": ["worker.py", "--rounds", "5"],
+    "cdc": ["cdc.py", "--rounds", "5"],
     "cold": ["cold.py", "--rounds", "5"],
     "jdbc": ["jdbc.py", "--rounds", "5"],
 }

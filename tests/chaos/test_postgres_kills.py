@@ -16,7 +16,7 @@ from tests.support.postgres_source import PostgresSource
 
 KILLS = 3
 # The steps between which the transaction, the offset and the slot may disagree.
-POINTS = (FailPoint.MID_SEND, FailPoint.BEFORE_END_TXN, FailPoint.AFTER_END_TXN_SENT)
+POINTS = (FailPoint.MID_SEND, FailPoint.AFTER_END_TXN_SENT)
 
 
 @pytest.fixture
