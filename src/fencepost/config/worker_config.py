@@ -20,7 +20,14 @@ from fencepost.config.group_config import group_config_def
 from fencepost.config.plugin_sources import ALLOWED_MODULES, PluginSources, check_modules
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.unknown_properties import unknown_properties
-from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, replication_factor
+from fencepost.config.validators import (
+    at_least,
+    no_control_characters,
+    not_blank,
+    one_of,
+    replication_factor,
+    topic_name,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +37,10 @@ _T = ConfigDef.Type
 _I = ConfigDef.Importance
 _REQUIRED: Final = ConfigDef.NO_DEFAULT
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
-_STORES: Final = {
-    "offset": "connect-standalone-offsets",
-    "config": "connect-standalone-configs",
-    "status": "connect-standalone-status",
-}
+_STANDALONE_GROUP: Final = "connect-standalone"
+# What the names of a standalone worker's topics end with, after the group: offsets and task counts have the names of
+# connectors only, so two groups must not share these topics by accident.
+_STORES: Final = {"offset": "offsets", "config": "configs", "status": "status"}
 _STORE_PROPERTIES: Final = ("topic", "partitions", "replication.factor")
 _PREFIXES: Final = (
     "producer.", "consumer.", "admin.", "spark.", config_transformer.PREFIX,
@@ -90,7 +96,7 @@ def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
     definitions.define(
         "group.id",
         _T.STRING,
-        "connect-standalone" if alone else _REQUIRED,
+        _STANDALONE_GROUP if alone else _REQUIRED,
         _I.HIGH,
         "The name of the group of workers. The transactional ids of all tasks begin with it: two groups on one Kafka "
         "cluster need different names, and so do two standalone workers with connectors of the same name.",
@@ -106,13 +112,14 @@ def _define_cluster(definitions: ConfigDef, *, alone: bool) -> None:
 def _define_stores(definitions: ConfigDef, *, alone: bool) -> None:
     partitions = {"offset": 25, "config": 1, "status": 5}
     purpose = {"offset": "source offsets", "config": "configurations", "status": "states"}
-    for store, standalone_topic in _STORES.items():
+    for store, ending in _STORES.items():
         definitions.define(
             f"{store}.storage.topic",
             _T.STRING,
-            standalone_topic if alone else _REQUIRED,
+            f"{_STANDALONE_GROUP}-{ending}" if alone else _REQUIRED,
             _I.HIGH,
-            f"The compacted topic that holds the {purpose[store]} of connectors and tasks. It is created if missing.",
+            f"The compacted topic that holds the {purpose[store]} of connectors and tasks. It is created if missing. Two "
+            f"groups need different topics; unset, that of a standalone worker is `<group.id>-{ending}`.",
             validator=not_blank,
         )
         definitions.define(
@@ -296,6 +303,7 @@ class WorkerConfig:
             values = definitions.parse(properties)
             support = _exactly_once_source_support(values, mode)
             policy = OverridePolicy.of(values[client_overrides.POLICY], values[client_overrides.ALLOWLIST])
+            offset_topic, config_topic, status_topic = (_internal_topic(store, values, properties) for store in _STORES)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}", name=error.name) from None
         _warn_of_unknown(properties, definitions, mode, where)
@@ -306,9 +314,9 @@ class WorkerConfig:
             group_id=values["group.id"].strip(),
             bootstrap_servers=values["bootstrap.servers"],
             exactly_once_source_support=support,
-            offset_storage=_internal_topic("offset", values, properties),
-            config_storage=_internal_topic("config", values, properties),
-            status_storage=_internal_topic("status", values, properties),
+            offset_storage=offset_topic,
+            config_storage=config_topic,
+            status_storage=status_topic,
             topic_creation_enable=values["topic.creation.enable"],
             topic_tracking_enable=values["topic.tracking.enable"],
             topic_tracking_allow_reset=values["topic.tracking.allow.reset"],
@@ -379,11 +387,22 @@ def _internal_topic(store: str, values: Mapping[str, Any], properties: Mapping[s
     if settings.get("cleanup.policy", "compact") != "compact":
         _log.warning("The property %scleanup.policy is ignored: the topic must be compacted", prefix)
     return InternalTopic(
-        values[f"{prefix}topic"],
+        values[f"{prefix}topic"] if f"{prefix}topic" in properties else _standalone_topic(store, values["group.id"]),
         values.get(f"{prefix}partitions", 1),
         values[f"{prefix}replication.factor"],
         MappingProxyType(settings | {"cleanup.policy": "compact"}),
     )
+
+
+def _standalone_topic(store: str, group_id: str) -> str:
+    name = f"{group_id.strip()}-{_STORES[store]}"
+    try:
+        topic_name(f"{store}.storage.topic", name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{store}.storage.topic is unset, and group.id={group_id} makes no name for it: {error}", name=error.name
+        ) from None
+    return name
 
 
 def _warn_of_unknown(properties: Mapping[str, str], definitions: ConfigDef, mode: WorkerMode, where: str) -> None:

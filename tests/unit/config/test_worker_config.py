@@ -30,6 +30,23 @@ def test_a_standalone_worker_needs_brokers_and_converters_and_is_exactly_once():
     assert (config.config_storage.partitions, config.status_storage.partitions) == (1, 5)
 
 
+def test_the_topics_of_standalone_workers_are_named_after_their_groups():
+    """Offsets and task counts are stored by connector name: groups that share topics would take them for their own."""
+    for given, group in (({}, "connect-standalone"), ({"group.id": " other "}, "other")):
+        config = _worker(given)
+        stores = (config.offset_storage, config.config_storage, config.status_storage)
+        assert [store.name for store in stores] == [f"{group}-offsets", f"{group}-configs", f"{group}-status"]
+    assert _worker({"group.id": "other", "offset.storage.topic": "mine"}).offset_storage.name == "mine"
+
+
+def test_a_group_whose_name_is_no_topic_needs_names_for_its_topics():
+    with pytest.raises(
+        ConfigError, match=r"worker.properties: offset.storage.topic is unset, and group.id=zwölf makes"
+    ):
+        _worker({"group.id": "zwölf"})
+    assert _worker(GROUP | {"group.id": "zwölf"}).group_id == "zwölf"
+
+
 def test_a_distributed_worker_names_group_and_topics_and_is_exactly_once_on_request():
     with pytest.raises(ConfigError, match=r"worker.properties: .*group.id is required"):
         _worker({}, WorkerMode.DISTRIBUTED)
