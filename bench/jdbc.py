@@ -173,7 +173,9 @@ def latency(server: EmbeddedPostgres, broker: EmbeddedBroker, count: int = 500) 
         task.stop()
         kafka.producer.close()
     cuts = statistics.quantiles(times, n=100)
-    print(f"from commit to commit: min {min(times):.1f}  p50 {cuts[49]:.1f}  p90 {cuts[89]:.1f}  p99 {cuts[98]:.1f} ms, {count} rows")
+    print(
+        f"from commit to commit: min {min(times):.1f}  p50 {cuts[49]:.1f}  p90 {cuts[89]:.1f}  p99 {cuts[98]:.1f} ms, {count} rows"
+    )
 
 
 @contextmanager
