@@ -14,16 +14,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.page.chromium import Tab, chromium
 from tests.support.model_herder import ModelHerder
 from tests.support.processes import Process
 from tests.support.rest import RestApis
+from tests.support.topics import Topics
 
 _SECONDS = 60
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
+_LONG = "org.apache.kafka.connect.converters.LongConverter"
 _ROW = "document.querySelectorAll('table.connectors tbody tr')"
 
 
@@ -69,11 +70,11 @@ def _many_connectors(folder: Path) -> float:
 
 
 def _use(folder: Path, bootstrap: str, pictures: Path) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("orders", 2)])["orders"].result(_SECONDS)
+    Topics(bootstrap).create("orders", partitions=2)
     worker = folder / "worker.properties"
     worker.write_text(
         f"bootstrap.servers={bootstrap}\ngroup.id=shop\nlisteners=http://127.0.0.1:0\nkey.converter={_STRING}\n"
-        f"value.converter={_STRING}\noffset.storage.partitions=1\n"
+        f"value.converter={_STRING}\noffset.storage.partitions=1\nfencepost.files.allowed.paths={folder}\n"
     )
     lines = folder / "orders.txt"
     lines.touch()
@@ -82,7 +83,7 @@ def _use(folder: Path, bootstrap: str, pictures: Path) -> None:
             folder, "orders", lines, "orders", "transaction.boundary=interval\ntransaction.boundary.interval.ms=1500"
         ),
         _connector(folder, "customers", lines, "customers"),
-        _connector(folder, "broken", lines, "shop-offsets-of-nobody", "producer.override.max.request.size=1"),
+        _connector(folder, "broken", lines, "numbers", f"value.converter={_LONG}"),
     ]
     arguments = ("standalone", "--quiet", str(worker), *map(str, files))
     with Process.fencepost(*arguments, log_file=folder / "log") as process:
@@ -144,14 +145,14 @@ async def _one_connector(tab: Tab, pictures: Path) -> None:
     await tab.wait_for(
         "[...document.querySelectorAll('td')].some((cell) => cell.dataset.label === 'before' && cell.textContent)"
     )
-    await tab.value("document.getElementById('config-topic').focus()")
-    await tab.value("document.getElementById('config-topic').select()")
-    await tab.send("Input.insertText", text="no topic")
-    await tab.wait_for("document.getElementById('config-topic').getAttribute('aria-invalid') === 'true'")
+    await tab.value("document.getElementById('config-transaction.boundary').focus()")
+    await tab.value("document.getElementById('config-transaction.boundary').select()")
+    await tab.send("Input.insertText", text="sometimes")
+    await tab.wait_for("document.getElementById('config-transaction.boundary').getAttribute('aria-invalid') === 'true'")
     await tab.screenshot(pictures / "connector.png")
     await tab.size(400, 800)
     assert await tab.value("document.documentElement.scrollWidth") <= 400
-    await tab.screenshot(pictures / "connector-narrow.png")
+    assert await tab.value("document.querySelectorAll('canvas').length") == 2
     await tab.size(1280, 800)
     await tab.value("document.activeElement.blur()")
     await tab.key("Escape")

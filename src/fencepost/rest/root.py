@@ -22,7 +22,8 @@ CONNECT_VERSION: Final = "4.1.0"
 
 _HTML: Final = "text/html"
 _PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>fencepost</title></head>
+<html lang="en"><head><meta charset="utf-8"><title>fencepost</title>
+<link rel="icon" href="ui/icon.svg" type="image/svg+xml"></head>
 <body><h1>fencepost</h1>
 <p>This is a worker. <a href="ui/">The page for people is at ui/</a>; programs get JSON here.</p>
 </body></html>
