@@ -31,6 +31,8 @@ from tests.support.processes import Process, wait_for
 from tests.support.spark_queries import STORAGE_TOPIC, FileQuery, functions, numbered, progress_of, texts
 from tests.support.topics import Topics, unique
 
+_PATIENCE = 400.0
+
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
@@ -212,12 +214,12 @@ def test_a_connection_that_is_cut_costs_no_row(
 
 def test_a_newer_instance_fences_the_older(query: FileQuery, name: str, bootstrap_servers: str):
     running = query.start(available_now=False)
-    wait_for(lambda: texts(bootstrap_servers, name) == ["0", "1", "2"])
+    wait_for(lambda: texts(bootstrap_servers, name) == ["0", "1", "2"], _PATIENCE)
     config = SinkConfig.from_options({"bootstrap.servers": bootstrap_servers, "topic": name})
     newer = Sink(config, SinkKey(name))
     newer.own()
     query.add("3")
-    wait_for(lambda: not running.isActive)
+    wait_for(lambda: not running.isActive, _PATIENCE)
     assert f"The sink {name} was taken over by another query" in str(running.exception())
     assert newer.last is not None
     assert newer.last.batch == 0
@@ -243,7 +245,7 @@ def test_a_query_that_is_stopped_in_a_batch_leaves_nothing_open(query: FileQuery
 
     query.shape = lambda frame: frame.mapInArrow(hang, "value STRING")
     running = query.start(available_now=False)
-    wait_for(marker.exists)
+    wait_for(marker.exists, _PATIENCE)
     running.stop()
     assert running.exception() is None
     (query.folder / "running-end").touch()
@@ -432,7 +434,7 @@ def test_the_first_example_of_the_page_runs(bootstrap_servers: str, topics: Topi
     environment = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": make_java_home(find_java(), tmp_path / "java")}
     command = ["env", "-C", str(tmp_path), *(f"{name}={value}" for name, value in environment.items())]
     with Process([*command, sys.executable, str(script), bootstrap_servers], tmp_path / "log") as driver:
-        wait_for(lambda: not driver.running or len(read_topic(bootstrap_servers, topic)) >= 100)
+        wait_for(lambda: not driver.running or len(read_topic(bootstrap_servers, topic)) >= 100, _PATIENCE)
         assert driver.running, driver.output[-3000:]
     keys = sorted(int(record.key or b"") for record in read_topic(bootstrap_servers, topic))
     assert keys == list(range(len(keys)))

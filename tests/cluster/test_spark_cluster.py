@@ -105,7 +105,7 @@ def test_a_users_dataframe_whose_executor_was_killed_is_written_once(
     marker = tmp_path / "hangs"
 
     def kill_executor() -> None:
-        cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text()))).kill()
+        cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text(), 400))).kill()
 
     killer = threading.Thread(target=kill_executor)
     killer.start()

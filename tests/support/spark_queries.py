@@ -53,7 +53,7 @@ class FileQuery:
         """Run all that is there. Raises what the function raised, within a StreamingQueryException."""
         query = self.start()
         try:
-            assert query.awaitTermination(120), "the query did not end"
+            assert query.awaitTermination(500), "the query did not end"
         finally:
             query.stop()
 
