@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +40,14 @@ _WIDTH: Final = 36
 @click.option(
     "--records", type=click.IntRange(min=1), default=300, show_default=True, help="Read so many records at most."
 )
-def test(connector: str, config_file: Path, plugin_path: str, words: str, records: int) -> None:
+@click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT",
+    help="Also kill real workers on this Kafka, at each step of a transaction. The source must end.",
+)
+def test(
+    connector: str, *, config_file: Path, plugin_path: str, words: str, records: int, bootstrap_servers: str | None
+) -> None:
     """Check whether the connector CLASS, for example my_source.MyConnector, keeps the rules for exactly-once delivery.
 
     Its tasks are started, polled, killed and resumed in this process, without Kafka. Offsets are not stored anywhere; but
@@ -48,25 +56,36 @@ def test(connector: str, config_file: Path, plugin_path: str, words: str, record
     from fencepost.config.plugin_sources import PluginSources  # noqa: PLC0415 - for a quick --help
     from fencepost.config.plugins import PluginKind, find_plugin, use_plugin_path  # noqa: PLC0415 - likewise
     from fencepost.config.properties import load_connector_config  # noqa: PLC0415 - likewise
-    from fencepost.testing.conformance import CHECKS, Limits, run_checks  # noqa: PLC0415 - likewise
+    from fencepost.testing.conformance import CHECKS, KilledWorkers, Limits, Subject, kill_checks, run_checks  # noqa: PLC0415
 
     use_plugin_path(plugin_path)
     anywhere = PluginSources(modules=("*",))
     plugin = find_plugin(PluginKind.CONNECTOR, connector, property_name="connector.class", sources=anywhere)
     config = load_connector_config(config_file)
-    chosen = [check for check in CHECKS if words in check.name]
-    if not chosen:
-        raise ConfigError(f"No check has {words!r} in its name. The checks: {', '.join(map(str, CHECKS))}")
-    click.echo(f"{plugin.__module__}.{plugin.__qualname__} with {config_file}\n")
-    started = time.monotonic()
-    results = []
-    for result in run_checks(plugin, config, limits=Limits(records=records), checks=chosen):
-        results.append(result)
-        _tell(result)
-    _tell_failures(results)
-    _sum_up(results, time.monotonic() - started)
-    if any(result.violation for result in results):
+    with ExitStack() as closing:
+        limits = Limits(records=records)
+        checks = [*CHECKS]
+        if bootstrap_servers is not None:
+            workers = KilledWorkers(Subject(plugin, config, limits), bootstrap_servers, plugin_path=plugin_path)
+            checks += kill_checks(closing.enter_context(workers))
+        chosen = [check for check in checks if words in check.name]
+        if not chosen:
+            raise ConfigError(f"No check has {words!r} in its name. The checks: {', '.join(map(str, checks))}")
+        click.echo(f"{plugin.__module__}.{plugin.__qualname__} with {config_file}\n")
+        failed = _run(run_checks(plugin, config, limits=limits, checks=chosen))
+    if failed:
         raise click.exceptions.Exit(1)
+
+
+def _run(results: Iterable[Result]) -> bool:
+    """Report results as they come. Return whether a check has failed."""
+    started, done = time.monotonic(), []
+    for result in results:
+        done.append(result)
+        _tell(result)
+    _tell_failures(done)
+    _sum_up(done, time.monotonic() - started)
+    return any(result.violation is not None for result in done)
 
 
 def _tell(result: Result) -> None:

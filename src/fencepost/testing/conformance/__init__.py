@@ -1,11 +1,23 @@
 """Checks whether a connector keeps the rules that exactly-once delivery needs. See `Check` and `run_checks`.
 
 A connector passes if its tasks return the same records whatever happens to the worker. Its classes are called as a
-worker calls them, in this process and without Kafka: what the worker itself does is tested elsewhere.
+worker calls them, in this process and without Kafka. `KilledWorkers` runs and kills real workers.
 """
 
-from fencepost.testing.conformance.subject import Limits
-from fencepost.testing.conformance.suite import CHECKS, Check, Outcome, Result, run_checks
+from fencepost.testing.conformance.kills import KilledWorkers
+from fencepost.testing.conformance.subject import Limits, Subject
+from fencepost.testing.conformance.suite import CHECKS, Check, Outcome, Result, kill_checks, run_checks
 from fencepost.testing.conformance.violation import Violation
 
-__all__ = ["CHECKS", "Check", "Limits", "Outcome", "Result", "Violation", "run_checks"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "KilledWorkers",
+    "Limits",
+    "Outcome",
+    "Result",
+    "Subject",
+    "Violation",
+    "kill_checks",
+    "run_checks",
+]

@@ -9,7 +9,9 @@ from enum import Enum
 from typing import Final
 
 from fencepost.api.source import SourceConnector
+from fencepost.failpoint import FailPoint
 from fencepost.testing.conformance import check_commits, check_config, check_reading
+from fencepost.testing.conformance.kills import KilledWorkers
 from fencepost.testing.conformance.subject import Limits, Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation
 
@@ -101,7 +103,20 @@ def run_checks(
 
     If the source cannot be read at all, the checks after that are skipped.
     """
-    subject = Subject(connector, config, limits or Limits())
+    yield from _results(Subject(connector, config, limits or Limits()), checks)
+
+
+def kill_checks(workers: KilledWorkers) -> Sequence[Check]:
+    """Return a check for each step of a transaction: a real worker is killed there, with SIGKILL."""
+
+    def at(point: FailPoint) -> Check:
+        title = f"Killed with SIGKILL at the step {point.value} of a transaction, real workers write each record once."
+        return Check(f"survives_sigkill_{point.value.replace('-', '_')}", title, lambda _: workers.check(point))
+
+    return [at(point) for point in FailPoint]
+
+
+def _results(subject: Subject, checks: Sequence[Check]) -> Iterator[Result]:
     unreadable = False
     for check in checks:
         if unreadable:

@@ -1,0 +1,160 @@
+"""Kills real workers that run a connector, at each step of a transaction, and compares what is in Kafka afterwards.
+
+    expected    a worker runs the connector to the source's end
+    each step   a worker is killed with SIGKILL at the step, another one runs to the end
+
+Each run has a new name for the connector, so it starts from the beginning; the records that it adds must be those that
+were expected, each once. What only a new process loses, such as files that a task keeps, is found here alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from fencepost.api.source import describe
+from fencepost.failpoint import VARIABLE, FailPoint
+from fencepost.testing.conformance.subject import Subject
+from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
+from fencepost.testing.topics import read_new, topic_reader
+
+if TYPE_CHECKING:
+    from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+    from fencepost.kafka.consumer.read_to_end import TopicReader
+
+RUN_S: Final = 120.0
+"""How long a worker may take to the end of the source."""
+
+_SHOWN: Final = 120
+
+_Written = Counter[tuple[str, bytes | None, bytes | None]]
+"""How often there is each topic, key and value."""
+
+
+class KilledWorkers:
+    """Runs a connector in worker processes, one after the other. Use it with `with`.
+
+    The source must end: tasks answer `at_end`, and have at most `limits.records` records. `plugin_path` are directories
+    to import the connector from, separated by commas.
+    """
+
+    def __init__(self, subject: Subject, bootstrap_servers: str, *, plugin_path: str = ".") -> None:
+        self._subject = subject
+        self._servers = bootstrap_servers
+        self._plugin_path = plugin_path
+        self._closing = ExitStack()
+        self._readers: dict[str, TopicReader] = {}
+
+    def __enter__(self) -> Self:
+        self._folder = Path(self._closing.enter_context(tempfile.TemporaryDirectory(prefix="fencepost-kills-")))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def check(self, point: FailPoint) -> None:
+        """Kill a worker at a step. Raises Violation for lost and doubled records, and for a worker that fails.
+
+        Raises NotApplicableError if the step is not reached.
+        """
+        expected, name = self._expected, _new_name()
+        code, told = self._run(name, {VARIABLE: f"{point.value}:1"})
+        if code == 0:
+            self._written()
+            raise NotApplicableError(f"no worker came to the step {point.value}")
+        if code != -signal.SIGKILL:
+            raise self._failed(told)
+        self._run_to_the_end(name)
+        self._compare(point, expected, self._written())
+
+    @cached_property
+    def _expected(self) -> _Written:
+        self._written()
+        self._run_to_the_end(_new_name())
+        return self._written()
+
+    def _compare(self, point: FailPoint, expected: _Written, found: _Written) -> None:
+        for what, wrong in (("lost", expected - found), ("there twice", found - expected)):
+            if wrong:
+                topic, key, value = next(iter(wrong))
+                shown = f"key {key!r}, value {value!r}"
+                raise Violation(
+                    f"A worker was killed at the step {point.value}, and another one ran to the end: {wrong.total()} of "
+                    f"{expected.total()} record(s) are {what}, for example in topic {topic}: {shown[:_SHOWN]}. What a task "
+                    "returns may depend on its committed offsets only",
+                    defined_at(self._subject.task_class.start),
+                )
+
+    def _run_to_the_end(self, name: str) -> None:
+        code, told = self._run(name, {})
+        if code != 0:
+            raise self._failed(told)
+
+    def _failed(self, told: str) -> Violation:
+        last = next((line for line in reversed(told.splitlines()) if line.strip()), "it said nothing")
+        return Violation(f"A worker that ran the connector failed: {last}", defined_at(self._subject.task_class.poll))
+
+    def _run(self, name: str, environment: Mapping[str, str]) -> tuple[int, str]:
+        """Run a worker to the source's end, or to where it dies; return its exit code and what it said."""
+        worker, connector = self._folder / "worker.properties", self._folder / "connector.json"
+        worker.write_text("".join(f"{property_}={value}\n" for property_, value in self._worker().items()))
+        own = {"name": name, "connector.class": describe(self._subject.connector)}
+        connector.write_text(json.dumps({**self._subject.config, **own}))
+        command = [sys.executable, "-m", "fencepost", "--log-level", "ERROR", "standalone", "--once"]
+        try:
+            ran = subprocess.run(
+                [*command, str(worker), str(connector)],
+                env=os.environ | environment, capture_output=True, text=True, timeout=RUN_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise NotApplicableError(f"the source did not end within {RUN_S:g} s") from None
+        return ran.returncode, ran.stdout + ran.stderr
+
+    def _worker(self) -> dict[str, str]:
+        return {
+            "bootstrap.servers": self._servers,
+            "group.id": "fencepost-testing",
+            "offset.storage.topic": "fencepost-testing-offsets",
+            "config.storage.topic": "fencepost-testing-configs",
+            "listeners": "http://127.0.0.1:0",
+            "key.converter": "JsonConverter",
+            "key.converter.schemas.enable": "false",
+            "value.converter": "JsonConverter",
+            "value.converter.schemas.enable": "false",
+            "fencepost.plugins.allowed.modules": "*",
+            "plugin.path": ",".join(str(Path(path).absolute()) for path in self._plugin_path.split(",") if path),
+        }
+
+    def _written(self) -> _Written:
+        """Return what was written to the topics since the last call."""
+        return Counter(
+            (record.topic, record.key, record.value) for topic in self._topics for record in self._read(topic)
+        )
+
+    @cached_property
+    def _topics(self) -> list[str]:
+        return sorted({record.contents[0] for record in self._subject.reference.records})
+
+    def _read(self, topic: str) -> list[ConsumedRecord]:
+        if topic not in self._readers:
+            self._readers[topic] = topic_reader(self._servers, topic)
+            self._closing.callback(self._readers[topic].close)
+        return read_new(self._readers[topic])
+
+
+def _new_name() -> str:
+    return f"test-{uuid.uuid4().hex[:12]}"
