@@ -13,7 +13,7 @@ from tests.support.topics import Topics, unique
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 
-def test_files_that_appear_are_read_without_a_restart_and_each_line_once(
+def test_files_that_appear_are_read_without_a_restart_and_deleted_with_each_line_delivered_once(
     bootstrap_servers: str, topics: Topics, tmp_path: Path
 ) -> None:
     topic, group = topics.create(partitions=2), unique("group")
@@ -33,7 +33,7 @@ def test_files_that_appear_are_read_without_a_restart_and_each_line_once(
     folder.mkdir()
     connector = {
         "name": unique("connector"), "connector.class": "FileSource", "files": f"{folder}/*.txt", "format": "text",
-        "topic": topic, "tasks.max": "2", "files.poll.interval.ms": "50",
+        "topic": topic, "tasks.max": "2", "files.poll.interval.ms": "50", "files.after.end": "delete",
     }  # fmt: skip
 
     with running(StandaloneWorker(config, connector)) as failures:
@@ -45,6 +45,7 @@ def test_files_that_appear_are_read_without_a_restart_and_each_line_once(
                 lambda lines=100 * count: failures or len(read_topic(bootstrap_servers, topic)) >= lines,
                 what=f"the lines of file {count} are committed",
             )
+        wait_for(lambda: failures or not list(folder.iterdir()), what="the files are deleted")
     assert not failures
     lines = [f"{count} {line}".encode() for count in range(1, 4) for line in range(100)]
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)

@@ -83,6 +83,20 @@ GUARDS = (
         "tests/broker/test_jdbc_ranges.py::test_changes_during_a_large_read_come_with_the_next_poll[column]",
     ),
     Guard(
+        "the commit before a file is taken away",
+        "connectors/file_task.py",
+        "                    self._ended[file.path] = mark\n",
+        "                    self._ended[file.path] = mark\n                    self._take_away()\n",
+        "tests/unit/connectors/test_ended_files.py::test_a_file_is_deleted_after_the_commit_of_its_end",
+    ),
+    Guard(
+        "the mark of the file whose end was committed",
+        "connectors/file_task.py",
+        "                offset = None\n",
+        "                pass\n",
+        "tests/unit/connectors/test_ended_files.py::test_a_new_file_of_the_same_name_is_read_from_its_start",
+    ),
+    Guard(
         "the content of a compressed file up to its position",
         "connectors/compressed_file.py",
         "        left, self._line, returned = self.position, 1, False",
@@ -92,9 +106,9 @@ GUARDS = (
     ),
     Guard(
         "the wait for enough bytes to tell compressed files",
-        "connectors/file_source.py",
-        "            if file.path not in self._untold and (splits",
-        "            if (splits",
+        "connectors/file_task.py",
+        "            if file.path not in self._untold and file.path",
+        "            if file.path",
         "tests/unit/connectors/test_compressed_files.py::test_a_file_that_arrives_byte_by_byte_is_told_as_compressed",
     ),
     Guard(

@@ -114,7 +114,8 @@ class CompressedFile:
         self._stream: ContentStream | None = None
         self._data = bytearray()
         self._line = 1
-        self._size = 0
+        self.looked_at_size = 0
+        """The size of the compressed file when it was opened last."""
         self._grew_at = clock()
 
     @property
@@ -126,7 +127,7 @@ class CompressedFile:
     def lag(self) -> int:
         """About how many bytes of the content are left: as if the rest of the file were as compressible."""
         read = self._stream.compressed_position if self._stream is not None else 0
-        left = 0 if self._state is _State.ENDED else max(0, self._size - read)
+        left = 0 if self._state is _State.ENDED else max(0, self.looked_at_size - read)
         return len(self._data) + (left * (self.position + len(self._data)) // read if read else left)
 
     @property
@@ -174,7 +175,7 @@ class CompressedFile:
 
     def _has_grown(self) -> bool:
         size = self._file_size()
-        if size == self._size:
+        if size == self.looked_at_size:
             return False
         self._state, self._grew_at = _State.READING, self._clock()
         self.close()
@@ -185,21 +186,21 @@ class CompressedFile:
             return os.stat(self.path).st_size  # noqa: PTH116 - called often: spares making a Path each time
         except FileNotFoundError:
             # Removed after it was read; if not, opening it says so.
-            return self._size
+            return self.looked_at_size
         except OSError as error:
             raise unreadable(self.path, error) from error
 
     def _check_waiting(self, *, whole: bool) -> None:
         if whole or self._clock() - self._grew_at >= TRUNCATED_SECONDS:
             raise DataError(
-                f"The file {self.path} is truncated: its {self._size} bytes end in the middle of compressed data "
+                f"The file {self.path} is truncated: its {self.looked_at_size} bytes end in the middle of compressed data "
                 f"({self.codec}). The records up to byte {self.position} of its content are delivered. Bring the whole "
                 "file and restart the task: it goes on from there"
             )
 
     def _start(self) -> ContentStream:
         """Open the file, and read its content up to the position."""
-        self._size = self._file_size()
+        self.looked_at_size = self._file_size()
         self._stream = stream = ContentStream(self.path, self.codec, self._allowed)
         self._data.clear()
         left, self._line, returned = self.position, 1, False

@@ -41,7 +41,7 @@ class Discovery:
     clock: Callable[[], float] = time.time
 
     def find(self, known: Sequence[str] = ()) -> list[str]:
-        """Return the files, each once. Those of a pattern that are `known` need not settle again.
+        """Return the files, each once. Those that are `known` need not settle again, and may be gone.
 
         Raises ConfigError if a path names no file, or one is found that may not be read. A pattern may fit no file, but
         must begin in an allowed directory, so that an error reveals nothing about other directories.
@@ -49,7 +49,7 @@ class Discovery:
         found: dict[str, None] = {}
         for pattern in self.patterns:
             _check_pattern(pattern, self.allowed)
-            matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern)
+            matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern, known)
             for match in matches:
                 check_file(match, FILES, self.allowed)
             found.update(dict.fromkeys(matches))
@@ -75,8 +75,10 @@ def is_pattern(path: str) -> bool:
     return glob.has_magic(path) and not os.path.lexists(path)
 
 
-def _of_path(path: str) -> list[str]:
+def _of_path(path: str, known: Sequence[str]) -> list[str]:
     if not os.path.lexists(path):
+        if path in known:
+            return []
         raise ConfigError(
             f"The property {FILES} names {path}, but there is no such file: create it, or correct the path. "
             "Relative paths start at the worker's working directory",
@@ -96,7 +98,8 @@ def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
 class FileWatch:
     """Looks for new files at an interval, on a thread of its own.
 
-    Files that are known stay known, in their order: new ones follow them. `on_new_files` and `on_error` are called on
+    Files that are known keep their order: new ones follow them. Those that are gone are forgotten when there are new ones,
+    because the tasks change then anyway. `on_new_files` and `on_error` are called on
     the watch's thread; after an error it ends.
     """
 
@@ -153,5 +156,6 @@ class FileWatch:
     def _look(self) -> list[str]:
         known = set(self._files)
         new = [file for file in self._discovery.find(self._files) if file not in known]
-        self._files += tuple(new)
+        if new:
+            self._files = (*filter(os.path.lexists, self._files), *new)
         return new

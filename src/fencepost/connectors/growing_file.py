@@ -63,7 +63,8 @@ class GrowingFile:
         self.position = position
         self._plan = plan
         self._batch_bytes = batch_bytes
-        self._looked_at_size = -1
+        self.looked_at_size = -1
+        """The size at the last check of the file, -1 before the first."""
         self._known_size: int | None = None
         self._missing_was_logged = False
         self.exhausted = False
@@ -72,7 +73,7 @@ class GrowingFile:
     @property
     def finished(self) -> bool:
         """Whether nothing at all was left after the position at the last check of the file."""
-        return self.position == self._looked_at_size
+        return self.position == self.looked_at_size
 
     @property
     def lag(self) -> int:
@@ -132,11 +133,11 @@ class GrowingFile:
         if size is None:
             self.is_missing()
             return []
-        unchanged = size == self._looked_at_size and self.exhausted
+        unchanged = size == self.looked_at_size and self.exhausted
         splits = [] if size == self.position or (unchanged and not whole) else self._next(size, whole=whole)
         if splits:
             self.position = splits[-1].end
-        self._looked_at_size = self._known_size = size
+        self.looked_at_size = self._known_size = size
         self.exhausted = not splits or self.position == size
         return splits
 

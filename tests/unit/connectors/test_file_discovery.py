@@ -46,13 +46,14 @@ def test_a_file_of_a_pattern_is_found_once_it_has_settled(tmp_path: Path) -> Non
 
 
 def test_a_watch_tells_of_new_files_and_keeps_the_order_of_known_ones(tmp_path: Path) -> None:
-    known = touch(tmp_path / "b")
+    known, gone = touch(tmp_path / "b"), touch(tmp_path / "c")
     told = threading.Event()
     watch = FileWatch(
-        Discovery((str(tmp_path / "*"),), ANYWHERE), interval_s=0.01, on_new_files=told.set, on_error=pytest.fail
+        Discovery((str(tmp_path / "*"), gone), ANYWHERE), interval_s=0.01, on_new_files=told.set, on_error=pytest.fail
     )
     watch.start()
-    assert watch.files == (known,)
+    assert watch.files == (known, gone)
+    Path(gone).unlink()
     new = touch(tmp_path / "a")
     assert told.wait(WAIT_SECONDS)
     watch.stop()

@@ -1,0 +1,174 @@
+"""The properties of FileSource, and what follows from several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.types import StructField, StructType
+
+from fencepost.api.config_def import ConfigDef
+from fencepost.api.ddl import parse_columns
+from fencepost.api.errors import ConfigError
+from fencepost.config.validators import at_least, one_of
+from fencepost.connectors.csv_reader import check_csv_columns
+from fencepost.connectors.ended_files import AfterEnd
+from fencepost.connectors.file_discovery import FILES, ORDERS
+from fencepost.connectors.growing_file import DEFAULT_BATCH_BYTES
+from fencepost.connectors.jsonl_reader import check_json_columns
+from fencepost.connectors.record_columns import (
+    HEADERS_COLUMNS,
+    KEY_COLUMNS,
+    TIMESTAMP_COLUMN,
+    TOPIC_COLUMN,
+    RecordColumns,
+    define_record_columns,
+)
+from fencepost.connectors.row_types import relaxed
+
+POLL_INTERVAL = "files.poll.interval.ms"
+SETTLE = "files.settle.ms"
+ORDER = "files.order"
+AFTER_END = "files.after.end"
+MOVE_TO = "files.move.to"
+FORMAT = "format"
+SCHEMA = "schema"
+HEADER = "header"
+DELIMITER = "delimiter"
+NULL_VALUE = "null.value"
+BATCH_BYTES = "batch.bytes"
+TASK_FILES = "task.files"
+
+FORMATS = ("csv", "jsonl", "text")
+
+
+def _some(name: str, value: Any) -> None:
+    if not any(value):
+        raise ConfigError(f"The property {name} is empty: name a file", name=name)
+
+
+def _one_character(name: str, value: Any) -> None:
+    if delimiter_of(value) is None:
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: it must be one ASCII character other than a quote, or "
+            "\\t for a tab character",
+            name=name,
+        )
+
+
+def delimiter_of(value: str) -> str | None:
+    """Return the character that a value of the property `delimiter` means, None if it is invalid."""
+    character = "\t" if value == "\\t" else value
+    return character if len(character) == 1 and character.isascii() and character not in '"\r\n' else None
+
+
+def _ddl(name: str, value: Any) -> None:
+    if value is not None:
+        try:
+            parse_columns(value)
+        except ConfigError as error:
+            raise ConfigError(f"Invalid value for the property {name}: {error}", name=name) from None
+
+
+_Type, _Importance = ConfigDef.Type, ConfigDef.Importance
+FILE_SOURCE_CONFIG = (
+    define_record_columns(ConfigDef())
+    .define(
+        FILES, _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "The files to read: paths, or patterns with * and ?, separated by commas. Files that appear later and fit a "
+        "pattern are read as well.",
+        validator=_some,
+    )
+    .define(
+        POLL_INTERVAL, _Type.LONG, 5_000, _Importance.LOW,
+        "How often the connector looks for new files that fit a pattern, in milliseconds.",
+        validator=at_least(1, nullable=False),
+    )
+    .define(
+        SETTLE, _Type.LONG, 0, _Importance.LOW,
+        "How long a file that fits a pattern must not have changed before it is read for the first time, in milliseconds; also, "
+        "how long a file must not have changed before files.after.end.",
+        validator=at_least(0, nullable=False),
+    )
+    .define(
+        ORDER, _Type.STRING, "name", _Importance.LOW,
+        "The order in which a task reads the files of a pattern: name, or time for that of their last change.",
+        validator=one_of(ORDERS),
+    )
+    .define(
+        AFTER_END, _Type.STRING, str(AfterEnd.LEAVE), _Importance.MEDIUM,
+        "What to do with a file that was read to its end, once that is committed: leave, delete or move. A file that has "
+        "not changed for files.settle.ms is taken to be whole.",
+        validator=one_of([str(value) for value in AfterEnd]),
+    )
+    .define(
+        MOVE_TO, _Type.STRING, None, _Importance.MEDIUM, "The directory for files.after.end=move. It must exist.",
+    )
+    .define(
+        FORMAT, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
+        "csv for comma-separated values, jsonl for one JSON object a line, text for lines as they are.",
+        validator=one_of(FORMATS),
+    )
+    .define(
+        SCHEMA, _Type.STRING, None, _Importance.HIGH,
+        "The columns and their types in Spark's DDL, for example 'id BIGINT NOT NULL, name STRING'. Needed for jsonl, "
+        "and for csv without a header; csv with a header and no schema has columns of type STRING.",
+        validator=_ddl,
+    )
+    .define(HEADER, _Type.BOOLEAN, False, _Importance.MEDIUM, "Whether each csv file begins with its columns' names.")
+    .define(
+        DELIMITER, _Type.STRING, ",", _Importance.LOW, "The separator of the fields of a csv record; \\t for a tab character.",
+        validator=_one_character,
+    )
+    .define(
+        NULL_VALUE, _Type.STRING, "", _Importance.LOW,
+        "The unquoted csv field that means null; by default an empty one.",
+    )
+    .define(
+        BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,
+        "The maximum number of bytes of a file in one poll. A record must not be longer.",
+        validator=at_least(1),
+    )
+)  # fmt: skip
+
+
+def check_move(parsed: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless there is a directory for files that are to be moved, and only for those."""
+    folder, moves = parsed[MOVE_TO], parsed[AFTER_END].lower() == AfterEnd.MOVE
+    if folder and not moves:
+        raise ConfigError(f"The property {MOVE_TO} has no effect without {AFTER_END}=move", name=MOVE_TO)
+    if moves and not (folder and Path(folder).is_dir()):
+        raise ConfigError(
+            f"{AFTER_END}=move needs the property {MOVE_TO} with a directory that exists, but it is {folder!r}",
+            name=MOVE_TO,
+        )
+
+
+def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
+    """Return the columns of the property `schema`, None if the format declares none.
+
+    Raises ConfigError if they contradict the format, or are required and missing.
+    """
+    form, ddl, record = parsed[FORMAT].lower(), parsed[SCHEMA], RecordColumns.from_values(parsed)
+    if form == "text":
+        for name in (SCHEMA, HEADER, KEY_COLUMNS, TOPIC_COLUMN, TIMESTAMP_COLUMN, HEADERS_COLUMNS):
+            if parsed[name]:
+                raise ConfigError(f"{FORMAT}=text has no columns: remove the property {name}, or choose csv", name=name)
+        record.check(StructType())
+        return None
+    if form == "jsonl" and parsed[HEADER]:
+        raise ConfigError(f"{FORMAT}=jsonl has no header: remove the property {HEADER}", name=HEADER)
+    if ddl is None:
+        if form == "csv" and parsed[HEADER]:
+            return None
+        needed_by = "format=jsonl" if form == "jsonl" else "format=csv without a header"
+        raise ConfigError(
+            f"{needed_by} needs the property {SCHEMA}, for example {SCHEMA}=id BIGINT, name STRING", name=SCHEMA
+        )
+    columns = StructType(
+        [StructField(column.name, relaxed(column.dataType), column.nullable) for column in parse_columns(ddl)]
+    )
+    (check_csv_columns if form == "csv" else check_json_columns)(columns)
+    record.check(columns)
+    return columns

@@ -1,0 +1,205 @@
+"""The task of FileSource: reads its files, one after the other, and takes away what was read to its end if it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from io import FileIO
+from typing import cast
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset
+from fencepost.api.source import Config, SourceTask
+from fencepost.connectors.compressed_file import CompressedFile, head_of
+from fencepost.connectors.compression import codec_of
+from fencepost.connectors.csv_reader import QUOTE, CsvReader, match_header, read_header
+from fencepost.connectors.ended_files import ENDED_FIELD, AfterEnd, Mark, take_away
+from fencepost.connectors.file_config import (
+    AFTER_END,
+    BATCH_BYTES,
+    DELIMITER,
+    FILE_SOURCE_CONFIG,
+    FORMAT,
+    HEADER,
+    MOVE_TO,
+    NULL_VALUE,
+    SETTLE,
+    TASK_FILES,
+    declared_columns,
+    delimiter_of,
+)
+from fencepost.connectors.growing_file import (
+    FILENAME_FIELD,
+    SPLIT_BYTES,
+    GrowingFile,
+    Planner,
+    plan_lines,
+    position_of,
+    wait_for,
+)
+from fencepost.connectors.jsonl_reader import JsonLinesReader
+from fencepost.connectors.line_reader import LineReader
+from fencepost.connectors.record_columns import RecordColumns
+from fencepost.connectors.scan import FileRange, scan_records
+
+
+class FileSourceTask(SourceTask):
+    """Returns the complete records of its files."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._whole = False
+        self._files: list[GrowingFile | CompressedFile] = []
+        # Of files whose end is in what was returned so far.
+        self._ended: dict[str, Mark] = {}
+        self._gone: list[str] = []
+
+    def start(self, config: Config) -> None:
+        """Start in each file after the last committed record."""
+        self._parsed = FILE_SOURCE_CONFIG.parse(config)
+        self._columns = declared_columns(self._parsed)
+        self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
+        paths = cast("list[str]", json.loads(config[TASK_FILES]))
+        offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in paths])
+        self._untold = set(paths)
+        self._files = [self._started(path, offset) for path, offset in zip(paths, offsets, strict=True)]
+
+    def _started(self, path: str, offset: SourceOffset | None) -> GrowingFile:
+        mark = Mark.in_offset(offset)
+        if mark is not None:
+            if mark.is_at(path, self.context.allowed_paths):
+                self._ended[path] = mark
+            else:
+                offset = None
+        return self._new_file(path, position_of(path, offset))
+
+    def _new_file(self, path: str, position: int) -> GrowingFile:
+        plan: Planner = _plan_csv if self._format == "csv" else plan_lines
+        return GrowingFile(path, position, plan, self._parsed[BATCH_BYTES], self.context.allowed_paths)
+
+    @property
+    def _format(self) -> str:
+        return str(self._parsed[FORMAT]).lower()
+
+    def poll(self) -> PollResult:
+        """Return a batch of records of one file, or None after a second without any."""
+        splits = wait_for(self._look, self._stopping)
+        if not splits:
+            return self._next_end()
+        file = next(file for file in self._files if file.path == splits[0].path)
+        return SourceBatch(
+            reader=self._reader(file),
+            splits=splits,
+            offsets=[(file.partition, file.offset)],
+            bytes=splits[-1].end - splits[0].start,
+        )
+
+    def commit(self) -> None:
+        """Take away the files whose end is committed."""
+        if self._after_end is not AfterEnd.LEAVE:
+            self._take_away()
+
+    def _take_away(self) -> None:
+        for path, mark in self._ended.items():
+            self._files = [file for file in self._files if file.path != path]
+            if mark.is_at(path, self.context.allowed_paths):
+                take_away(path, self._after_end, self._parsed[MOVE_TO])
+            self._gone.append(path)
+        self._ended.clear()
+
+    def _next_end(self) -> SourceBatch | None:
+        """Return a batch that marks the end of a file that is to be taken away."""
+        if self._after_end is AfterEnd.LEAVE:
+            return None
+        latest = time.time_ns() - self._parsed[SETTLE] * 1_000_000
+        for file in self._files:
+            if file.finished and file.path not in self._ended:
+                mark = Mark.of(file.path, self.context.allowed_paths)
+                if mark is not None and mark.size == file.looked_at_size and mark.modified <= latest:
+                    self._ended[file.path] = mark
+                    offset = {**file.offset, ENDED_FIELD: mark.in_json()}
+                    return SourceBatch(reader=self._reader(file), offsets=[(file.partition, offset)], bytes=0)
+        return None
+
+    def _look(self) -> list[FileRange]:
+        for path in [path for path in self._gone if os.path.lexists(path)]:
+            # Another file of that name.
+            self._gone.remove(path)
+            self._untold.add(path)
+            self._files.append(self._new_file(path, 0))
+        if self._untold:
+            self._files = [self._told(file) for file in self._files]
+        for file in self._files:
+            if (
+                file.path not in self._untold
+                and file.path not in self._ended
+                and (splits := file.advance(whole=self._whole))
+            ):
+                return splits
+        return []
+
+    def _told(self, file: GrowingFile | CompressedFile) -> GrowingFile | CompressedFile:
+        """Return a file as what its first bytes say."""
+        if file.path not in self._untold or isinstance(file, CompressedFile):
+            return file
+        allowed = self.context.allowed_paths
+        if file.is_missing():
+            certain, codec = False, None
+        else:
+            certain, codec = codec_of(file.path, allowed)
+        # A file that was read before had enough bytes then.
+        if certain or file.position or self._whole:
+            self._untold.remove(file.path)
+        if codec is None:
+            return file
+        quote = QUOTE if self._format == "csv" else None
+        return CompressedFile(file.path, file.position, codec, quote, self._parsed[BATCH_BYTES], allowed)
+
+    def _reader(self, file: GrowingFile | CompressedFile) -> ArrowReader:
+        allowed = self.context.allowed_paths
+        if self._format == "text":
+            return LineReader(allowed=allowed)
+        record = RecordColumns.from_values(self._parsed)
+        if self._format == "jsonl":
+            return JsonLinesReader(cast("StructType", self._columns), record, allowed)
+        delimiter = cast("str", delimiter_of(self._parsed[DELIMITER]))
+        names = read_header(self._head(file), delimiter, allowed) if self._parsed[HEADER] else None
+        columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
+        if names is not None:
+            match_header(file.path, names, columns)
+            record.check(columns)
+        return CsvReader(
+            columns=columns,
+            record=record,
+            allowed=allowed,
+            file_columns=names or tuple(columns.names),
+            header=names is not None,
+            delimiter=delimiter,
+            null_value=self._parsed[NULL_VALUE],
+        )
+
+    def _head(self, file: GrowingFile | CompressedFile) -> FileRange:
+        if isinstance(file, CompressedFile):
+            return head_of(file.path, file.codec, self.context.allowed_paths)
+        return FileRange(file.path, 0, file.position)
+
+    def lag(self) -> float:
+        """Return how many bytes of the files are left to poll."""
+        return sum(file.lag for file in self._files)
+
+    def stop(self) -> None:
+        """Wake a blocked poll."""
+        self._stopping.set()
+
+    def at_end(self) -> bool:
+        """Return whether all of every file was returned. The call itself means that the files are complete."""
+        self._whole = True
+        # Files that are to be taken away are not in the list any more.
+        return all(file.finished and self._after_end is AfterEnd.LEAVE for file in self._files)
+
+
+def _plan_csv(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    return scan_records(file, part, size, quote=QUOTE, split_bytes=SPLIT_BYTES)
