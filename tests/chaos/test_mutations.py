@@ -98,7 +98,7 @@ GUARDS = (
     ),
     Guard(
         "the content of a compressed file up to its position",
-        "connectors/compressed_file.py",
+        "connectors/content_file.py",
         "        left, self._line, returned = self.position, 1, False",
         "        left, self._line, returned = 0, 1, False",
         "tests/unit/connectors/test_compressed_files.py::"

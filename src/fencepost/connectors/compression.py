@@ -1,4 +1,6 @@
-"""Compressed files as streams of their content: gzip, bzip2, xz, zstd and lz4, told by content and not by name.
+"""Files as streams of their content in UTF-8: decompressed, and decoded from another encoding.
+
+gzip, bzip2, xz, zstd and lz4 are told by content and not by name.
 
 A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is all of theirs.
 """
@@ -6,12 +8,14 @@ A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from io import FileIO
 from typing import IO, Any, Final, Self, cast
@@ -21,6 +25,8 @@ import pyarrow as pa
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.scan import open_file, unreadable
+
+UTF_8: Final = "utf-8"
 
 _READ_BYTES: Final = 1 << 16
 
@@ -73,12 +79,23 @@ class TruncatedError(Exception):
     """Compressed data ends in the middle. What is whole was read before."""
 
 
-class ContentStream:
-    """The content of a compressed file, read once from its begin. Use it as a context manager."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a file holds its content. `codec` is None for a file that is not compressed, `encoding` one of Python's."""
 
-    def __init__(self, path: str, codec: Codec, allowed: AllowedPaths) -> None:
+    codec: Codec | None
+    encoding: str = UTF_8
+
+
+class ContentStream:
+    """The content of a file, read once from its begin. Use it as a context manager."""
+
+    def __init__(self, path: str, form: Form, allowed: AllowedPaths) -> None:
         self._path = path
-        self._codec = codec
+        self._codec = form.codec
+        self._encoding = form.encoding
+        self._decoder = None if form.encoding == UTF_8 else codecs.getincrementaldecoder(form.encoding)()
+        self._decoded = b""
         self._allowed = allowed
         self._position = 0
         self._stream: Any = io.BytesIO()
@@ -100,18 +117,37 @@ class ContentStream:
         """How many bytes of the file were read: the content up to here is in them."""
         return self._file.tell()
 
+    @property
+    def ends_within_character(self) -> bool:
+        """Whether the bytes that were read last do not make a character yet."""
+        return self._decoder is not None and bool(self._decoder.getstate()[0])
+
     def read(self, size: int) -> bytes:
         """Return the next bytes of the content, at most `size`; none at its end.
 
         Raises TruncatedError at the end of a file in the middle of its data, and DataError for damaged data.
         """
+        if self._decoder is None:
+            return self._read_decompressed(size)
+        while not self._decoded and (data := self._read_decompressed(_READ_BYTES)):
+            try:
+                self._decoded = self._decoder.decode(data).encode()
+            except UnicodeError as error:
+                raise DataError(
+                    f"The file {self._path} is not in the encoding {self._encoding}, before its byte {self._position}: "
+                    f"{error}. Set the property encoding to the file's"
+                ) from error
+        data, self._decoded = self._decoded[:size], self._decoded[size:]
+        return data
+
+    def _read_decompressed(self, size: int) -> bytes:
         try:
             data = self._read(min(size, _READ_BYTES))
         except EOFError as error:
             raise TruncatedError from error
         except (OSError, zlib.error, lzma.LZMAError) as error:
             raise DataError(
-                f"The file {self._path} cannot be decompressed ({self._codec}) after byte {self._position} of its "
+                f"The file {self._path} cannot be read ({self._codec or 'not compressed'}) after byte {self._position} of its "
                 f"content: {error}. Bring the right file, or remove this one; what came before is delivered"
             ) from error
         self._position += len(data)
@@ -126,13 +162,16 @@ class ContentStream:
 
     def _open(self) -> None:
         self._file = file = open_file(self._path, self._allowed)
-        make = _STREAMS.get(self._codec)
-        if make is None:
-            self._stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), self._codec.value)
+        if self._codec is None:
+            self._stream = file
+        elif self._codec in _STREAMS:
+            self._stream = _STREAMS[self._codec](file)
         else:
-            self._stream = make(file)
+            self._stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), self._codec.value)
 
     def _read(self, size: int) -> bytes:
+        if self._codec is None:
+            return self._file.read(size)
         if self._codec in _STREAMS:
             return cast("bytes", self._stream.read1(size))
         try:

@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.connectors.compressed_file import open_range
+from fencepost.connectors.content_file import open_range
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
 from fencepost.connectors.row_types import MisfitError, arrow_type, parse_timestamps
@@ -31,13 +31,13 @@ class CsvReader(RowReader):
     """Fields may be quoted, and then hold delimiters, line ends and doubled quotes. Empty lines are skipped.
 
     `file_columns` are the names of the file's columns in the file's order, `header` says that the first record holds
-    them. An unquoted field that is `null_value` is null. TIMESTAMP takes ISO 8601, without a zone as UTC.
+    them. An unquoted field that is one of `null_values` is null. TIMESTAMP takes ISO 8601, without a zone as UTC.
     """
 
     file_columns: tuple[str, ...] = ()
     header: bool = False
     delimiter: str = ","
-    null_value: str = ""
+    null_values: tuple[str, ...] = ("",)
     quote: ClassVar[int | None] = QUOTE
 
     def without_header(self, block: Block) -> Block:
@@ -61,7 +61,7 @@ class CsvReader(RowReader):
             convert_options=arrow_csv.ConvertOptions(
                 column_types={column.name: _parsed_type(column.dataType) for column in columns},
                 include_columns=[column.name for column in columns],
-                null_values=[self.null_value],
+                null_values=self.null_values,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
@@ -122,17 +122,32 @@ def read_header(head: FileRange, delimiter: str, allowed: AllowedPaths) -> tuple
     return names
 
 
-def match_header(path: str, names: Sequence[str], columns: t.StructType) -> None:
-    """Raise DataError unless a file's header names exactly the columns of the schema, in any order."""
-    missing = [name for name in columns.names if name not in names]
-    extra = [name for name in names if name not in columns.names]
-    if missing or extra:
-        parts = [f"the schema's {', '.join(missing)} missing in the file"] if missing else []
-        parts += [f"the file's {', '.join(extra)} missing in the schema"] if extra else []
+def match_header(
+    path: str, names: Sequence[str], columns: t.StructType, *, ignore_extra: bool = False, ignore_case: bool = False
+) -> tuple[str, ...]:
+    """Return a file's names with those of the schema for the columns of the schema, which may be in any order.
+
+    Raises DataError unless the header has each column of the schema once, and no others but with `ignore_extra`.
+    """
+    by_name = {_folded(name, ignore_case=ignore_case): name for name in columns.names}
+    matched = [by_name.get(_folded(name, ignore_case=ignore_case)) for name in names]
+    missing = [name for name in columns.names if name not in matched]
+    twice = [name for name in columns.names if matched.count(name) > 1]
+    extra = [name for name, match in zip(names, matched, strict=True) if match is None]
+    parts = [f"the schema's {', '.join(missing)} missing in the file"] if missing else []
+    parts += [f"{', '.join(twice)} twice in the file, in upper and lower case"] if twice else []
+    parts += [f"the file's {', '.join(extra)} missing in the schema"] if extra and not ignore_extra else []
+    if parts:
         raise DataError(
             f"The header of the file {path}, line 1, does not fit the schema: {'; '.join(parts)}. "
-            "Correct the file or the property schema"
+            "Correct the file or the property schema, or see header.extra.columns and header.case.sensitive"
         )
+    # A name that is not of the schema may be one of it in another case.
+    return tuple(match or f"{name} (extra)" for name, match in zip(names, matched, strict=True))
+
+
+def _folded(name: str, *, ignore_case: bool) -> str:
+    return name.casefold() if ignore_case else name
 
 
 def check_csv_columns(columns: t.StructType) -> None:

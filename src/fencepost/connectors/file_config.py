@@ -12,6 +12,7 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
 from fencepost.config.validators import at_least, one_of
+from fencepost.connectors.compression import UTF_8
 from fencepost.connectors.csv_reader import check_csv_columns
 from fencepost.connectors.ended_files import AfterEnd
 from fencepost.connectors.file_discovery import FILES, ORDERS
@@ -37,6 +38,9 @@ SCHEMA = "schema"
 HEADER = "header"
 DELIMITER = "delimiter"
 NULL_VALUE = "null.value"
+EXTRA_COLUMNS = "header.extra.columns"
+CASE_SENSITIVE = "header.case.sensitive"
+ENCODING = "encoding"
 BATCH_BYTES = "batch.bytes"
 TASK_FILES = "task.files"
 
@@ -69,6 +73,18 @@ def _ddl(name: str, value: Any) -> None:
             parse_columns(value)
         except ConfigError as error:
             raise ConfigError(f"Invalid value for the property {name}: {error}", name=name) from None
+
+
+def _encoding(name: str, value: Any) -> None:
+    try:
+        # Python's other codecs, such as base64, do not make texts.
+        "a".encode(value).decode(value)
+    except (LookupError, ValueError) as error:
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: it must be an encoding such as utf-8, latin-1 or utf-16 "
+            f"({error})",
+            name=name,
+        ) from None
 
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
@@ -122,8 +138,23 @@ FILE_SOURCE_CONFIG = (
         validator=_one_character,
     )
     .define(
-        NULL_VALUE, _Type.STRING, "", _Importance.LOW,
-        "The unquoted csv field that means null; by default an empty one.",
+        NULL_VALUE, _Type.LIST, "", _Importance.LOW,
+        "The unquoted csv fields that mean null, separated by commas, for example NA,NULL; by default an empty one. With "
+        "others, an empty one is null only if the list begins with a comma.",
+    )
+    .define(
+        EXTRA_COLUMNS, _Type.STRING, "fail", _Importance.LOW,
+        "What to do with columns of a csv header that the schema does not have: fail, or ignore them.",
+        validator=one_of(["fail", "ignore"]),
+    )
+    .define(
+        CASE_SENSITIVE, _Type.BOOLEAN, True, _Importance.LOW,
+        "Whether upper and lower case count when the names of a csv header are compared with the schema's.",
+    )
+    .define(
+        ENCODING, _Type.STRING, UTF_8, _Importance.MEDIUM,
+        "The encoding of the files, by Python's name, for example latin-1 or utf-16.",
+        validator=_encoding,
     )
     .define(
         BATCH_BYTES, _Type.INT, DEFAULT_BATCH_BYTES, _Importance.LOW,

@@ -8,7 +8,7 @@ keep running then (in distributed mode, see `partitions_follow_task_configs`). W
 The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
 If a worker was started to stop at the source's end, the files are treated as complete, and it is read.
 
-Files that are compressed are recognised by their content, and read by the worker alone (see `compressed_file`).
+Files that are compressed are recognised by their content, and read by the worker alone (see `content_file`).
 """
 
 from __future__ import annotations

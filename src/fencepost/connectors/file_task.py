@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import threading
@@ -13,14 +14,17 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset
 from fencepost.api.source import Config, SourceTask
-from fencepost.connectors.compressed_file import CompressedFile, head_of
-from fencepost.connectors.compression import codec_of
+from fencepost.connectors.compression import Form, codec_of
+from fencepost.connectors.content_file import ContentFile, head_of
 from fencepost.connectors.csv_reader import QUOTE, CsvReader, match_header, read_header
 from fencepost.connectors.ended_files import ENDED_FIELD, AfterEnd, Mark, take_away
 from fencepost.connectors.file_config import (
     AFTER_END,
     BATCH_BYTES,
+    CASE_SENSITIVE,
     DELIMITER,
+    ENCODING,
+    EXTRA_COLUMNS,
     FILE_SOURCE_CONFIG,
     FORMAT,
     HEADER,
@@ -52,7 +56,7 @@ class FileSourceTask(SourceTask):
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._whole = False
-        self._files: list[GrowingFile | CompressedFile] = []
+        self._files: list[GrowingFile | ContentFile] = []
         # Of files whose end is in what was returned so far.
         self._ended: dict[str, Mark] = {}
         self._gone: list[str] = []
@@ -141,9 +145,9 @@ class FileSourceTask(SourceTask):
                 return splits
         return []
 
-    def _told(self, file: GrowingFile | CompressedFile) -> GrowingFile | CompressedFile:
+    def _told(self, file: GrowingFile | ContentFile) -> GrowingFile | ContentFile:
         """Return a file as what its first bytes say."""
-        if file.path not in self._untold or isinstance(file, CompressedFile):
+        if file.path not in self._untold or isinstance(file, ContentFile):
             return file
         allowed = self.context.allowed_paths
         if file.is_missing():
@@ -153,12 +157,13 @@ class FileSourceTask(SourceTask):
         # A file that was read before had enough bytes then.
         if certain or file.position or self._whole:
             self._untold.remove(file.path)
-        if codec is None:
+        form = Form(codec, codecs.lookup(self._parsed[ENCODING]).name)
+        if form == Form(None) or file.path in self._untold:
             return file
         quote = QUOTE if self._format == "csv" else None
-        return CompressedFile(file.path, file.position, codec, quote, self._parsed[BATCH_BYTES], allowed)
+        return ContentFile(file.path, file.position, form, quote, self._parsed[BATCH_BYTES], allowed)
 
-    def _reader(self, file: GrowingFile | CompressedFile) -> ArrowReader:
+    def _reader(self, file: GrowingFile | ContentFile) -> ArrowReader:
         allowed = self.context.allowed_paths
         if self._format == "text":
             return LineReader(allowed=allowed)
@@ -169,7 +174,13 @@ class FileSourceTask(SourceTask):
         names = read_header(self._head(file), delimiter, allowed) if self._parsed[HEADER] else None
         columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
         if names is not None:
-            match_header(file.path, names, columns)
+            names = match_header(
+                file.path,
+                names,
+                columns,
+                ignore_extra=self._parsed[EXTRA_COLUMNS].lower() == "ignore",
+                ignore_case=not self._parsed[CASE_SENSITIVE],
+            )
             record.check(columns)
         return CsvReader(
             columns=columns,
@@ -178,12 +189,12 @@ class FileSourceTask(SourceTask):
             file_columns=names or tuple(columns.names),
             header=names is not None,
             delimiter=delimiter,
-            null_value=self._parsed[NULL_VALUE],
+            null_values=tuple(self._parsed[NULL_VALUE]) or ("",),
         )
 
-    def _head(self, file: GrowingFile | CompressedFile) -> FileRange:
-        if isinstance(file, CompressedFile):
-            return head_of(file.path, file.codec, self.context.allowed_paths)
+    def _head(self, file: GrowingFile | ContentFile) -> FileRange:
+        if isinstance(file, ContentFile):
+            return head_of(file.path, file.form, self.context.allowed_paths)
         return FileRange(file.path, 0, file.position)
 
     def lag(self) -> float:

@@ -14,7 +14,7 @@ from io import FileIO
 from typing import Final
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.connectors.compressed_file import HeldRange, count_lines
+from fencepost.connectors.content_file import HeldRange, count_lines
 from fencepost.connectors.scan import FileRange, open_file, unreadable
 
 _READ_BYTES: Final = 1 << 20

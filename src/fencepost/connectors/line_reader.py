@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
-from fencepost.connectors.compressed_file import open_range
+from fencepost.connectors.content_file import open_range
 from fencepost.connectors.scan import Block, FileRange, read_blocks
 
 _INLINE: Final = 12  # a string view holds shorter strings itself: length, 12 bytes

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
-from fencepost.connectors.compressed_file import open_range
+from fencepost.connectors.content_file import open_range
 from fencepost.connectors.line_numbers import line_at
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_types import MisfitError, arrow_type
@@ -90,6 +90,8 @@ class RowReader:
                 refused.append(self._refused(split, block, first, found))
             else:
                 good.append(found)
+        if len(good) == 1:
+            return good[0], refused
         joined = pa.Table.from_batches(good, good[0].schema if good else self._no_rows().schema)
         return next(iter(joined.combine_chunks().to_batches()), self._no_rows()), refused
 

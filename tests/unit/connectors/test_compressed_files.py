@@ -12,8 +12,8 @@ import pytest
 
 from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
-from fencepost.connectors.compressed_file import TRUNCATED_SECONDS, CompressedFile
-from fencepost.connectors.compression import Codec, codec_of
+from fencepost.connectors.compression import Codec, Form, codec_of
+from fencepost.connectors.content_file import TRUNCATED_SECONDS, ContentFile
 from tests.unit.connectors.support import CommittedOffsets, read, read_to_end
 from tests.unit.connectors.test_bad_rows import read_tolerant
 from tests.unit.connectors.test_file_source import config, tasks
@@ -90,7 +90,7 @@ def test_a_truncated_file_gives_all_that_is_whole_and_then_fails(path: Path, cod
 def test_a_file_that_is_still_copied_is_waited_for(path: Path, codec: str) -> None:
     whole = COMPRESS[codec](TEXT)
     now = 0.0
-    file = CompressedFile(str(path), 0, Codec(codec), None, 1 << 20, ANYWHERE, clock=lambda: now)
+    file = ContentFile(str(path), 0, Form(Codec(codec)), None, 1 << 20, ANYWHERE, clock=lambda: now)
     sizes = []
     for size in (len(whole) // 3, len(whole) // 2, len(whole)):
         path.write_bytes(whole[:size])
@@ -104,7 +104,7 @@ def test_a_file_that_is_still_copied_is_waited_for(path: Path, codec: str) -> No
 def test_a_file_that_stays_truncated_fails_after_a_while(path: Path) -> None:
     path.write_bytes(gzip.compress(TEXT)[:-9])
     now = 0.0
-    file = CompressedFile(str(path), 0, Codec.GZIP, None, 1 << 20, ANYWHERE, clock=lambda: now)
+    file = ContentFile(str(path), 0, Form(Codec.GZIP), None, 1 << 20, ANYWHERE, clock=lambda: now)
     while file.advance():
         pass
     now = TRUNCATED_SECONDS
@@ -126,7 +126,7 @@ def test_damaged_data_is_told_with_the_position_up_to_which_it_is_sound(path: Pa
     data[-6] ^= 1
     path.write_bytes(data)
     [task] = tasks(config(path, format="text"))
-    with pytest.raises(DataError, match=r"cannot be decompressed \(gzip\) after byte \d+ of its content"):
+    with pytest.raises(DataError, match=r"cannot be read \(gzip\) after byte \d+ of its content"):
         read_to_end(task)
 
 

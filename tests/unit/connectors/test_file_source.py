@@ -81,6 +81,32 @@ def test_a_header_names_the_columns_in_the_files_own_order(path: Path) -> None:
     ]
 
 
+def test_several_fields_may_mean_null(path: Path) -> None:
+    text = 'NA\n"NA"\nNULL\n""\nx\n'
+    found = rows_of(path, text, format="csv", schema="a STRING", null_value="NA,NULL")
+    assert [row["a"] for row in found] == [None, "NA", None, "", "x"]
+    found = rows_of(path, "1,\nNA,2\n", format="csv", schema="a INT, b STRING", null_value=",NA")
+    assert found == [{"a": 1, "b": None}, {"a": None, "b": "2"}]
+
+
+def test_extra_columns_and_other_cases_of_names_are_accepted_if_asked_for(path: Path) -> None:
+    text = "NAME,more,Id,a\nx,?,1,z\n"
+    schema = {"format": "csv", "header": "true", "schema": "id INT, name STRING"}
+    found = rows_of(path, text, **schema, header_extra_columns="ignore", header_case_sensitive="false")
+    assert found == [{"id": 1, "name": "x"}]
+    with pytest.raises(DataError, match="the file's more, a missing in the schema"):
+        rows_of(path, text, **schema, header_case_sensitive="false")
+    with pytest.raises(DataError, match="the schema's id, name missing in the file"):
+        rows_of(path, text, **schema, header_extra_columns="ignore")
+    with pytest.raises(DataError, match="id twice in the file"):
+        rows_of(path, "id,ID,name\n1,2,x\n", **schema, header_case_sensitive="false")
+
+
+def test_an_extra_column_with_the_name_of_a_column_in_another_case_is_left_out(path: Path) -> None:
+    schema = {"format": "csv", "header": "true", "schema": "id INT"}
+    assert rows_of(path, "ID,id\n1,2\n", **schema, header_extra_columns="ignore") == [{"id": 2}]
+
+
 def test_a_header_alone_makes_columns_of_texts(path: Path) -> None:
     found = rows_of(path, "\ufeffa\tb c\n1\t2\n", format="csv", header="true", delimiter="\\t")
     assert found == [{"a": "1", "b c": "2"}]

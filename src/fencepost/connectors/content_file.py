@@ -1,9 +1,10 @@
-"""A compressed file, and the part of its content that was not returned yet.
+"""A file that is compressed or not in UTF-8, and the part of its content that was not returned yet.
 
-Positions count bytes of the content. The file is decompressed by the task, in one pass and one thread, and its batches
-hold their bytes: an executor could not begin in the middle. A start from a position decompresses all before it again.
+Positions count bytes of the content in UTF-8. The file is decompressed and decoded by the task, in one pass and one
+thread, and its batches hold their bytes: an executor could not begin in the middle. A start from a position reads all
+before it again.
 
-    READING --end of the content--> ENDED ------the file grew------> READING, from the begin up to the position
+    READING --end of the content--> ENDED ------the file grew------> READING, if compressed again from the begin
        |                                                                ^
        +-------end in the middle--> TRUNCATED --the file grew----------+
                                         |
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
-from fencepost.connectors.compression import Codec, ContentStream, TruncatedError
+from fencepost.connectors.compression import ContentStream, Form, TruncatedError
 from fencepost.connectors.growing_file import FILENAME_FIELD, POSITION_FIELD
 from fencepost.connectors.scan import PADDING, FileRange, open_file, record_ends, unreadable
 
@@ -68,10 +69,10 @@ def count_lines(data: bytes | bytearray) -> int:
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
-def head_of(path: str, codec: Codec, allowed: AllowedPaths) -> HeldRange:
+def head_of(path: str, form: Form, allowed: AllowedPaths) -> HeldRange:
     """Return the begin of a file's content, at most HEAD_BYTES. Raises DataError if it cannot be read."""
     data = bytearray()
-    with ContentStream(path, codec, allowed) as stream:
+    with ContentStream(path, form, allowed) as stream:
         try:
             while len(data) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(data))):
                 data += more
@@ -87,17 +88,17 @@ class _State(Enum):
     TRUNCATED = auto()
 
 
-class CompressedFile:
-    """One compressed file and the position in its content up to which it was returned.
+class ContentFile:
+    """One file and the position in its content up to which it was returned.
 
-    The end of the content is the end of a record. `clock` returns seconds.
+    The end of compressed content is the end of a record; a file that is not compressed may grow. `clock` returns seconds.
     """
 
     def __init__(  # noqa: PLR0917 - as GrowingFile, with what is more
         self,
         path: str,
         position: int,
-        codec: Codec,
+        form: Form,
         quote: int | None,
         batch_bytes: int,
         allowed: AllowedPaths,
@@ -105,7 +106,7 @@ class CompressedFile:
     ) -> None:
         self.path = path
         self.position = position
-        self.codec = codec
+        self.form = form
         self._quote = quote
         self._batch_bytes = batch_bytes
         self._allowed = allowed
@@ -155,13 +156,14 @@ class CompressedFile:
         if self._state is not _State.READING and not self._has_grown():
             if self._state is _State.TRUNCATED:
                 self._check_waiting(whole=whole)
-            return []
+            held = self._take(whole=whole) if self._state is _State.ENDED else None
+            return [held] if held else []
         stream = self._start() if self._stream is None and self._state is _State.READING else self._stream
         limit = min(self._batch_bytes, HELD_BYTES)
         while True:
             if stream is not None and self._state is _State.READING:
                 self._fill(stream, limit)
-            if held := self._take():
+            if held := self._take(whole=whole):
                 return [held]
             if self._state is not _State.READING:
                 return []
@@ -178,7 +180,9 @@ class CompressedFile:
         if size == self.looked_at_size:
             return False
         self._state, self._grew_at = _State.READING, self._clock()
-        self.close()
+        if self.form.codec is not None or size < self.looked_at_size:
+            self.close()
+        self.looked_at_size = size
         return True
 
     def _file_size(self) -> int:
@@ -194,14 +198,14 @@ class CompressedFile:
         if whole or self._clock() - self._grew_at >= TRUNCATED_SECONDS:
             raise DataError(
                 f"The file {self.path} is truncated: its {self.looked_at_size} bytes end in the middle of compressed data "
-                f"({self.codec}). The records up to byte {self.position} of its content are delivered. Bring the whole "
+                f"({self.form.codec}). The records up to byte {self.position} of its content are delivered. Bring the whole "
                 "file and restart the task: it goes on from there"
             )
 
     def _start(self) -> ContentStream:
         """Open the file, and read its content up to the position."""
         self.looked_at_size = self._file_size()
-        self._stream = stream = ContentStream(self.path, self.codec, self._allowed)
+        self._stream = stream = ContentStream(self.path, self.form, self._allowed)
         self._data.clear()
         left, self._line, returned = self.position, 1, False
         while left:
@@ -227,18 +231,30 @@ class CompressedFile:
                 data = stream.read(limit - len(self._data))
                 if not data:
                     self._state = _State.ENDED
-                    self.close()
+                    if self.form.codec is not None:
+                        self._check_character(stream)
+                        self.close()
                     return
                 self._data += data
         except TruncatedError:
             self._state = _State.TRUNCATED
             self.close()
 
-    def _take(self) -> HeldRange | None:
+    def _check_character(self, stream: ContentStream) -> None:
+        if stream.ends_within_character:
+            raise DataError(
+                f"The file {self.path} ends within a character of the encoding {self.form.encoding}: bring the whole file, "
+                "or set the property encoding to the file's"
+            )
+
+    def _take(self, *, whole: bool) -> HeldRange | None:
         """Return the complete records of what was read."""
         length = len(self._data)
         _, nexts = record_ends(self._data + bytes(PADDING), length, quote=self._quote)
-        end = length if self._state is _State.ENDED else int(nexts[-1]) if len(nexts) else 0
+        complete = self._state is _State.ENDED and (whole or self.form.codec is not None)
+        if complete and self._stream is not None:
+            self._check_character(self._stream)
+        end = length if complete else int(nexts[-1]) if len(nexts) else 0
         if not end:
             return None
         data = bytes(self._data[:end])
