@@ -105,13 +105,6 @@ GUARDS = (
         "test_positions_count_the_content_and_each_of_them_can_be_resumed_from",
     ),
     Guard(
-        "the wait for enough bytes to tell compressed files",
-        "connectors/file_task.py",
-        "            if file.path not in self._untold and file.path",
-        "            if file.path",
-        "tests/unit/connectors/test_compressed_files.py::test_a_file_that_arrives_byte_by_byte_is_told_as_compressed",
-    ),
-    Guard(
         "the changes of a transaction that were read before its stream was cut",
         "connectors/postgres/decoder.py",
         "        if known.any():",

@@ -214,6 +214,7 @@ class ContentFile:
             except TruncatedError:
                 data = b""
             if not data:
+                self.close()
                 raise DataError(
                     f"The content of the file {self.path} has {self.position - left} bytes, but was read up to byte "
                     f"{self.position}: it was truncated or replaced. Bring the former file back, or reset the "
@@ -239,9 +240,14 @@ class ContentFile:
         except TruncatedError:
             self._state = _State.TRUNCATED
             self.close()
+        except DataError:
+            # Not left to the error's traceback, which may be kept.
+            self.close()
+            raise
 
     def _check_character(self, stream: ContentStream) -> None:
         if stream.ends_within_character:
+            self.close()
             raise DataError(
                 f"The file {self.path} ends within a character of the encoding {self.form.encoding}: bring the whole file, "
                 "or set the property encoding to the file's"

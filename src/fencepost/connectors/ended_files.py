@@ -11,6 +11,7 @@ which is an error, because its first part is delivered and would be gone.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -61,12 +62,12 @@ class Mark:
     @classmethod
     def in_offset(cls, offset: Mapping[str, Any] | None) -> Mark | None:
         """Return the mark in a committed source offset, None if its file was not at its end."""
-        fields = (offset or {}).get(ENDED_FIELD)
-        return None if fields is None else cls(**fields)
+        text = (offset or {}).get(ENDED_FIELD)
+        return None if text is None else cls(**json.loads(text))
 
-    def in_json(self) -> dict[str, Any]:
-        """Return this as JSON data, for an offset."""
-        return asdict(self)
+    def in_json(self) -> str:
+        """Return this as JSON, for an offset, whose values cannot be nested."""
+        return json.dumps(asdict(self))
 
     def is_at(self, path: str, allowed: AllowedPaths) -> bool:
         """Return whether the file is still at its path; False if there is none, or a new one.
