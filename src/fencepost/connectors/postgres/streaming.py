@@ -133,7 +133,7 @@ class Streaming:
         if not commit:
             return Piece(tuple(batches))
         offsets = [(self._partition, self._state.at(self._position).offset())]
-        last = replace(batches[-1], offsets=offsets) if batches else ready("value STRING", [], offsets)
+        last = replace(batches[-1], offsets=offsets) if batches else ready("topic STRING, value STRING", [], offsets)
         self._offered = self._position
         self._advanced = time.monotonic()
         return Piece((*batches[:-1], last), commit=True)

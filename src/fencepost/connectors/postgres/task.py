@@ -186,7 +186,7 @@ class PostgresSourceTask(SourceTask):
         self._phase = Phase.SNAPSHOT
 
     def _return_offset(self, state: SourceState) -> None:
-        self._queue.append(ready("value STRING", [], [(self._partition, state.offset())]))
+        self._queue.append(ready("topic STRING, value STRING", [], [(self._partition, state.offset())]))
         self._commit_at_end = True
 
     def _stream_from(self, position: Position) -> None:

@@ -242,7 +242,7 @@ def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Co
         transformed = apply_chain(complete, pipeline.transforms)
     constants = constant_columns(transformed, [name for name in COLUMNS if name != "value"])
     absent = [name for name, value in constants.items() if value is None]
-    if constants.get("topic") == pipeline.default_topic:
+    if "topic" in constants and constants["topic"] == pipeline.default_topic:
         absent.append("topic")
     left = transformed.drop(*absent)
     with _planning():
