@@ -161,3 +161,19 @@ def test_a_start_that_would_miss_changes_is_refused(source: PostgresSource, data
     code, output = source.run()
     assert code != 0
     assert "past the connector's offset" in output
+
+
+def test_a_transform_leaves_rows_and_tombstones(source: PostgresSource, database: Database):
+    database.execute("create table people(id int primary key, name text)")
+    source.run_to_end()
+    source.change(
+        transforms="unwrap", transforms_unwrap_type="ExtractNewRecordState", transforms_unwrap_add_fields="op"
+    )
+    database.execute("insert into people values (1, 'Ada'), (2, null); delete from people where id = 2")
+    source.run_to_end()
+
+    assert sorted(source.events("public.people"), key=str) == [
+        ({"id": 1}, {"id": 1, "name": "Ada", "__op": "c"}),
+        ({"id": 2}, None),
+        ({"id": 2}, {"id": 2, "name": None, "__op": "c"}),
+    ]
