@@ -13,7 +13,7 @@ from tests.support.topics import Topics, unique
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 
-def test_files_that_appear_are_read_without_a_restart_and_deleted_with_each_line_delivered_once(
+def test_files_that_appear_are_read_without_a_restart_each_line_once(
     bootstrap_servers: str, topics: Topics, tmp_path: Path
 ) -> None:
     topic, group = topics.create(partitions=2), unique("group")
