@@ -83,9 +83,7 @@ def test_a_file_is_moved_under_a_name_that_is_free(path: Path, offsets: Committe
     assert {file.name: file.read_text() for file in folder.iterdir()} == {"data.txt": "another", "data.txt.1": "1\n"}
 
 
-def test_a_file_whose_end_was_committed_before_a_crash_is_taken_away_later(
-    path: Path, offsets: Committed
-) -> None:
+def test_a_file_whose_end_was_committed_before_a_crash_is_taken_away_later(path: Path, offsets: Committed) -> None:
     path.write_text("1\n")
     [task] = tasks(properties(path), offsets=offsets)
     offsets.commit(task, polled(task))
