@@ -79,6 +79,20 @@ def test_schemaless_records_are_transformed_and_stay_schemaless(
     assert found == [{"schema": None, "payload": {**value, "source": "shop"}} for value in expected]
 
 
+@pytest.mark.parametrize("beside", [[], [{"n": 1}]])
+def test_a_tombstone_without_a_schema_passes_transforms_of_values(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, beside: list[object]
+):
+    """As in Connect, whatever the other records of its batch are: the connector decides where a batch ends."""
+    steps = pipeline(
+        value=json_converter(schemas=False),
+        transforms=[step(InsertField(), {"static.field": "source", "static.value": "shop"})],
+    )
+    with producer(bootstrap_servers) as owner:
+        write(engine, owner, [record(topic, value, key="k") for value in [*beside, None]], steps)
+    assert values(read_topic(bootstrap_servers, topic)) == [b'{"n":1,"source":"shop"}' for _ in beside] + [None]
+
+
 def test_a_dropped_record_has_no_metadata_and_the_others_keep_theirs(
     engine: SparkEngine, bootstrap_servers: str, topic: str
 ):

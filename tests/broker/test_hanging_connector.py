@@ -71,7 +71,7 @@ def test_a_connector_that_hangs_can_be_changed_and_removed(bootstrap_servers: st
         await asyncio.wait_for(work.settled(), 60)
         assert work.gone
         assert f"{where}: after {where}" not in did
-        await asyncio.wait(configuring)
+        await asyncio.gather(*configuring, return_exceptions=True)
 
         HangingConnector.let_go.set()
         await until(lambda: f"{where}: after {where}" in did)

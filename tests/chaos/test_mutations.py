@@ -474,8 +474,8 @@ GUARDS = (
     Guard(
         "the fresh look at a topic's partitions",
         "kafka/consumer/read_to_end.py",
-        "self._find_leaders(deadline, max_age_ms=0)",
-        "self._find_leaders(deadline)",
+        "self._find_leaders(deadline, max_age_ms=0)\n                ends",
+        "self._find_leaders(deadline)\n                ends",
         "tests/broker/test_topic_reader.py::test_a_read_sees_what_was_written_to_partitions_that_are_new",
     ),
     Guard(

@@ -119,9 +119,13 @@ def _selection(frame: DataFrame, group: RecordGroup, pipeline: Pipeline) -> _Sel
     selected = ["topic", "partition", "timestamp", "headers", ROW]
     structured = []
     for name in ("value", "key"):
-        if schemaless[name] and isinstance(transformed.schema[name].dataType, _STRUCTURED):
+        kind = transformed.schema[name].dataType
+        if schemaless[name] and isinstance(kind, _STRUCTURED):
             structured.append(name)
-        selected.append(_AS_JSON.format(name) if name in structured else name)
+            selected.append(_AS_JSON.format(name))
+        else:
+            # Converters have a form for each type but that of nulls alone.
+            selected.append(f"CAST({name} AS STRING) AS {name}" if isinstance(kind, t.NullType) else name)
     types = replace(
         found,
         value=None if schemaless["value"] else found.value,
@@ -170,6 +174,9 @@ def _all_columns(group: RecordGroup) -> pa.RecordBatch:
     }
     present = group.columns
     columns = {name: present[name] if name in present.schema.names else absent[name]() for name in COLUMNS}
+    if group.types.value is None and columns["value"].null_count == count:
+        # Tombstones without a schema have no type that a transform could refuse.
+        columns["value"] = pa.nulls(count)
     return pa.RecordBatch.from_pydict({**columns, ROW: present[ROW]})
 
 
