@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 from fencepost.cli.demo_bank import CHECKING, PREFIX, SAVINGS, TABLES, TRANSFERS, Bank
 from fencepost.cli.independent_client import ends_of, read
+from fencepost.cli.tables import print_figures
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.transaction_markers import TransactionMarker, read_transaction_markers
 
@@ -124,10 +124,7 @@ def _by_transaction(
 
 def print_findings(console: Console, findings: BankFindings) -> None:
     """Print the table and what to try next."""
-    table = Table(title="Exactly once, and whole?", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in (
+    rows = (
         ("transfers in PostgreSQL", f"{findings.transfers:,}"),
         ("transfers found at read_committed", f"{findings.found:,}"),
         ("changes that do not fit the rows before them", f"{findings.misfits:,}"),
@@ -139,7 +136,6 @@ def print_findings(console: Console, findings: BankFindings) -> None:
         ("transactions aborted", f"{findings.aborted:,}"),
         ("changes", f"{findings.changes:,}"),
         ("changes/s, with the kills and restarts", f"{findings.changes / findings.seconds:,.0f}"),
-    ):
-        table.add_row(name, value)
-    console.print(table)
+    )
+    print_figures(console, "Exactly once, and whole?", rows)
     console.print("Try next: docs/connectors/postgres.md, for your own database", soft_wrap=True)

@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console
-from rich.table import Table
 
 from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_consumer, partitions_of, read
 from fencepost.cli.row_check import CsvRows, SourceFile, compare_rows
+from fencepost.cli.tables import print_figures
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
 
@@ -119,10 +119,7 @@ def _client(bootstrap: str) -> ClientConfig:
 
 def print_findings(console: Console, findings: Findings) -> None:
     """Print the table and what to try next."""
-    table = Table(title="Exactly once?", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in (
+    rows = (
         ("records expected", f"{findings.expected:,}"),
         ("records found at read_committed", f"{findings.found:,}"),
         ("duplicates", f"{findings.duplicates:,}"),
@@ -131,9 +128,8 @@ def print_findings(console: Console, findings: Findings) -> None:
         ("transactions committed", f"{findings.committed:,}"),
         ("transactions aborted", f"{findings.aborted:,}"),
         ("records/s, with the kills and restarts", f"{findings.expected / findings.seconds:,.0f}"),
-    ):
-        table.add_row(name, value)
-    console.print(table)
+    )
+    print_figures(console, "Exactly once?", rows)
     console.print(
         "Try next:\n"
         "  fencepost broker --port 9092 --data-dir kafka-data    a broker for experiments\n"

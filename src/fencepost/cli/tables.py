@@ -43,6 +43,16 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) ->
     Console(markup=False, highlight=False, emoji=False, width=width).print(table)
 
 
+def print_figures(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Print names with their figures, at the right."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, figure in rows:
+        table.add_row(name, figure)
+    console.print(table)
+
+
 def shown_time(milliseconds: int | None) -> str:
     """Return a time since the epoch in the local time zone; an empty text for None."""
     if milliseconds is None:

@@ -147,13 +147,12 @@ class SparkEngine:
         of the batch may be written, and writes may continue.
         """
         check_cancelled(task, cancelled)
-        if isinstance(batch, SourceBatch) and batch.topic is not None:
+        polled: Sequence[SourceRecord] = ()
+        if not isinstance(batch, SourceBatch):
+            polled = batch
+        elif batch.topic is not None:
             pipeline = replace(pipeline, default_topic=batch.topic)
-        errors = ErrorHandler(
-            pipeline.errors,
-            records=() if isinstance(batch, SourceBatch) else batch,
-            wait=partial(wait_unless_cancelled, task, cancelled),
-        )
+        errors = ErrorHandler(pipeline.errors, records=polled, wait=partial(wait_unless_cancelled, task, cancelled))
         spec = WriteSpec(
             pipeline=pipeline,
             config=producer.config,
@@ -161,17 +160,7 @@ class SparkEngine:
             topic_gate=topic_gate,
             start=next(self._batches),
         )
-        writing = _BatchWrite(
-            session=self.session,
-            spark_ready=self._spark_ready,
-            jobs=self._jobs,
-            plans=self._plans,
-            producer=producer,
-            task=task,
-            cancelled=cancelled,
-            errors=errors,
-            spec=spec,
-        )
+        writing = self._new_write(producer, spec, errors, task, cancelled)
         metadata: Sequence[RecordMetadata | None] | None = None
         try:
             if isinstance(batch, SourceBatch):
@@ -185,6 +174,21 @@ class SparkEngine:
         producer.acknowledge(acks)
         dead = write_letters(errors.letters, spec, producer, task, partial(check_cancelled, task, cancelled))
         return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead, lettered=errors.lettered)
+
+    def _new_write(
+        self, producer: RecordProducer, spec: WriteSpec, errors: ErrorHandler, task: str, cancelled: Cancelled
+    ) -> _BatchWrite:
+        return _BatchWrite(
+            session=self.session,
+            spark_ready=self._spark_ready,
+            jobs=self._jobs,
+            plans=self._plans,
+            producer=producer,
+            task=task,
+            cancelled=cancelled,
+            errors=errors,
+            spec=spec,
+        )
 
     def _spark_ready(self, size: int) -> bool:
         """Whether Spark can write a batch of this size at once. It is started once batches were worth its start."""
