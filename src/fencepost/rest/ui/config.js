@@ -57,6 +57,6 @@ export function Configuration({ name, config }) {
       <button>Add</button></form>
     <p class="line"><button disabled=${!changed || !checks || checks.error_count > 0} onClick=${save}>Save</button>
       <button disabled=${!changed} onClick=${() => setDraft(config)}>Discard changes</button>
-      <span role="status">${checks?.error_count ? `${checks.error_count} properties have errors.` : changed ? "Valid, not saved." : ""}</span></p>
+      <span role="status">${checks?.error_count ? `${checks.error_count === 1 ? "1 property has an error" : `${checks.error_count} properties have errors`}.` : changed ? "Valid, not saved." : ""}</span></p>
     <${Problem} text=${told} /></section>`;
 }

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
 import { api } from "./api.js";
 import { Configuration } from "./config.js";
-import { Problem, State, ago, clock, count, html, size } from "./format.js";
+import { Head, Problem, State, ago, clock, count, html, size } from "./format.js";
 import { RatePlot, TimeLine } from "./plots.js";
 
 const REFRESH_MS = 2000;
@@ -34,7 +34,7 @@ function Actions({ name, state, onDone }) {
 function Tasks({ status, tasks }) {
   const known = new Map(tasks.map((task) => [task.task, task]));
   const titles = ["task", "state", "worker", "rows/s", "rows", "sent", "lag", "skipped", "transactions", "aborted", "open since", "last commit", "restarts"];
-  return html`<section><h2>Tasks</h2><table><thead><tr>${titles.map((title) => html`<th scope="col">${title}</th>`)}</tr></thead>
+  return html`<section><h2>Tasks</h2><table><${Head} titles=${titles} firstNumber=${3} />
     <tbody>${status.tasks.map((task) => {
       const of = known.get(task.id);
       const figures = of ? [count(of.rate), count(of.records), size(of.bytes), count(of.lag), count(of.skipped), count(of.transactions),

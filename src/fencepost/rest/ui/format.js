@@ -10,6 +10,12 @@ const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 
 export const count = (value) => (value === null || value === undefined ? "" : whole.format(value));
 
+export const many = (number, thing) => `${whole.format(number)} ${thing}${number === 1 ? "" : "s"}`;
+
+// The head of a table whose columns from `firstNumber` on are figures.
+export const Head = ({ titles, firstNumber }) => html`<thead><tr>${titles.map((title, at) =>
+  html`<th scope="col" class=${at >= firstNumber ? "number" : ""}>${title}</th>`)}</tr></thead>`;
+
 export function size(value) {
   let unit = 0;
   while (value >= 1000 && unit < UNITS.length - 1) { value /= 1000; unit += 1; }

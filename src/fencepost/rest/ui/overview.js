@@ -1,7 +1,7 @@
 // All connectors of the group, failed ones first.
 
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
-import { State, ago, count, html, rank, worst } from "./format.js";
+import { Head, State, ago, count, html, many, rank, worst } from "./format.js";
 
 const COLUMNS = ["connector", "state", "tasks", "rows/s", "rows", "lag", "skipped", "open since", "last commit"];
 
@@ -28,16 +28,16 @@ function Summary({ live }) {
   for (const row of rows) states[worst(row)] = (states[worst(row)] ?? 0) + 1;
   const rate = rows.reduce((sum, row) => sum + row.rate, 0);
   return html`<div class="tiles">
-    <div><b>${count(rows.length)}</b> connectors</div>
+    <div>${many(rows.length, "connector")}</div>
     ${Object.entries(states).map(([state, number]) => html`<div><b>${number}</b> <${State} state=${state} /></div>`)}
     <div><b>${count(rate)}</b> rows/s</div>
-    <div><b>${Object.keys(live.group.workers).length}</b> workers</div>
+    <div>${many(Object.keys(live.group.workers).length, "worker")}</div>
   </div>`;
 }
 
 function Workers({ group }) {
   return html`<section><h2>Workers</h2><ul class="plain">
-    ${Object.entries(group.workers).map(([id, tasks]) => html`<li><code>${id}</code>: ${tasks} tasks${
+    ${Object.entries(group.workers).map(([id, tasks]) => html`<li><code>${id}</code>: ${many(tasks, "task")}${
       id === group.worker_id ? " (this one)" : ""}</li>`)}
     ${Object.entries(group.silent).map(([id, why]) => html`<li class="error"><code>${id}</code>: ${why}</li>`)}
   </ul></section>`;
@@ -76,7 +76,7 @@ export function Overview({ live }) {
   return html`<${Summary} live=${live} />
     <label class="filter">Filter <kbd>/</kbd>
       <input ref=${field} type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
-    <table class="connectors"><thead><tr>${COLUMNS.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <table class="connectors"><${Head} titles=${COLUMNS} firstNumber=${3} />
       <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table>
     ${rows.length ? null : html`<p>${live.rows.size ? "No connector matches." : "There are no connectors."}</p>`}
     <${TopicQuestion} /><${Workers} group=${live.group} />`;

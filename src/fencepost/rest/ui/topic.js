@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "./vendor/hooks.mjs";
 import { api } from "./api.js";
-import { Problem, ago, clock, count, html, span } from "./format.js";
+import { Head, Problem, ago, clock, count, html, span } from "./format.js";
 
 const REFRESH_MS = 3000;
 
@@ -52,8 +52,7 @@ export function Topic({ name }) {
         ended, or hang; then <code>fencepost transactions abort --topic</code> ends it.</p>` : null}
       ${view.transactions.map((each) => html`<${Transaction} key=${each.transactional_id} transaction=${each}
         hidden=${hiddenIn(each.partitions)} onAbort=${() => abort(each.transactional_id)} />`)}
-      <table><thead><tr>${["partition", "readers see up to", "end", "hidden"].map((title) =>
-        html`<th scope="col">${title}</th>`)}</tr></thead><tbody>
+      <table><${Head} titles=${["partition", "readers see up to", "end", "hidden"]} firstNumber=${1} /><tbody>
         ${view.partitions.map((each) => html`<tr key=${each.partition}><th scope="row">${each.partition}</th>
           <td data-label="readers see up to" class="number">${count(each.stable)}</td>
           <td data-label="end" class="number">${count(each.end)}</td>
