@@ -407,6 +407,12 @@ def test_what_cannot_be_written_is_refused(
         write_kafka(spark.range(1).selectExpr(*columns), **{"bootstrap.servers": "127.0.0.1:9", **options})
 
 
+def test_a_stream_is_refused_where_a_dataframe_is_written(spark: SparkSession, bootstrap_servers: str):
+    stream = spark.readStream.format("rate").load().selectExpr("string(value) AS value")
+    with pytest.raises(ConfigError, match=r"is a stream: use frame\.writeStream\.foreachBatch\(exactly_once"):
+        write_kafka(stream, topic="t", **{"bootstrap.servers": bootstrap_servers})
+
+
 def test_a_call_without_a_streaming_query_is_refused(spark: SparkSession, sink: ExactlyOnce):
     with pytest.raises(FencepostError, match="without a streaming query"):
         sink(spark.range(1).selectExpr("id AS value"), 0)

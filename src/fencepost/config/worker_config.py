@@ -119,7 +119,7 @@ def _define_stores(definitions: ConfigDef, *, alone: bool) -> None:
             f"{_STANDALONE_GROUP}-{ending}" if alone else _REQUIRED,
             _I.HIGH,
             f"The compacted topic that holds the {purpose[store]} of connectors and tasks. It is created if missing. Two "
-            f"groups need different topics; unset, that of a standalone worker is `<group.id>-{ending}`.",
+            f"groups need different topics; unset, that of a standalone worker is its group.id with `-{ending}`.",
             validator=not_blank,
         )
         definitions.define(

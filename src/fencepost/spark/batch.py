@@ -32,6 +32,11 @@ def write_kafka(
     """
     config = SinkConfig.from_options({"topic": topic, "name": name} | options)
     check_classic(frame)
+    if frame.isStreaming:
+        raise ConfigError(
+            "write_kafka writes a DataFrame whose end is known, and this one is a stream: use "
+            "frame.writeStream.foreachBatch(exactly_once(...))"
+        )
     columns = record_columns(frame, config)
     pipeline = pipeline_for(columns.schema, config)
     check_session(frame.sparkSession)
