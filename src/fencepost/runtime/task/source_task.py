@@ -14,6 +14,7 @@ from fencepost.api.errors import describe_error
 from fencepost.api.plugin_calls import as_failure
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import log_context
+from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer.transaction import ProducerIdentity, TransactionState
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.metrics.transaction_metrics import Commit, OngoingTransaction
@@ -161,7 +162,9 @@ class WorkerSourceTask:
             except BaseException as raised:  # noqa: BLE001 - a connector's code may raise anything; it ends in the status
                 error = as_failure(f"Task {self.id}", raised)
                 if self._control.stopping:
-                    _log.debug("Task %s was stopped, so this is not a failure: %s", self.id, describe_error(error))
+                    # What a stop breaks off is no news; that another instance has taken over is.
+                    level = logging.INFO if isinstance(error, ProducerFencedError) else logging.DEBUG
+                    _log.log(level, "Task %s was stopped, so this is not a failure: %s", self.id, describe_error(error))
                 elif not self._wait_to_restart(error):
                     final, reason, again = State.FAILED, error, False
         self._set_state(final, reason)
