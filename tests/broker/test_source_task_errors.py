@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost import SourceRecord
-from fencepost.api.errors import DataError
+from fencepost.api.errors import PluginError
 from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.runtime.state import State
 from tests.support.checker import read_offsets, read_topic, values
@@ -35,7 +35,7 @@ def test_t17_offsets_that_cannot_be_stored_fail_the_task_before_the_commit(
     seen.on_poll = break_the_second
     task.start()
     wait_for_state(task, State.FAILED)
-    assert isinstance(task.error, DataError)
+    assert isinstance(task.error, PluginError)
     assert message in str(task.error)
     assert task.join(120)
     assert seqs(values(read_topic(bootstrap_servers, topic)), name) == list(range(1, 101))
