@@ -8,7 +8,7 @@ from pyspark.sql.types import DataType, LongType, StructType
 
 from fencepost import ConfigError
 from fencepost.api.ddl import parse_columns, parse_ddl
-from fencepost.connectors.row_types import ddl_of
+from fencepost.connectors.record_columns import RecordColumns
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_ddl_of_a_reader_is_read_back_as_its_columns() -> None:
     columns = parse_columns(
         "`a b` INT NOT NULL, s STRUCT<`x``y`: ARRAY<DECIMAL(4,2)>, m: MAP<STRING, DATE>>, t TIMESTAMP"
     )
-    read_back = parse_columns(ddl_of(columns, ["t"]))
+    read_back = parse_columns(RecordColumns(keys=("t",)).ddl(columns))
     assert isinstance(read_back, StructType)
     assert read_back["value"].dataType == columns
     assert read_back["key"].dataType == columns["t"].dataType

@@ -17,6 +17,7 @@ from fencepost.api.record import ArrowReader
 from fencepost.connectors.csv_reader import CsvReader
 from fencepost.connectors.jsonl_reader import JsonLinesReader
 from fencepost.connectors.line_reader import LineReader
+from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.scan import FileRange
 from tests.unit.transforms.support import plain
 
@@ -50,9 +51,9 @@ def test_rows_have_the_types_of_their_schema_in_spark(spark: SparkSession, tmp_p
     path = tmp_path / "rows"
     path.write_bytes(CSV if form == "csv" else JSON)
     reader = (
-        CsvReader(columns, ("n",), file_columns=tuple(columns.names))
+        CsvReader(columns, RecordColumns(keys=("n",)), file_columns=tuple(columns.names))
         if form == "csv"
-        else JsonLinesReader(columns, ("n",))
+        else JsonLinesReader(columns, RecordColumns(keys=("n",)))
     )
     assert read(spark, reader, path) == {"value": ROW, "key": 1}
 
