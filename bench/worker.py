@@ -1,11 +1,12 @@
 """The distributed worker: real worker processes on a broker of their own, asked through the REST API.
 
-    python bench/worker.py [start] [create] [join] [kill] [many] [--rounds 5] [--connectors 500]
+    python bench/worker.py [start] [create] [join] [kill] [back] [many] [--rounds 5] [--connectors 500]
 
 start   from the start of the process to the first answer of the REST API, and to the worker being in its group
 create  from POST /connectors to the task being RUNNING, once Spark is up
 join    from the start of a third worker to an even share of running tasks on each of the three
 kill    from the SIGKILL of one of three workers to all tasks RUNNING on the others, with a session of 10 s and no delay
+back    from the return of a broker, which was killed and away for some seconds, to 200 for a PUT of a configuration
 many    connectors of one idle task, created one by one: until all run, then memory and threads of the worker with its
         JVM, idle CPU, and GET /connectors?expand=status
 
@@ -41,6 +42,7 @@ LOOK_SECONDS = 0.01
 LIMIT_SECONDS = 600
 IDLE_SECONDS = 30
 STATUS_REQUESTS = 20
+AWAY_SECONDS = (5, 45)
 
 # Of the tree of processes: in a second, a worker that has nothing more to do takes less of a core.
 QUIET_CORES = 0.1
@@ -84,6 +86,13 @@ class Worker:
         config = {"connector.class": "idle_source.IdleConnector", "tasks.max": "1"}
         status, body = self.request("POST", "/connectors", {"name": name, "config": config})
         assert status == 201, body
+
+    def takes(self, name: str, number: int) -> bool:
+        """Whether the worker takes a new configuration of the connector."""
+        config = {"connector.class": "idle_source.IdleConnector", "tasks.max": "1", "number": str(number)}
+        with suppress(OSError):
+            return self.request("PUT", f"/connectors/{name}/config", config)[0] == 200
+        return False
 
     def task_places(self) -> list[tuple[str, str]]:
         """The state and the worker of each task that has reported one."""
@@ -159,10 +168,10 @@ class Group:
 class Bench:
     """All that is measured; each method adds to the figures of one part."""
 
-    def __init__(self, folder: Path, bootstrap_servers: str, *, rounds: int, connectors: int) -> None:
+    def __init__(self, folder: Path, broker: EmbeddedBroker, *, rounds: int, connectors: int) -> None:
         self.figures: Figures = defaultdict(list)
         self._folder = folder
-        self._bootstrap_servers = bootstrap_servers
+        self._broker = broker
         self._rounds = rounds
         self._connectors = connectors
         self._numbers = itertools.count()
@@ -209,6 +218,20 @@ class Bench:
                     wait_for(lambda: balanced(first, {first.id, second.id}))
                     self._add("kill: SIGKILL to RUNNING elsewhere, s", time.perf_counter() - started)
 
+    def back(self) -> None:
+        with self._group().worker() as worker:
+            worker.settle()
+            worker.create("idle")
+            wait_for(lambda: worker.runs("idle"))
+            for number, away in itertools.product(range(self._rounds), AWAY_SECONDS):
+                self._broker.kill()
+                time.sleep(away)
+                self._broker.start()
+                returned = time.perf_counter()
+                wait_for(lambda number=number * 100 + away: worker.takes("idle", number))
+                self._add(f"back: away {away} s, return to 200 for a PUT, s", time.perf_counter() - returned)
+                wait_for(lambda: worker.runs("idle"))
+
     def many(self) -> None:
         for _ in range(self._rounds):
             with self._group().worker() as worker:
@@ -251,7 +274,7 @@ class Bench:
         return first, second
 
     def _group(self) -> Group:
-        return Group(self._folder, self._bootstrap_servers, f"bench-{next(self._numbers)}")
+        return Group(self._folder, self._broker.bootstrap_servers, f"bench-{next(self._numbers)}")
 
     def _add(self, name: str, figure: float) -> None:
         self.figures[name].append(figure)
@@ -273,7 +296,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def main() -> None:
-    parts = ("start", "create", "join", "kill", "many")
+    parts = ("start", "create", "join", "kill", "back", "many")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(parts)}; all if none is named")
     parser.add_argument("--rounds", type=int, default=5)
@@ -283,7 +306,7 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder, "broker")) as broker:
-        bench = Bench(Path(folder), broker.bootstrap_servers, rounds=arguments.rounds, connectors=arguments.connectors)
+        bench = Bench(Path(folder), broker, rounds=arguments.rounds, connectors=arguments.connectors)
         for part in arguments.parts or parts:
             bench.figures.clear()
             getattr(bench, part)()
