@@ -54,10 +54,11 @@ class ConnectClient:
     It talks to one of the addresses. If a worker cannot be reached, it goes on to the next one, and stays there.
     """
 
-    def __init__(self, *urls: str, retry_seconds: float) -> None:
+    def __init__(self, *urls: str, retry_seconds: float, answer_seconds: float = _ANSWER_SECONDS) -> None:
         """An address may contain a user and a password. Raises ConfigError for an invalid address."""
         self._bases = deque(map(_base, urls))
         self._retry_seconds = retry_seconds
+        self._answer_seconds = answer_seconds
 
     @property
     def shown_url(self) -> str:
@@ -85,6 +86,10 @@ class ConnectClient:
         """
         return json_of(asyncio.run(self._ask(method, path, body, query, patient=patient)), self.shown_url)
 
+    async def request(self, method: str, path: str, query: Mapping[str, str | list[str]] | None = None) -> Any:
+        """Send a request as `ask` does, in a running event loop. Raises as `ask`."""
+        return json_of(await self._ask(method, path, None, query, patient=False), self.shown_url)
+
     def text(self, path: str) -> str:
         """Return what a worker answers to a GET, which need not be JSON. Raises as `ask`."""
         return asyncio.run(self._ask("GET", path, None, None, patient=False))
@@ -94,7 +99,7 @@ class ConnectClient:
     ) -> str:
         deadline = time.monotonic() + self._retry_seconds
         pause = _FIRST_PAUSE_SECONDS
-        timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=_CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=self._answer_seconds, sock_connect=_CONNECT_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 try:

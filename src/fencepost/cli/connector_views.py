@@ -16,7 +16,8 @@ from fencepost.cli.tables import print_table, shown_time
 FAILED: Final = "FAILED"
 
 _SHOWN_OFFSETS: Final = 5
-_STYLES: Final = {"RUNNING": "green", FAILED: "bold red", "PAUSED": "yellow", "STOPPED": "dim"}
+STYLES: Final = {"RUNNING": "green", FAILED: "bold red", "PAUSED": "yellow", "STOPPED": "dim"}
+"""How states are written."""
 
 Json = dict[str, Any]
 
@@ -124,7 +125,7 @@ def _task_states(tasks: Iterable[Json]) -> Text:
 
 
 def _state(state: str, before: str = "") -> Text:
-    return Text(before + state, style=_STYLES.get(state, ""))
+    return Text(before + state, style=STYLES.get(state, ""))
 
 
 def _moved(offsets: Sequence[Json]) -> str:

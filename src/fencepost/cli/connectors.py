@@ -18,6 +18,7 @@ from fencepost.cli.connect_client import ConnectClient, connector_path
 from fencepost.cli.connector_figures import figures_of
 from fencepost.cli.connector_watch import watch_connectors
 from fencepost.cli.tables import output_option, print_json
+from fencepost.cli.url_option import url_option
 from fencepost.config.properties import load_connector_config
 
 _REFUSED: Final = 1
@@ -53,17 +54,7 @@ class _Terminal:
 def _asks_worker(command: Callable[..., None]) -> Callable[..., None]:
     """Add the common options to a command, and pass it a _Terminal instead."""
 
-    @click.option(
-        "--url",
-        "urls",
-        multiple=True,
-        envvar="FENCEPOST_URL",
-        default=["http://127.0.0.1:8083"],
-        show_default=True,
-        show_envvar=True,
-        help="A worker of the group; http://user:password@host:port if it requires a password. Repeat it for several "
-        "workers (spaces separate them in FENCEPOST_URL): the first one that can be reached is asked.",
-    )
+    @url_option
     @output_option
     @click.option(
         "--retry-seconds",

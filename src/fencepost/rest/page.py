@@ -103,7 +103,7 @@ class PageResource:
         return web.Response(body=file.content, content_type=file.content_type, charset="utf-8", headers=headers)
 
     async def _overview(self, request: web.Request) -> web.Response:
-        return json_response(await self._collect(request))
+        return json_response({**await self._collect(request), **_now()})
 
     async def _collect(self, request: web.Request) -> Json:
         async with self._collecting:
@@ -144,13 +144,12 @@ class PageResource:
         return response
 
     async def _event(self, request: web.Request, before: Json | None) -> tuple[Json | None, Json]:
-        now = {"now": time.time_ns() // 1_000_000}
         try:
             found = await self._collect(request)
         except FencepostError as error:
-            return None, {**now, "problem": str(error), "rows": {}}
+            return None, {**_now(), "problem": str(error), "rows": {}}
         rows = found["rows"] if before is None else changed_rows(before["rows"], found["rows"])
-        return found, {**found, **now, "rows": rows, "whole": before is None}
+        return found, {**found, **_now(), "rows": rows, "whole": before is None}
 
     async def _here(self, request: web.Request) -> web.Response:
         return json_response({"tasks": self._herder.observation.here(request.query.get("connector"))})
@@ -172,6 +171,11 @@ class PageResource:
     async def _abort(self, request: web.Request) -> web.Response:
         await self._herder.observation.abort(request.match_info["id"])
         return empty(204)
+
+
+def _now() -> Json:
+    """The time that ages are relative to: the clock of a reader may differ."""
+    return {"now": time.time_ns() // 1_000_000}
 
 
 def _files() -> Mapping[str, _File]:

@@ -140,3 +140,18 @@ def test_a_command_names_the_missing_package(
 
     assert main.run(command) == 1
     assert "confluent-kafka, which is not installed: pip install 'fencepost[demo]'" in capsys.readouterr().err
+
+
+def test_top_names_the_missing_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "fencepost.cli.top_app", raising=False)
+    monkeypatch.setitem(sys.modules, "textual", None)
+
+    assert main.run(["top"]) == 1
+    assert capsys.readouterr().err == (
+        "fencepost: This command needs the package textual, which is not installed: pip install 'fencepost[top]'\n"
+    )
+
+
+def test_top_asks_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["top"]) == 1
+    assert "needs a terminal: fencepost connectors list -o json" in capsys.readouterr().err

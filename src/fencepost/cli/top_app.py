@@ -1,0 +1,312 @@
+"""The terminal application of `fencepost top`. Importing this raises ModuleNotFoundError without textual.
+
+every 2 s, and after each request: overview of the group, tasks of unfolded connectors ──> lines ──> table
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.coordinate import Coordinate
+from textual.events import Resize
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Static
+
+from fencepost.api.errors import FencepostError
+from fencepost.api.texts import printable
+from fencepost.cli.connect_client import ConnectClient, RequestRefusedError, connector_path
+from fencepost.cli.connector_views import STYLES
+from fencepost.cli.top_view import (
+    CONNECTOR,
+    STATE,
+    Column,
+    Line,
+    Rates,
+    columns_for,
+    group_line,
+    lines,
+    problems,
+    traces,
+    worker_lines,
+)
+
+OVERVIEW: Final = "/ui/api/overview"
+
+_LOOK_SECONDS: Final = 2.0
+_TICK_SECONDS: Final = 1.0
+# A worker waits up to 5 s for the others of its group. One that hangs must not keep others from being asked.
+_ANSWER_SECONDS: Final = 15.0
+# From then on the age of what is shown is told.
+_OLD_SECONDS: Final = 5.0
+_REBALANCE_SECONDS: Final = 30.0
+_SCROLLBAR: Final = 1
+
+
+class TraceScreen(ModalScreen[None]):
+    """A text over the table."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,t,enter", "app.pop_screen", "Back"),
+        Binding("ctrl+c", "app.quit", show=False, priority=True),
+    ]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text."""
+        with VerticalScroll(can_focus=True):
+            yield Static(Text(self._text), id="trace")
+        yield Footer(compact=True, show_command_palette=False)
+
+
+class TopApp(App[None]):
+    """Shows the group of a worker until it is quit. Workers that do not answer are asked again."""
+
+    CSS: ClassVar[str] = """
+    #head, #problem, #detail, #workers { height: auto; padding: 0 1; }
+    #problem { color: $text-error; }
+    #detail, #workers { max-height: 6; border-top: solid $surface-lighten-2; }
+    DataTable { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
+    TraceScreen { background: $background 60%; }
+    TraceScreen VerticalScroll { background: $surface; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
+        # The table has Enter for it, which is not shown below.
+        Binding("space", "unfold", "Tasks", key_display="␣"),
+        Binding("t", "trace", "Trace"),
+        Binding("p", "pause", "Pause"),
+        Binding("r", "resume", "Resume"),
+        Binding("s", "restart", "Restart"),
+        Binding("w", "workers", "Workers"),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "fencepost top"
+
+    def __init__(self, *urls: str) -> None:
+        """Ask one of the workers at these addresses. Raises ConfigError for an invalid one."""
+        super().__init__()
+        self._reading = ConnectClient(*urls, retry_seconds=0, answer_seconds=_ANSWER_SECONDS)
+        self._changing = ConnectClient(*urls, retry_seconds=_REBALANCE_SECONDS)
+        self._rates = Rates()
+        self._unfolded: set[str] = set()
+        self._answer: dict[str, Any] | None = None
+        self._tasks: dict[str, list[dict[str, Any]]] = {}
+        self._answered_at = time.monotonic()
+        self._failure = ""
+        self._lines: list[Line] = []
+        self._columns: list[Column] = []
+        self._chosen: tuple[str, int | None] | None = None
+        self._due = asyncio.Event()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the group, the table, and what is chosen in it."""
+        yield Static(id="head")
+        yield Static(id="problem")
+        table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=False)
+        yield table
+        yield Static(id="detail")
+        yield Static(id="workers")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to ask."""
+        self._follow()
+        self.set_interval(_TICK_SECONDS, self._show_head)
+
+    @property
+    def _table(self) -> DataTable[Text]:
+        return self.screen_stack[0].query_one(DataTable)
+
+    def _static(self, name: str) -> Static:
+        return self.screen_stack[0].query_one(f"#{name}", Static)
+
+    @work
+    async def _follow(self) -> None:
+        while True:
+            self._due.clear()
+            await self._look()
+            self._show()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), _LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        try:
+            answer = await self._reading.request("GET", OVERVIEW)
+            self._unfolded &= answer["rows"].keys()
+            self._tasks = {name: await self._tasks_of(name) for name in sorted(self._unfolded)}
+        except FencepostError as error:
+            self._failure = printable(str(error))
+            return
+        self._answer, self._failure, self._answered_at = answer, "", time.monotonic()
+        self._rates.add(answer["rows"], self._tasks)
+
+    async def _tasks_of(self, connector: str) -> list[dict[str, Any]]:
+        try:
+            answer = await self._reading.request("GET", f"/ui/api/connectors/{quote(connector, safe='')}")
+        except RequestRefusedError:
+            # It has just been deleted, or the group rebalances: its states are shown without figures.
+            return []
+        tasks: list[dict[str, Any]] = answer["tasks"]
+        return tasks
+
+    def _show(self) -> None:
+        self._show_head()
+        if self._answer is not None:
+            self._lines = list(lines(self._answer, self._tasks, self._unfolded, self._rates))
+            self._show_table()
+            self._show_detail()
+            self._static("workers").update(Text("\n".join(worker_lines(self._answer))))
+
+    def _show_head(self) -> None:
+        answer = self._answer
+        self._static("head").update(Text("Asking the worker ..." if answer is None else group_line(answer)))
+        told = [] if answer is None else problems(answer)
+        old = time.monotonic() - self._answered_at
+        if self._failure:
+            told.insert(0, f"{self._failure}. Asking again; what is shown is {old:.0f} s old")
+        elif old > _OLD_SECONDS:
+            told.insert(0, f"The worker has not answered for {old:.0f} s")
+        problem = self._static("problem")
+        problem.update(Text("\n".join(told)))
+        problem.display = bool(told)
+
+    def _show_table(self) -> None:
+        table = self._table
+        chosen, scrolled = self._chosen, table.scroll_y
+        longest = max((len(line.cells[CONNECTOR]) for line in self._lines), default=0)
+        columns = columns_for(self.size.width - _SCROLLBAR, longest)
+        if columns != self._columns:
+            self._columns = columns
+            table.clear(columns=True)
+            for column in columns:
+                table.add_column(Text(column.title, justify="right" if column.right else "left"), width=column.width)
+        if table.row_count != len(self._lines):
+            table.clear()
+            table.add_rows(self._cells(line) for line in self._lines)
+        else:
+            for row, line in enumerate(self._lines):
+                for at, cell in enumerate(self._cells(line)):
+                    table.update_cell_at(Coordinate(row, at), cell)
+        self._keep(chosen, scrolled)
+
+    def _keep(self, chosen: tuple[str, int | None] | None, scrolled: float) -> None:
+        """Have the cursor stay on what was chosen, wherever that has moved."""
+        places = [at for at, line in enumerate(self._lines) if line.key == chosen]
+        if places:
+            self._table.move_cursor(row=places[0], scroll=False)
+            self._table.scroll_to(y=scrolled, animate=False)
+
+    def _cells(self, line: Line) -> Iterable[Text]:
+        for column in self._columns:
+            text = Text(line.cells.get(column.title, ""), no_wrap=True, justify="right" if column.right else "left")
+            text.truncate(column.width, overflow="ellipsis")
+            if column.title == STATE:
+                text.stylize(STYLES.get(line.state, ""))
+            yield text
+
+    def _line(self) -> Line | None:
+        row = self._table.cursor_row
+        return self._lines[row] if 0 <= row < len(self._lines) else None
+
+    def _show_detail(self) -> None:
+        line = self._line()
+        self._chosen = None if line is None else line.key
+        told = "There are no connectors." if line is None else line.cells[CONNECTOR].strip()
+        if line is not None and self._answer is not None:
+            row = self._answer["rows"][line.connector]
+            told += f"  {row['class']}  on {line.cells['worker'] or 'no worker'}"
+            error = line.error or (row["error"] or "")
+            told += f"\n{error}" * bool(error)
+        self._static("detail").update(Text(told))
+
+    def on_data_table_row_highlighted(self) -> None:
+        """Show what the cursor is on."""
+        self._show_detail()
+
+    def on_data_table_row_selected(self) -> None:
+        """Show or hide the tasks of the connector."""
+        self.action_unfold()
+
+    def on_resize(self, _: Resize) -> None:
+        """Show the columns that there is room for."""
+        self._show()
+
+    def action_unfold(self) -> None:
+        """Show or hide the tasks of the connector."""
+        if (line := self._line()) is not None:
+            self._unfolded ^= {line.connector}
+            self._due.set()
+
+    def action_workers(self) -> None:
+        """Show or hide the workers."""
+        self._static("workers").display = not self._static("workers").display
+
+    def action_pause(self) -> None:
+        """Pause the connector."""
+        self._ask("Pausing", "PUT", lambda line: connector_path(line.connector, "pause"))
+
+    def action_resume(self) -> None:
+        """Resume the connector."""
+        self._ask("Resuming", "PUT", lambda line: connector_path(line.connector, "resume"))
+
+    def action_restart(self) -> None:
+        """Restart what failed of the connector."""
+        self._ask(
+            "Restarting what failed of",
+            "POST",
+            lambda line: connector_path(line.connector, "restart"),
+            {"includeTasks": "true", "onlyFailed": "true"},
+        )
+
+    def action_trace(self) -> None:
+        """Show why the connector, or the task, failed."""
+        if (line := self._line()) is not None:
+            self._show_trace(line)
+
+    @work(exclusive=True, group="trace")
+    async def _show_trace(self, line: Line) -> None:
+        async def ask() -> None:
+            status = await self._reading.request("GET", connector_path(line.connector, "status"))
+            text = traces(status, line.task)
+            if text:
+                self.push_screen(TraceScreen(text))
+            else:
+                self.notify(f"{line.cells[CONNECTOR].strip()} has not failed", markup=False)
+
+        await self._telling(ask)
+
+    @work
+    async def _ask(
+        self, what: str, method: str, path: Callable[[Line], str], query: Mapping[str, str | list[str]] | None = None
+    ) -> None:
+        line = self._line()
+        if line is None:
+            return
+
+        async def ask() -> None:
+            await self._changing.request(method, path(line), query)
+            self.notify(f"{what} {printable(line.connector)}", markup=False)
+
+        await self._telling(ask)
+        self._due.set()
+
+    async def _telling(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Have a request's failure told instead of ending the application."""
+        try:
+            await ask()
+        except FencepostError as error:
+            self.notify(printable(str(error)), severity="error", markup=False)
