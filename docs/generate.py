@@ -18,6 +18,7 @@ from fencepost.config.worker_config import WorkerMode, worker_config_def
 from fencepost.engine.spark.session import DEFAULTS, LOCAL_DEFAULTS, REQUIRED
 from fencepost.herder.distributed import group_metrics
 from fencepost.kafka.config import client_properties as clients
+from fencepost.rest.reporter_names import REPORTER_NAMES
 from fencepost.runtime.metrics import definitions as metric_definitions
 from fencepost.spark.sink_config import sink_config_def
 
@@ -140,11 +141,25 @@ averages and extremes are over the last 30 to 60 seconds; an average or extreme 
 text has the value 1 and the text as a label. Tasks and connectors are shown by the worker that runs them, and start at
 zero with each start; a task that has failed is shown until it is restarted or removed.
 
+Strimzi has a second dashboard for Kafka Connect, with the names of its Metrics Reporter. The metrics that it asks for are
+shown under both names; they are listed at the end of this page. Of the panels of Strimzi's two dashboards these stay
+empty: connection counts and incoming bytes of Kafka's clients, and memory, garbage collection and threads of a JVM. The
+first one's CPU usage is a metric of Kubernetes itself.
+
 A histogram has the samples `_bucket`, `_sum` and `_count`, in seconds.
 
 `deploy/grafana/fencepost.json` is a dashboard for Grafana to import. A test compares the metrics that it asks for with
 those below; no test loads it into Grafana.
 """
+
+
+_METRICS_HEAD: Final = ("| metric | type | labels | meaning |", "|---|---|---|---|")
+_REPORTER_HEAD: Final = (
+    "## Names of Strimzi's Metrics Reporter",
+    "",
+    "| metric | the same under the reporter's name |",
+    "|---|---|",
+)
 
 
 def metrics_page() -> str:
@@ -153,7 +168,8 @@ def metrics_page() -> str:
         f"| `{metric.name}` | {metric.type} | {_names(metric.labels)} | {_cell(metric.documentation)} |"
         for metric in (*metric_definitions.DEFINITIONS, *group_metrics.DEFINITIONS)
     ]
-    return "\n".join([_METRICS, "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
+    second = [f"| `{name}` | `{reporters}` |" for name, reporters in REPORTER_NAMES.items()]
+    return "\n".join([_METRICS, *_METRICS_HEAD, *rows, "", *_REPORTER_HEAD, *second, ""])
 
 
 def page() -> str:

@@ -13,6 +13,7 @@ from fencepost import __version__
 from fencepost.herder.interface import HealthStatus, Herder
 from fencepost.rest import bodies
 from fencepost.rest.page import SECURITY_HEADERS
+from fencepost.rest.reporter_names import WithReporterNames
 from fencepost.rest.responses import JSON, json_response
 from fencepost.rest.routes import Route, accepting, names
 
@@ -36,7 +37,7 @@ class RootResource:
 
     def __init__(self, herder: Herder, registry: CollectorRegistry) -> None:
         self._herder = herder
-        self._registry = registry
+        self._metrics_shown = WithReporterNames(registry)
 
     def routes(self) -> list[Route]:
         """Return what answers to which request."""
@@ -73,5 +74,5 @@ class RootResource:
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get(hdrs.ACCEPT, ""))
         # With hundreds of tasks the text is long.
-        body = await asyncio.to_thread(encode, self._registry)
+        body = await asyncio.to_thread(encode, self._metrics_shown)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
