@@ -17,10 +17,12 @@ from importlib import resources
 from typing import Final
 
 from aiohttp import hdrs, web
+from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import FencepostError
 from fencepost.herder.core.observation import Json, Overview, changed_rows
 from fencepost.herder.interface import Herder
+from fencepost.rest.group_events import GroupEvents
 from fencepost.rest.responses import empty, json_response
 from fencepost.rest.routes import Route
 
@@ -57,8 +59,9 @@ class _File:
 class PageResource:
     """Serves the page, and what it shows. `close` ends the streams of events."""
 
-    def __init__(self, herder: Herder) -> None:
+    def __init__(self, herder: Herder, registry: CollectorRegistry) -> None:
         self._herder = herder
+        self._group_events = GroupEvents(registry)
         self._files = _files()
         self._closed = asyncio.Event()
         self._collecting = asyncio.Lock()
@@ -110,7 +113,8 @@ class PageResource:
             now = time.monotonic()
             if self._collected is None or now - self._collected[0] > _FRESH_SECONDS:
                 found = await self._herder.observation.overview(request.headers.get(hdrs.AUTHORIZATION))
-                self._collected = now, self._shown(found)
+                membership = await self._group_events.shown()
+                self._collected = now, {**self._shown(found), "membership": membership}
             return self._collected[1]
 
     def _shown(self, found: Overview) -> Json:

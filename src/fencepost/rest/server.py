@@ -149,7 +149,7 @@ class RestServer:
         """Answer requests."""
         gate = Gate(self.client, self._config.credentials)
         admin = LoggersResource(herder.loggers).routes()
-        self._page = PageResource(herder)
+        self._page = PageResource(herder, registry)
         here = admin if self._config.admin_listeners is None else []
         public = [*_public_routes(herder, registry), *self._page.routes(), *here]
         await self._main.answer(make_app(public, gate))

@@ -1,7 +1,7 @@
 // All connectors of the group, failed ones first.
 
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
-import { Head, State, ago, count, html, many, rank, worst } from "./format.js";
+import { Head, State, ago, clock, count, html, many, rank, worst } from "./format.js";
 
 const COLUMNS = ["connector", "state", "tasks", "rows/s", "rows", "lag", "skipped", "open since", "last commit"];
 
@@ -43,6 +43,28 @@ function Workers({ group }) {
   </ul></section>`;
 }
 
+function told(event) {
+  const took = `, ${event.seconds} s`;
+  if (event.kind === "rebalance") return `${many(event.count, "rebalance")}, now generation ${event.generation}${took}`;
+  return `${many(event.count, "fencing round")}${event.failed ? `, ${event.failed} failed` : ""}${took}`;
+}
+
+// Fencing rounds are those of the leader: the page of another worker leads to its page.
+function Leader({ group }) {
+  const { leader } = group.membership;
+  if (!leader || !/^https?:/.test(leader)) return html`no worker leads`;
+  if (new URL(leader).host === group.worker_id) return html`led by this worker`;
+  return html`led by <a href=${new URL("ui/", leader).href}>${leader}</a>, whose page shows fencing rounds`;
+}
+
+function GroupEvents({ group }) {
+  const { generation, rebalancing, events } = group.membership;
+  return html`<section><h2>Rebalances and fencing rounds</h2>
+    <p>Generation ${generation}, <${Leader} group=${group} />${rebalancing ? html`. <b role="status">Rebalancing now</b>` : null}.</p>
+    <ul class="plain events">${events.slice(0, 20).map((event) => html`<li key=${`${event.kind} ${event.at}`}>
+      ${event.at === null ? "before" : clock(event.at)}: ${told(event)}</li>`)}</ul></section>`;
+}
+
 function TopicQuestion() {
   const [topic, setTopic] = useState("");
   const ask = (event) => {
@@ -79,5 +101,6 @@ export function Overview({ live }) {
     <table class="connectors"><${Head} titles=${COLUMNS} firstNumber=${3} />
       <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table>
     ${rows.length ? null : html`<p>${live.rows.size ? "No connector matches." : "There are no connectors."}</p>`}
-    <${TopicQuestion} /><${Workers} group=${live.group} />`;
+    <${TopicQuestion} /><${Workers} group=${live.group} />
+    ${live.group.membership ? html`<${GroupEvents} group=${live.group} />` : null}`;
 }
