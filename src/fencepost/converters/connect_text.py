@@ -5,7 +5,6 @@ Java prints dates and times in the JVM's locale and time zone; here they are wri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -61,11 +60,11 @@ class JavaRenderer(_IsoRenderer):
         """Not a text: Java would print an object's address."""
         raise UnsupportedTypeError(values.type, "")
 
-    def struct(self, size: int, fields: Sequence[tuple[str, Text]]) -> pa.Array:
+    def struct(self, values: pa.Array, path: str) -> pa.Array:
         """`Struct{a=1,b=x}`."""
-        if not fields:
-            return pa.repeat("Struct{}", size)
-        pieces = [Text(wrap(text.column(), f",{name}=", "")) for name, text in fields]
+        if not values.type.num_fields:
+            return pa.repeat("Struct{}", len(values))
+        pieces = [Text(wrap(text.column(), f",{name}=", "")) for name, text in self.fields(values, path)]
         joined = join_columns(pieces, null="")
         return wrap(pc.binary_replace_slice(joined, 0, 1, "Struct{"), "", "}")
 
@@ -86,12 +85,12 @@ class HeaderRenderer(_IsoRenderer):
         """Quoted base64."""
         return Text(base64(values), '"', '"')
 
-    def struct(self, size: int, fields: Sequence[tuple[str, Text]]) -> pa.Array:
+    def struct(self, values: pa.Array, path: str) -> pa.Array:
         """`{"a":1,"b":"x"}`, with all fields."""
-        if not fields:
-            return pa.repeat("{}", size)
+        if not values.type.num_fields:
+            return pa.repeat("{}", len(values))
         pieces: list[str | Text] = []
-        for name, text in fields:
+        for name, text in self.fields(values, path):
             pieces += [("," if pieces else "{") + quote(name) + ":", text]
         return join_columns([*pieces, "}"])
 

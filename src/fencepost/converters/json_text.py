@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from fencepost.converters.binary import base64, unscaled_bytes
 from fencepost.converters.numbers import json_floats
-from fencepost.converters.render import Renderer
-from fencepost.converters.text import Escape, Text, bytes_of, join_columns
+from fencepost.converters.render import Renderer, fields_of, plain
+from fencepost.converters.text import Escape, Text, bytes_of, is_constant, join_columns
 
 _ESCAPES = (
     Escape("\\", {'"': '"', "\\": "\\", "\b": "b", "\t": "t", "\n": "n", "\f": "f", "\r": "r"}),
@@ -54,14 +53,28 @@ class JsonRenderer(Renderer):
         """Milliseconds since midnight."""
         return Text(millis.cast(pa.string()))
 
-    def struct(self, size: int, fields: Sequence[tuple[str, Text]]) -> pa.Array:
+    def struct(self, values: pa.Array, path: str) -> pa.Array:
         """Objects with all fields, null or not."""
-        if not fields:
-            return pa.repeat("{}", size)
+        pieces = self._object(values, path)
+        if all(isinstance(piece, str) for piece in pieces):
+            return pa.repeat("".join(map(str, pieces)), len(values))
+        return join_columns(pieces)
+
+    def _object(self, values: pa.Array, path: str) -> list[str | Text]:
+        """The pieces of objects: those within them are not joined first, but with all the rest."""
         pieces: list[str | Text] = []
-        for name, text in fields:
-            pieces += [("," if pieces else "{") + quote(name) + ":", text]
-        return join_columns([*pieces, "}"])
+        for name, field, place in fields_of(values, path):
+            pieces.append(("," if pieces else "{") + quote(name) + ":")
+            pieces += self._member(plain(field), place)
+        return [*pieces, "}"] if pieces else ["{}"]
+
+    def _member(self, values: pa.Array, path: str) -> list[str | Text]:
+        if is_constant(values):
+            text = self.render(values.slice(0, 1), path).column()[0].as_py()
+            return ["null" if text is None else text]
+        if pa.types.is_struct(values.type) and not values.null_count:
+            return self._object(values, path)
+        return [self.render(values, path)]
 
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
         """Objects where keys are strings, else arrays of `[key, value]`."""
@@ -74,7 +87,7 @@ def escape(strings: pa.Array) -> pa.Array:
     """Escape the characters that are not allowed in a JSON string; columns without them are returned unchanged."""
     data = bytes_of(strings)
     if len(data) and (data.min() < ord(" ") or (data == ord('"')).any() or (data == ord("\\")).any()):
-        for group in _ESCAPES:
+        for group in _ESCAPES if data.min() < ord(" ") else _ESCAPES[:1]:
             strings = group.apply(strings)
     return strings
 

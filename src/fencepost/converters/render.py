@@ -8,7 +8,7 @@ type, and schemaless values have one as well.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -116,8 +116,8 @@ class Renderer(ABC):
         """Write times of day, given as int64 milliseconds since midnight."""
 
     @abstractmethod
-    def struct(self, size: int, fields: Sequence[tuple[str, Text]]) -> pa.Array:
-        """Write `size` structs from the texts of their fields."""
+    def struct(self, values: pa.Array, path: str) -> pa.Array:
+        """Write structs; what stands where one is null does not matter."""
 
     @abstractmethod
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
@@ -126,11 +126,11 @@ class Renderer(ABC):
     def _struct(self, values: pa.Array, path: str) -> Text:
         if values.null_count == len(values):
             return Text(pa.nulls(len(values), pa.string()))
-        fields = []
-        for index, field in enumerate(values.type):
-            place = f"{path}.{field.name}" if path else field.name
-            fields.append((field.name, self.render(values.field(index), place)))
-        return Text(valid_only(self.struct(len(values), fields), values))
+        return Text(valid_only(self.struct(values, path), values))
+
+    def fields(self, values: pa.Array, path: str) -> list[tuple[str, Text]]:
+        """The names of the fields of structs, and their texts."""
+        return [(name, self.render(field, place)) for name, field, place in fields_of(values, path)]
 
     def _list(self, values: pa.Array, path: str) -> Text:
         offsets, (items,) = children(values, values.values)
@@ -145,6 +145,12 @@ class Renderer(ABC):
             string_keys=pt.is_string(plain(keys).type),
         )
         return _joined(values, offsets, entries, around)
+
+
+def fields_of(values: pa.Array, path: str) -> Iterator[tuple[str, pa.Array, str]]:
+    """Yield the name of each field of structs, its values, and its place in the record."""
+    for index, field in enumerate(values.type):
+        yield field.name, values.field(index), f"{path}.{field.name}" if path else field.name
 
 
 def plain(values: pa.Array) -> pa.Array:

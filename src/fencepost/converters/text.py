@@ -109,6 +109,24 @@ def bytes_of(strings: pa.Array) -> np.ndarray[Any, Any]:
     return np.frombuffer(data, np.uint8)[int(offsets[0]) : int(offsets[-1])]
 
 
+def is_constant(values: pa.Array) -> bool:
+    """Whether all of at least two values are the same text or whole number, or null.
+
+    That is worth a look, as a text that is the same for all rows costs nothing in a join. Of most columns the first and
+    the last value tell that they are not constant. False for other types.
+    """
+    if len(values) < 2 or values.null_count:
+        return len(values) > 1 and bool(values.null_count == len(values))
+    if pa.types.is_integer(values.type):
+        numbers = values.to_numpy()
+        return bool(numbers[0] == numbers[-1] and (numbers == numbers[0]).all())
+    if not pa.types.is_string(values.type) or not values[0].equals(values[-1]):
+        return False
+    lengths, data = lengths_of(values), bytes_of(values)
+    size = int(lengths[0])
+    return bool((lengths == size).all() and (data[size:] == data[: len(data) - size]).all())
+
+
 def lengths_of(values: pa.Array) -> np.ndarray[Any, Any]:
     """The number of bytes in each slot of a `string` or `binary` array, null slots included, as int32."""
     return np.diff(_parts(values)[0]) if len(values) else np.empty(0, np.int32)

@@ -73,9 +73,10 @@ def values(kind: spark.DataType) -> st.SearchStrategy[Any]:
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[spark.DataType, list[Any], pa.Array]:
-    """A type, values of it, and the Arrow array of them, which may be a slice of a larger one."""
+    """A type, values of it, different or all the same, and the Arrow array of them, which may be a slice of a larger one."""
     kind = draw(types())
-    rows = draw(st.lists(values(kind), max_size=8))
+    equal = st.builds(lambda value, count: [value] * count, values(kind), st.integers(2, 8))
+    rows = draw(st.one_of(st.lists(values(kind), max_size=8), equal))
     before = draw(st.integers(0, len(rows)))
     array = pa.array(rows, to_arrow_type(kind, timezone="UTC"))
     return kind, rows[before:], array.slice(before)

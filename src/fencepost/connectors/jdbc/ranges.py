@@ -7,14 +7,14 @@ needs no key. A range of pages is not scanned apart before PostgreSQL 14: there 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from fencepost.connectors.copy_blocks import copy_blocks
 from fencepost.connectors.jdbc.connection import PostgresAddress, translated
-from fencepost.connectors.jdbc.copy_out import copy_rows
 from fencepost.connectors.jdbc.row_shape import RowShape
 from fencepost.connectors.jdbc.server import OpenServer
 
@@ -105,18 +105,10 @@ class RangeReader:
         ):
             connection.execute("begin isolation level repeatable read read only")
             connection.execute(f"set transaction snapshot '{self.snapshot}'".encode())
-            for block in _blocks(copy_rows(connection, split)):
-                yield self.shape.parse(b"".join(block))[1]
+            for block in copy_blocks(connection, csv_of(split), _BLOCK_BYTES):
+                yield self.shape.parse(block)[1]
 
 
-def _blocks(rows: Iterator[bytes]) -> Iterator[Sequence[bytes]]:
-    block: list[bytes] = []
-    size = 0
-    for row in rows:
-        block.append(row)
-        size += len(row)
-        if size >= _BLOCK_BYTES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+def csv_of(select: str) -> str:
+    """Return the statement that writes the rows of a SELECT as CSV."""
+    return f"copy ({select}) to stdout (format csv)"

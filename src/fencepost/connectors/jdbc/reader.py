@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch
+from fencepost.connectors.copy_blocks import copy_rows
 from fencepost.connectors.jdbc.connection import PostgresAddress, load_driver
-from fencepost.connectors.jdbc.copy_out import copy_rows
 from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
 from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
 from fencepost.connectors.jdbc.ranges import (
     SMALL_BYTES,
     ExportedSnapshot,
     RangeReader,
+    csv_of,
     page_ranges,
     table_bytes,
 )
@@ -109,7 +110,7 @@ class Source:
         Raises DataError for values that cannot be represented, and TooMuchError for more than `most_bytes` of text.
         """
         rows, size = [], 0
-        found = copy_rows(connection, select)
+        found = copy_rows(connection, csv_of(select))
         for row in found:
             rows.append(row)
             size += len(row)

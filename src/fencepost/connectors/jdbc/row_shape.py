@@ -46,7 +46,7 @@ class RowShape:
         """The DDL of a SourceBatch's columns."""
         return RecordColumns().ddl(self.struct)
 
-    def parse(self, text: bytes) -> tuple[pa.Array, pa.RecordBatch]:
+    def parse(self, text: bytes | pa.Buffer) -> tuple[pa.Array, pa.RecordBatch]:
         """Return the first column, and the rows as records. Raises DataError for values that cannot be represented."""
         try:
             first, arrays = self._quickly(text)
@@ -59,12 +59,12 @@ class RowShape:
         rows = pa.StructArray.from_arrays(arrays, fields=fields) if arrays else pa.nulls(len(first), pa.struct([]))
         return first, pa.record_batch({"value": rows})
 
-    def _quickly(self, text: bytes) -> tuple[pa.Array, list[pa.Array]]:
+    def _quickly(self, text: bytes | pa.Buffer) -> tuple[pa.Array, list[pa.Array]]:
         kinds = [column.becomes for column in self.columns]
         first, *arrays = _read(text, [parsed_by_arrow(kind) or pa.string() for kind in kinds])
         return first, [quick_column(kind, array) for kind, array in zip(kinds, arrays, strict=True)]
 
-    def _slowly(self, text: bytes) -> tuple[pa.Array, list[pa.Array]]:
+    def _slowly(self, text: bytes | pa.Buffer) -> tuple[pa.Array, list[pa.Array]]:
         first, *arrays = _read(text, [pa.string()] * len(self.columns))
         return first, [
             slow_column(column.becomes, array.to_pylist(), f"The column {column.label} of {self.title}")
@@ -72,7 +72,7 @@ class RowShape:
         ]
 
 
-def _read(text: bytes, types: Sequence[pa.DataType]) -> list[pa.Array]:
+def _read(text: bytes | pa.Buffer, types: Sequence[pa.DataType]) -> list[pa.Array]:
     """Parse CSV as a whole number and columns of these types. Raises pyarrow.ArrowInvalid, which is a ValueError."""
     if not text:
         return [pa.nulls(0, kind) for kind in (pa.int64(), *types)]

@@ -6,7 +6,6 @@ the stream continues exactly there. A large table is read in ranges of its pages
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from fencepost.api.errors import RetriableError
+from fencepost.connectors.copy_blocks import copy_blocks
 from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError, query, translated
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.slot import PublishedTable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 PAGE_BYTES: Final = 8192
 _PAGES_PER_SPLIT: Final = 2048
-_BLOCK_BYTES: Final = 1 << 20
 # Scans of a range of pages came with version 14: before, each would read the whole table.
 _WITH_PAGE_RANGES: Final = 140_000
 
@@ -93,29 +92,21 @@ class SnapshotReader:
         return f"COPY (SELECT {columns} FROM {only}{name}{where}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"  # noqa: S608
 
 
-def _blocks(connection: Any, statement: str) -> Iterator[bytes]:
-    """Yield whole rows of a COPY, about a megabyte at a time."""
+def _blocks(connection: psycopg.Connection[Any], statement: str) -> Iterator[pa.Buffer]:
+    """Yield whole rows of a COPY. Raises RetriableError or PostgresError."""
     import psycopg  # noqa: PLC0415 - an optional package
 
     try:
-        with connection.cursor().copy(statement.encode()) as copy:
-            block = io.BytesIO()
-            for row in copy:
-                block.write(row)
-                if block.tell() >= _BLOCK_BYTES:
-                    yield block.getvalue()
-                    block = io.BytesIO()
+        yield from copy_blocks(connection, statement)
     except psycopg.Error as error:
         raise translated(error, "The snapshot of a table could not be read") from error
-    if block.tell():
-        yield block.getvalue()
 
 
-def _columns(block: bytes, count: int) -> Sequence[pa.Array]:
+def _columns(block: pa.Buffer, count: int) -> Sequence[pa.Array]:
     """Return the columns of rows in CSV as texts: a null is empty, and all other values are quoted."""
     names = [str(number) for number in range(count)]
     table = pc.read_csv(
-        pa.py_buffer(block),
+        block,
         read_options=pc.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
         parse_options=pc.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=pc.ConvertOptions(
