@@ -1,6 +1,10 @@
-"""PostgreSQL's changes to Kafka: a backlog, and the time from a commit in PostgreSQL to a record that can be read.
+"""PostgreSQL's changes to Kafka.
 
-    python bench/cdc.py --rounds 5 --transactions 50000
+    backlog    the rate at which a backlog is read, and the worker's CPU
+    latency    from a commit in PostgreSQL to a record that a reader of committed records has, at a steady load
+    memory     the worker's largest size, for backlogs of several lengths and for one large transaction
+
+    python bench/cdc.py [backlog] [latency] [memory] --rounds 5 --transactions 50000
 
 Server, broker and worker share the machine. A transaction has 8 updates, 8 inserts and 4 deletes in two tables, as
 pgbench's, with deletes added. The worker writes JSON without schemas. Its start and end are measured by a run with
@@ -11,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +24,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
@@ -75,6 +80,14 @@ end $$;
 CHANGES = 20
 
 
+class Run(NamedTuple):
+    """A worker's run: seconds on the clock and of CPU, and the largest size in MB."""
+
+    seconds: float
+    cpu: float
+    size: float
+
+
 class Bench:
     """One server, one broker, and connectors that each begin where they are created."""
 
@@ -91,15 +104,15 @@ class Bench:
         self.run(file)
         return file
 
-    def run(self, connector: Path) -> tuple[float, float]:
-        """Run a worker to the end of the log; return the seconds on the clock and of its CPU."""
-        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        with self.start(connector, "--once") as worker:
-            if worker.wait() != 0:
-                raise SystemExit((self._folder / "worker.log").read_text()[-3000:])
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return time.monotonic() - started, cpu
+    def run(self, connector: Path) -> Run:
+        """Run a worker to the end of the log."""
+        started = time.monotonic()
+        worker = self.start(connector, "--once")
+        _, status, used = os.wait4(worker.pid, 0)
+        worker.returncode = os.waitstatus_to_exitcode(status)
+        if worker.returncode != 0:
+            raise SystemExit((self._folder / "worker.log").read_text()[-3000:])
+        return Run(time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
 
     def start(self, connector: Path, *options: str) -> subprocess.Popen[bytes]:
         """Start a worker."""
@@ -118,15 +131,33 @@ def backlog(bench: Bench, rounds: int, transactions: int) -> None:
     rates, costs = [], []
     for number in range(rounds):
         connector = bench.connector()
-        idle_s, idle_cpu = bench.run(connector)
+        idle = bench.run(connector)
         bench.execute(f"call churn({transactions})")
-        seconds, cpu = bench.run(connector)
+        run = bench.run(connector)
         changes = transactions * CHANGES
-        rates.append(changes / (seconds - idle_s))
-        costs.append((cpu - idle_cpu) / changes * 1e6)
+        rates.append(changes / (run.seconds - idle.seconds))
+        costs.append((run.cpu - idle.cpu) / changes * 1e6)
         print(f"round {number + 1}: {rates[-1]:,.0f} changes/s, {costs[-1]:.2f} us CPU a change", flush=True)
         bench.execute(f"select pg_drop_replication_slot('{connector.stem}')")
     print(f"backlog: {_spread(rates, ',.0f')} changes/s, {_spread(costs, '.2f')} us CPU a change", flush=True)
+
+
+def memory(bench: Bench, transactions: int) -> None:
+    """Print the worker's size for a short and a ten times longer backlog, and for one transaction as long as the short one."""
+    rows = transactions * CHANGES
+    loads = {
+        "nothing": "select 1",
+        f"{rows:,} changes": f"call churn({transactions})",
+        f"{rows * 10:,} changes": f"call churn({transactions * 10})",
+        f"one transaction of {rows:,} rows": "insert into history select nextval('h'), 1, 1, 1, 1, now(), 1, 'x' "  # noqa: S608
+        f"from generate_series(1, {rows})",
+    }
+    connector = bench.connector()
+    for name, statement in loads.items():
+        bench.execute(statement)
+        run = bench.run(connector)
+        print(f"{name:40} {run.size:,.0f} MB at most, {run.seconds:.0f} s", flush=True)
+    bench.execute(f"select pg_drop_replication_slot('{connector.stem}')")
 
 
 def latency(bench: Bench, seconds: float, per_second: int) -> None:
@@ -191,6 +222,7 @@ def _spread(values: list[float], form: str) -> str:
 def main() -> None:
     """Run the benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help="backlog, latency, memory; the first two by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--transactions", type=int, default=50_000)
     parser.add_argument("--seconds", type=float, default=20)
@@ -203,8 +235,13 @@ def main() -> None:
     ):
         bench = Bench(Path(folder), postgres, broker.bootstrap_servers)
         bench.execute(TABLES)
-        backlog(bench, arguments.rounds, arguments.transactions)
-        latency(bench, arguments.seconds, arguments.per_second)
+        parts = arguments.parts or ["backlog", "latency"]
+        if "backlog" in parts:
+            backlog(bench, arguments.rounds, arguments.transactions)
+        for _ in range(arguments.rounds if "latency" in parts else 0):
+            latency(bench, arguments.seconds, arguments.per_second)
+        if "memory" in parts:
+            memory(bench, arguments.transactions)
 
 
 if __name__ == "__main__":

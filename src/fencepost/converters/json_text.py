@@ -70,8 +70,9 @@ class JsonRenderer(Renderer):
 
     def _member(self, values: pa.Array, path: str) -> list[str | Text]:
         if is_constant(values):
-            text = self.render(values.slice(0, 1), path).column()[0].as_py()
-            return ["null" if text is None else text]
+            text = self.render(values.slice(0, 1), path)
+            first = text.body[0].as_py()
+            return ["null" if first is None else f"{text.prefix}{first}{text.suffix}"]
         if pa.types.is_struct(values.type) and not values.null_count:
             return self._object(values, path)
         return [self.render(values, path)]

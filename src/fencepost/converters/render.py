@@ -8,7 +8,7 @@ type, and schemaless values have one as well.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,6 +39,14 @@ _SIMPLER: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (pt.is_date64, lambda _: pa.date32()),
 )
 
+_PLAIN = frozenset(
+    kind.id
+    for kind in (
+        pa.string(), pa.binary(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(),
+        pa.date32(), pa.timestamp("us"), pa.decimal128(1), pa.struct([]), pa.list_(pa.null()), pa.null(),
+    )
+)  # fmt: skip
+
 
 class UnsupportedTypeError(DataError):
     """An Arrow type that the format has no form for; `path` is the column's place in the record."""
@@ -62,30 +70,10 @@ class Renderer(ABC):
         """The texts of a column. `path` says where in the record it is. Raises UnsupportedTypeError."""
         values = plain(values)
         kind = values.type
-        for matches, write in self._writers():
-            if matches(kind):
-                return write(values, path)
-        raise UnsupportedTypeError(kind, path)
-
-    def _writers(self) -> Sequence[tuple[Callable[[Any], bool], Callable[[pa.Array, str], Text]]]:
-        def leaf(write: Callable[[pa.Array], Text]) -> Callable[[pa.Array, str], Text]:
-            return lambda values, _path: write(values)
-
-        return (
-            (pt.is_string, leaf(self.string)),
-            (lambda kind: pt.is_integer(kind) or pt.is_boolean(kind), leaf(lambda v: Text(v.cast(pa.string())))),
-            (pt.is_floating, leaf(self.floating)),
-            (pt.is_binary, leaf(self.binary)),
-            (pt.is_decimal, leaf(self.decimal)),
-            (pt.is_date, leaf(self.date)),
-            (pt.is_timestamp, leaf(lambda v: self.timestamp(milliseconds(v)))),
-            (pt.is_time, leaf(lambda v: self.time(milliseconds(v)))),
-            (pt.is_struct, self._struct),
-            (pt.is_map, self._map),
-            (pt.is_list, self._list),
-            (pt.is_null, leaf(lambda v: Text(pa.nulls(len(v), pa.string())))),
-            (lambda kind: isinstance(kind, pa.JsonType), leaf(lambda v: Text(v.storage.cast(pa.string())))),
-        )
+        write = _writer(kind)
+        if write is None:
+            raise UnsupportedTypeError(kind, path)
+        return write(self, values, path)
 
     @abstractmethod
     def string(self, values: pa.Array) -> Text:
@@ -123,7 +111,8 @@ class Renderer(ABC):
     def map(self, keys: Text, values: Text, *, string_keys: bool) -> tuple[pa.Array, tuple[str, str, str]]:
         """Write the entries of maps; the second result is the text before, between and after them."""
 
-    def _struct(self, values: pa.Array, path: str) -> Text:
+    def structs(self, values: pa.Array, path: str) -> Text:
+        """Write a struct array."""
         if values.null_count == len(values):
             return Text(pa.nulls(len(values), pa.string()))
         return Text(valid_only(self.struct(values, path), values))
@@ -132,12 +121,14 @@ class Renderer(ABC):
         """The names of the fields of structs, and their texts."""
         return [(name, self.render(field, place)) for name, field, place in fields_of(values, path)]
 
-    def _list(self, values: pa.Array, path: str) -> Text:
+    def lists(self, values: pa.Array, path: str) -> Text:
+        """Write a list array."""
         offsets, (items,) = children(values, values.values)
         texts = self.render(items, f"{path}[]").column()
         return _joined(values, offsets, texts, self.LIST)
 
-    def _map(self, values: pa.Array, path: str) -> Text:
+    def maps(self, values: pa.Array, path: str) -> Text:
+        """Write a map array."""
         offsets, (keys, items) = children(values, values.keys, values.items)
         entries, around = self.map(
             self.render(keys, f"{path}[key]"),
@@ -145,6 +136,43 @@ class Renderer(ABC):
             string_keys=pt.is_string(plain(keys).type),
         )
         return _joined(values, offsets, entries, around)
+
+
+_Write = Callable[[Renderer, pa.Array, str], Text]
+
+
+def _leaf(write: Callable[[Renderer, pa.Array], Text]) -> _Write:
+    return lambda renderer, values, _path: write(renderer, values)
+
+
+_WRITERS: tuple[tuple[Callable[[Any], bool], _Write], ...] = (
+    (pt.is_string, _leaf(lambda renderer, values: renderer.string(values))),
+    (
+        lambda kind: pt.is_integer(kind) or pt.is_boolean(kind),
+        _leaf(lambda _, values: Text(values.cast(pa.string()))),
+    ),
+    (pt.is_floating, _leaf(lambda renderer, values: renderer.floating(values))),
+    (pt.is_binary, _leaf(lambda renderer, values: renderer.binary(values))),
+    (pt.is_decimal, _leaf(lambda renderer, values: renderer.decimal(values))),
+    (pt.is_date, _leaf(lambda renderer, values: renderer.date(values))),
+    (pt.is_timestamp, _leaf(lambda renderer, values: renderer.timestamp(milliseconds(values)))),
+    (pt.is_time, _leaf(lambda renderer, values: renderer.time(milliseconds(values)))),
+    (pt.is_struct, lambda renderer, values, path: renderer.structs(values, path)),
+    (pt.is_map, lambda renderer, values, path: renderer.maps(values, path)),
+    (pt.is_list, lambda renderer, values, path: renderer.lists(values, path)),
+    (pt.is_null, _leaf(lambda _, values: Text(pa.nulls(len(values), pa.string())))),
+    (lambda kind: isinstance(kind, pa.JsonType), _leaf(lambda _, values: Text(values.storage.cast(pa.string())))),
+)
+_FOUND: dict[int, _Write | None] = {}
+"""The writers of types by their number: to ask for each column would take longer than to write a few rows."""
+
+
+def _writer(kind: Any) -> _Write | None:
+    if isinstance(kind, pa.BaseExtensionType):
+        return next((write for matches, write in _WRITERS if matches(kind)), None)
+    if kind.id not in _FOUND:
+        _FOUND[kind.id] = next((write for matches, write in _WRITERS if matches(kind)), None)
+    return _FOUND[kind.id]
 
 
 def fields_of(values: pa.Array, path: str) -> Iterator[tuple[str, pa.Array, str]]:
@@ -158,6 +186,8 @@ def plain(values: pa.Array) -> pa.Array:
 
     Raises `pa.ArrowCapacityError` or `pa.ArrowInvalid` where 32-bit offsets do not suffice.
     """
+    if values.type.id in _PLAIN:
+        return values
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
     for matches, simpler in _SIMPLER:

@@ -1,8 +1,8 @@
 """A replication stream, read in blocks.
 
 libpq connects and authenticates. Then the few messages of the stream are read from its socket directly, because libpq
-returns one message per call: a block is up to a megabyte. On a TLS connection only libpq can decrypt, so its calls are
-used, and the block is put together from them.
+returns one message per call: a block is up to 4 MiB, since each costs some milliseconds whatever its size is. On a TLS
+connection only libpq can decrypt, so its calls are used, and the block is put together from them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fencepost.connectors.postgres.position import Position, lsn_text
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
-BLOCK_BYTES: Final = 1 << 20
+BLOCK_BYTES: Final = 1 << 22
 # Numbers at the end of a block are read as parts of 8 bytes at any place.
 _SLACK: Final = 64
 # The walsender writes 8 KiB at a time; waking up for each would cost more than decoding them. After a full block there
 # is a backlog, so waiting for more costs nothing; after a small one it would be latency.
 _LOW_WATER: Final = 1 << 17
-_LINGER_S: Final = 0.03
+_LINGER_S: Final = 0.06
 _SHORT_LINGER_S: Final = 0.001
-_BACKLOG_BYTES: Final = 1 << 16
+_BACKLOG_BYTES: Final = 1 << 18
 # The share of a block that must be filled before a part of a transaction is decoded.
 _FULL: Final = 0.75
 # The server ends a connection that is silent for wal_sender_timeout, a minute by default.
@@ -85,7 +85,7 @@ class ReplicationStream:
 
     @property
     def backlog(self) -> bool:
-        """Whether more was waiting at the last read than fits a block, or nearly so."""
+        """Whether so much was waiting at the last read that more will be."""
         return self._last_read > _BACKLOG_BYTES
 
     def confirm(self, position: Position) -> None:

@@ -19,7 +19,7 @@ from fencepost.connectors.postgres.stream import ReplicationStream
 _WAIT_S: Final = 0.5
 _OPEN_WAIT_S: Final = 0.02
 # With a backlog, so much is collected before a commit: each costs some milliseconds.
-_COMMIT_AFTER_S: Final = 0.25
+_COMMIT_AFTER_S: Final = 0.5
 # How old the position of a quiet slot may be: the server keeps its log from there on.
 _ADVANCE_S: Final = 5.0
 _STATUS_S: Final = 5.0
