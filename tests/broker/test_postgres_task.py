@@ -44,7 +44,10 @@ def test_crashes_around_each_commit_keep_transactions_whole(topics: Topics, data
     assert replayed(enumerate(topics.committed)) == balances(database)
 
 
-def test_a_transaction_larger_than_a_block_is_whole_or_split_as_configured(topics: Topics, database: Database):
+def test_a_transaction_larger_than_a_block_is_whole_or_split_as_configured(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("fencepost.connectors.postgres.stream.BLOCK_BYTES", 1 << 20)
     database.execute("create table many(id int primary key, note text)")
     topics.run()
     database.execute("insert into many select i, repeat('x', 500) from generate_series(1, 10000) i")

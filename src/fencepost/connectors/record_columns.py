@@ -1,7 +1,7 @@
 """What of a record is made from which columns of its row: the key, the topic, the timestamp and the headers.
 
-For every source that yields rows: `define_record_columns` adds the properties to its configuration, `RecordColumns` makes
-the records.
+For every source that yields rows: `define_record_columns` adds the properties to its configuration, or
+`define_row_columns` if it has topics of its own, and `RecordColumns` makes the records.
 """
 
 from __future__ import annotations
@@ -38,16 +38,23 @@ _HEADER_TYPE: Final = t.ArrayType(
 
 
 def define_record_columns(definitions: ConfigDef) -> ConfigDef:
-    """Define the properties."""
+    """Define the properties, with the topic."""
+    return define_row_columns(
+        definitions.define(
+            TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
+            "The topic to write the rows to. Columns may be part of its name, as in orders-${region}.",
+            validator=not_blank,
+        )
+    )  # fmt: skip
+
+
+def define_row_columns(definitions: ConfigDef) -> ConfigDef:
+    """Define the properties that name columns."""
     text, lists = ConfigDef.Type.STRING, ConfigDef.Type.LIST
     medium, low = ConfigDef.Importance.MEDIUM, ConfigDef.Importance.LOW
     return definitions.define(
-        TOPIC, text, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
-        "The topic to write the rows to. Columns may be part of its name, as in orders-${region}.",
-        validator=not_blank,
-    ).define(
         TOPIC_COLUMN, text, None, low,
-        "The STRING column with the topic of each row; rows where it is null go to the property topic.",
+        "The STRING column with the topic of each row; rows where it is null go to the topic that they have without it.",
     ).define(
         KEY_COLUMNS, lists, "", medium,
         "The columns of the record's key: the column's value if it is one column, else a struct. By default the key is "
@@ -83,7 +90,7 @@ class RecordColumns:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> RecordColumns:
         """Read the parsed values of the properties. Raises ConfigError if they contradict each other."""
-        column, parts = values[TOPIC_COLUMN] or None, _parts(values[TOPIC])
+        column, parts = values[TOPIC_COLUMN] or None, _parts(values.get(TOPIC, ""))
         if parts and column:
             raise ConfigError(
                 f"The property {TOPIC_COLUMN} names the topic's column, and {TOPIC} has a column in its name: remove one",

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.config.validators import at_least, not_blank, one_of
+from fencepost.connectors.record_columns import RecordColumns, define_row_columns
 
 
 class Mode(StrEnum):
@@ -92,7 +93,7 @@ def _time_zone(name: str, value: Any) -> None:
 
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 
-CONFIG: Final = (
+CONFIG: Final = define_row_columns(
     ConfigDef()
     .define(
         URL, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
@@ -215,6 +216,7 @@ class JdbcConfig:
         for name, instead in UNSUPPORTED.items():
             if name in config:
                 raise ConfigError(f"The property {name} is not supported: {instead}", name=URL)
+        self._check_record(config)
         if self.whitelist and self.values[BLACKLIST]:
             raise ConfigError(f"Set {WHITELIST} or {BLACKLIST}, not both", name=BLACKLIST)
         if self.query and (self.whitelist or self.values[BLACKLIST]):
@@ -237,6 +239,11 @@ class JdbcConfig:
             self._check_other_database()
         if self.query and self.uses_incrementing and not self.incrementing_column:
             raise ConfigError(f"{MODE}={self.mode} with a query needs it: name the column", name=INCREMENTING_COLUMN)
+
+    def _check_record(self, config: Mapping[str, str]) -> None:
+        if self.record != RecordColumns() and not self.on_postgres:
+            name = next(name for name in define_row_columns(ConfigDef()).keys() if name in config)  # noqa: SIM118
+            raise ConfigError(f"The property {name} needs PostgreSQL: remove it", name=name)
 
     def _check_other_database(self) -> None:
         if self.mode not in (Mode.BULK, Mode.INCREMENTING):
@@ -312,6 +319,11 @@ class JdbcConfig:
     def time_zone(self) -> str:
         """The time zone of timestamps without one."""
         return str(self.values[TIME_ZONE])
+
+    @property
+    def record(self) -> RecordColumns:
+        """The columns that make the record's key, topic, timestamp and headers."""
+        return RecordColumns.from_values(self.values)
 
     def topic(self, table: str) -> str:
         """Return the topic of a table, given by its name without the schema."""

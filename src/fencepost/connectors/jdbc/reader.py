@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceBatch
 from fencepost.connectors.copy_blocks import copy_rows
 from fencepost.connectors.jdbc.connection import PostgresAddress, load_driver
@@ -42,6 +42,7 @@ class Source:
         self.table = table
         self.config = config
         self._address = address
+        self._record = config.record
         self.title = "the query" if table is None else f"the table {table}"
         self.topic = config.topic("" if table is None else table.name)
         self.partition: Mapping[str, str] = QUERY_PARTITION if table is None else table_partition(table)
@@ -69,7 +70,12 @@ class Source:
             columns = self._catalog.columns(connection, self.table)
         self._compare(columns)
         self._known = columns
-        return RowShape(self.title, columns)
+        shape = RowShape(self.title, columns, self._record)
+        try:
+            self._record.check(shape.struct)
+        except ConfigError as error:
+            raise ConfigError(f"{self.title[0].upper()}{self.title[1:]}: {error}", name=error.name) from None
+        return shape
 
     def _compare(self, columns: tuple[Column, ...]) -> None:
         if self._known is None or columns == self._known:

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 from pyspark.sql import types as t
 
+from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.pg_types import parsed_by_arrow, quick_column, slow_column
 from fencepost.connectors.jdbc.tables import Column
 from fencepost.connectors.record_columns import RecordColumns
+from fencepost.connectors.row_types import MisfitError
 
 _FIRST = "0"
 _CONVERT = {
@@ -29,10 +31,14 @@ _CONVERT = {
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """The columns of a table or query, which `title` names: `the table public.t`. It can be pickled."""
+    """The columns of a table or query, which `title` names: `the table public.t`. It can be pickled.
+
+    `record` says which of them make the key, topic, timestamp and headers of a record.
+    """
 
     title: str
     columns: tuple[Column, ...]
+    record: RecordColumns = RecordColumns()  # noqa: RUF009 - it is immutable
 
     @property
     def struct(self) -> t.StructType:
@@ -44,7 +50,7 @@ class RowShape:
     @property
     def schema(self) -> str:
         """The DDL of a SourceBatch's columns."""
-        return RecordColumns().ddl(self.struct)
+        return self.record.ddl(self.struct)
 
     def parse(self, text: bytes | pa.Buffer) -> tuple[pa.Array, pa.RecordBatch]:
         """Return the first column, and the rows as records. Raises DataError for values that cannot be represented."""
@@ -52,12 +58,14 @@ class RowShape:
             first, arrays = self._quickly(text)
         except ValueError:
             first, arrays = self._slowly(text)
-        fields = [
-            pa.field(column.name, array.type, not column.not_null)
-            for column, array in zip(self.columns, arrays, strict=True)
-        ]
-        rows = pa.StructArray.from_arrays(arrays, fields=fields) if arrays else pa.nulls(len(first), pa.struct([]))
-        return first, pa.record_batch({"value": rows})
+        if not arrays:
+            return first, pa.record_batch({"value": pa.nulls(len(first), pa.struct([]))})
+        try:
+            return first, self.record.records(self.struct, arrays)
+        except MisfitError as error:
+            raise DataError(
+                f"A row of {self.title} cannot be made a record: {error}. Correct it, or leave it out with a query"
+            ) from None
 
     def _quickly(self, text: bytes | pa.Buffer) -> tuple[pa.Array, list[pa.Array]]:
         kinds = [column.becomes for column in self.columns]
