@@ -16,6 +16,7 @@ from tests.conformance import bugs
 from tests.conformance.bugs import BUGS, BatchConnector, PollBlocks, StopIsIgnored
 from tests.conformance.streams import CONFIG, LENGTH, STREAMS, StreamsConnector
 from tests.support.numbers import NumbersConnector
+from tests.support.table_files import WRITE
 
 BY_NAME = {check.name: check for check in CHECKS}
 
@@ -81,3 +82,14 @@ def test_the_file_source_passes(check: Check, tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").write_text(f"id,name\n{rows}")
     config = {"files": str(tmp_path / "*.csv"), "format": "csv", "header": "true", "schema": "id INT, name STRING"}
     check(FileSourceConnector, config | {"topic": "rows", "key.columns": "id", "batch.bytes": "40"}, PATIENT)
+
+
+@pytest.mark.usefixtures("_short_waits")
+@pytest.mark.parametrize("check", CHECKS, ids=str)
+@pytest.mark.parametrize("form", ["parquet", "avro"])
+def test_the_file_source_passes_with_groups_of_rows(check: Check, form: str, tmp_path: Path) -> None:
+    for name in STREAMS:
+        rows = [{"n": number, "t": f"{name}{number}"} for number in range(LENGTH)]
+        (tmp_path / f"{name}.{form}").write_bytes(WRITE[form](rows))
+    config = {"files": str(tmp_path / f"*.{form}"), "format": form, "topic": "rows", "key.columns": "n"}
+    check(FileSourceConnector, config | {"batch.bytes": "40"}, PATIENT)

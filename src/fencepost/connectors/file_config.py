@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from fencepost.connectors.record_columns import (
     define_record_columns,
 )
 from fencepost.connectors.row_types import relaxed
+from fencepost.connectors.tables.avro_table import check_avro_is_installed
+from fencepost.connectors.tables.table import TableFormat
 
 POLL_INTERVAL = "files.poll.interval.ms"
 SETTLE = "files.settle.ms"
@@ -44,7 +47,7 @@ ENCODING = "encoding"
 BATCH_BYTES = "batch.bytes"
 TASK_FILES = "task.files"
 
-FORMATS = ("csv", "jsonl", "text")
+FORMATS = ("csv", "jsonl", "text", *TableFormat)
 
 
 def _some(name: str, value: Any) -> None:
@@ -123,7 +126,7 @@ FILE_SOURCE_CONFIG = (
     )
     .define(
         FORMAT, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
-        "csv for comma-separated values, jsonl for one JSON object a line, text for lines as they are.",
+        "csv for comma-separated values, jsonl for one JSON object a line, text for lines as they are; parquet, orc or avro.",
         validator=one_of(FORMATS),
     )
     .define(
@@ -164,6 +167,23 @@ FILE_SOURCE_CONFIG = (
 )  # fmt: skip
 
 
+def table_format(parsed: Mapping[str, Any]) -> TableFormat | None:
+    """Return the value of `format` if its files have a schema of their own."""
+    form = parsed[FORMAT].lower()
+    return TableFormat(form) if form in [*TableFormat] else None
+
+
+def _check_table(parsed: Mapping[str, Any]) -> None:
+    form = parsed[FORMAT].lower()
+    for name in (SCHEMA, HEADER):
+        if parsed[name]:
+            raise ConfigError(f"{FORMAT}={form} has its columns in the file: remove the property {name}", name=name)
+    if codecs.lookup(parsed[ENCODING]).name != UTF_8:
+        raise ConfigError(f"{FORMAT}={form} has no encoding of its own: remove the property {ENCODING}", name=ENCODING)
+    if form == TableFormat.AVRO:
+        check_avro_is_installed()
+
+
 def check_move(parsed: Mapping[str, Any]) -> None:
     """Raise ConfigError unless there is a directory for files that are to be moved, and only for those."""
     folder, moves = parsed[MOVE_TO], parsed[AFTER_END].lower() == AfterEnd.MOVE
@@ -187,6 +207,9 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
             if parsed[name]:
                 raise ConfigError(f"{FORMAT}=text has no columns: remove the property {name}, or choose csv", name=name)
         record.check(StructType())
+        return None
+    if table_format(parsed) is not None:
+        _check_table(parsed)
         return None
     if form == "jsonl" and parsed[HEADER]:
         raise ConfigError(f"{FORMAT}=jsonl has no header: remove the property {HEADER}", name=HEADER)

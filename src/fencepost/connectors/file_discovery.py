@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import re
 import stat
 import threading
 import time
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError
@@ -20,6 +22,8 @@ from fencepost.connectors.growing_file import check_file
 
 FILES: Final = "files"
 ORDERS: Final = ("name", "time")
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 _STOP_SECONDS: Final = 5.0
 
@@ -48,6 +52,7 @@ class Discovery:
         """
         found: dict[str, None] = {}
         for pattern in self.patterns:
+            _check_no_url(pattern)
             _check_pattern(pattern, self.allowed)
             matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern, known)
             for match in matches:
@@ -73,6 +78,23 @@ class Discovery:
 def is_pattern(path: str) -> bool:
     """Return whether a path is a pattern: it has a *, ? or [, and there is no file of just this name."""
     return glob.has_magic(path) and not os.path.lexists(path)
+
+
+def _check_no_url(path: str) -> None:
+    match = _URL.match(path)
+    if match is None or os.path.lexists(path):
+        return
+    if match[1].lower() == "file":
+        advice = f"Write the path alone: /{unquote(path[match.end() :])}"
+    else:
+        advice = (
+            "Mount the store as a directory of the worker and of each Spark executor (for S3 for example with Mountpoint or "
+            "rclone, for HDFS with its NFS gateway), or copy the files to one"
+        )
+    raise ConfigError(
+        f"The property {FILES} names {path}, but FileSource reads files by their path in the file system, not by URL. {advice}",
+        name=FILES,
+    )
 
 
 def _of_path(path: str, known: Sequence[str]) -> list[str]:

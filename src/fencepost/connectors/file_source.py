@@ -1,6 +1,7 @@
-"""FileSource: typed rows of CSV or JSON lines, or lines of text, from one file or many.
+"""FileSource: typed rows of CSV, JSON lines, Parquet, ORC or Avro, or lines of text, from one file or many.
 
-Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, and is read in the order of its records;
+Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, or `{"group": ..., "row": ..., "file": ...}`
+where the format has groups of rows (see `tables.table_file`). It is read in the order of its records;
 of several files the first one with new records is read first. The files are distributed over up to `tasks.max` tasks.
 Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay the same
 keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task waits.
@@ -31,10 +32,12 @@ from fencepost.connectors.file_config import (
     TASK_FILES,
     check_move,
     declared_columns,
+    table_format,
 )
 from fencepost.connectors.file_discovery import FILES, Discovery, FileWatch
 from fencepost.connectors.file_task import FileSourceTask
-from fencepost.connectors.growing_file import blame, check_offsets
+from fencepost.connectors.growing_file import blame, check_offsets, position_of
+from fencepost.connectors.tables.table_file import TablePosition
 
 
 class FileSourceConnector(SourceConnector):
@@ -108,9 +111,10 @@ class FileSourceConnector(SourceConnector):
 
     def alter_offsets(
         self,
-        config: Config,  # noqa: ARG002 - positions of files mean the same in all configurations
+        config: Config,
         offsets: Sequence[tuple[SourcePartition | None, SourceOffset | None]],
     ) -> bool:
         """Refuse offsets that a task could not start from."""
-        check_offsets(offsets)
+        tables = table_format(FILE_SOURCE_CONFIG.parse(config)) is not None
+        check_offsets(offsets, TablePosition.of if tables else position_of)
         return True

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Sequence
 from io import FileIO
 from typing import cast
 
@@ -34,6 +35,7 @@ from fencepost.connectors.file_config import (
     TASK_FILES,
     declared_columns,
     delimiter_of,
+    table_format,
 )
 from fencepost.connectors.growing_file import (
     FILENAME_FIELD,
@@ -48,6 +50,10 @@ from fencepost.connectors.jsonl_reader import JsonLinesReader
 from fencepost.connectors.line_reader import LineReader
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.scan import FileRange, scan_records
+from fencepost.connectors.tables.table_file import TableFile, TablePosition
+from fencepost.connectors.tables.table_reader import RowRange, TableReader
+
+_File = GrowingFile | ContentFile | TableFile
 
 
 class FileSourceTask(SourceTask):
@@ -56,7 +62,7 @@ class FileSourceTask(SourceTask):
     def __init__(self) -> None:
         self._stopping = threading.Event()
         self._whole = False
-        self._files: list[GrowingFile | ContentFile] = []
+        self._files: list[_File] = []
         # Of files whose end is in what was returned so far.
         self._ended: dict[str, Mark] = {}
         self._gone: list[str] = []
@@ -71,18 +77,21 @@ class FileSourceTask(SourceTask):
         self._untold = set(paths)
         self._files = [self._started(path, offset) for path, offset in zip(paths, offsets, strict=True)]
 
-    def _started(self, path: str, offset: SourceOffset | None) -> GrowingFile:
+    def _started(self, path: str, offset: SourceOffset | None) -> _File:
         mark = Mark.in_offset(offset)
         if mark is not None:
             if mark.is_at(path, self.context.allowed_paths):
                 self._ended[path] = mark
             else:
                 offset = None
-        return self._new_file(path, position_of(path, offset))
+        return self._new_file(path, offset)
 
-    def _new_file(self, path: str, position: int) -> GrowingFile:
+    def _new_file(self, path: str, offset: SourceOffset | None) -> _File:
+        allowed, batch_bytes = self.context.allowed_paths, self._parsed[BATCH_BYTES]
+        if (form := table_format(self._parsed)) is not None:
+            return TableFile(path, form, TablePosition.of(path, offset), batch_bytes, allowed)
         plan: Planner = _plan_csv if self._format == "csv" else plan_lines
-        return GrowingFile(path, position, plan, self._parsed[BATCH_BYTES], self.context.allowed_paths)
+        return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed)
 
     @property
     def _format(self) -> str:
@@ -98,7 +107,7 @@ class FileSourceTask(SourceTask):
             reader=self._reader(file),
             splits=splits,
             offsets=[(file.partition, file.offset)],
-            bytes=splits[-1].end - splits[0].start,
+            bytes=sum(split.size for split in splits),
         )
 
     def commit(self) -> None:
@@ -128,12 +137,12 @@ class FileSourceTask(SourceTask):
                     return SourceBatch(reader=self._reader(file), offsets=[(file.partition, offset)], bytes=0)
         return None
 
-    def _look(self) -> list[FileRange]:
+    def _look(self) -> Sequence[FileRange | RowRange]:
         for path in [path for path in self._gone if os.path.lexists(path)]:
             # Another file of that name.
             self._gone.remove(path)
             self._untold.add(path)
-            self._files.append(self._new_file(path, 0))
+            self._files.append(self._new_file(path, None))
         if self._untold:
             self._files = [self._told(file) for file in self._files]
         for file in self._files:
@@ -145,9 +154,12 @@ class FileSourceTask(SourceTask):
                 return splits
         return []
 
-    def _told(self, file: GrowingFile | ContentFile) -> GrowingFile | ContentFile:
+    def _told(self, file: _File) -> _File:
         """Return a file as what its first bytes say."""
         if file.path not in self._untold or isinstance(file, ContentFile):
+            return file
+        if isinstance(file, TableFile):
+            self._untold.remove(file.path)
             return file
         allowed = self.context.allowed_paths
         if file.is_missing():
@@ -163,11 +175,14 @@ class FileSourceTask(SourceTask):
         quote = QUOTE if self._format == "csv" else None
         return ContentFile(file.path, file.position, form, quote, self._parsed[BATCH_BYTES], allowed)
 
-    def _reader(self, file: GrowingFile | ContentFile) -> ArrowReader:
+    def _reader(self, file: _File) -> ArrowReader:
         allowed = self.context.allowed_paths
         if self._format == "text":
             return LineReader(allowed=allowed)
         record = RecordColumns.from_values(self._parsed)
+        if isinstance(file, TableFile):
+            record.check(file.columns)
+            return TableReader(file.form, file.columns, record, allowed)
         if self._format == "jsonl":
             return JsonLinesReader(cast("StructType", self._columns), record, allowed)
         delimiter = cast("str", delimiter_of(self._parsed[DELIMITER]))

@@ -8,7 +8,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigValue
@@ -33,6 +33,7 @@ LOOK_SECONDS: Final = 0.05
 """The interval at which a waiting poll checks the file."""
 
 _LOG: Final = logging.getLogger(__name__)
+_Split = TypeVar("_Split")
 
 
 class Planner(Protocol):
@@ -48,7 +49,24 @@ def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
     return split_lines(file, FileRange(part.path, part.start, end), SPLIT_BYTES)
 
 
-class GrowingFile:
+class Awaited:
+    """A file that may not exist yet."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._missing_was_logged = False
+
+    def is_missing(self) -> bool:
+        """Return whether there is no file at the path, and log it the first time."""
+        if os.path.exists(self.path):  # noqa: PTH110 - called often: spares making a Path each time
+            return False
+        if not self._missing_was_logged:
+            _LOG.warning("The file %s does not exist; waiting for it to be created", self.path)
+            self._missing_was_logged = True
+        return True
+
+
+class GrowingFile(Awaited):
     """One file and the position up to which it was returned.
 
     A file may only grow: one that is shorter than the position was truncated or replaced, and reading on would lose or
@@ -56,7 +74,7 @@ class GrowingFile:
     """
 
     def __init__(self, path: str, position: int, plan: Planner, batch_bytes: int, allowed: AllowedPaths) -> None:
-        self.path = path
+        super().__init__(path)
         self._allowed = allowed
         # The device and inode of the file that last passed the check of allowed paths.
         self._found_allowed: tuple[int, int] | None = None
@@ -66,7 +84,6 @@ class GrowingFile:
         self.looked_at_size = -1
         """The size at the last check of the file, -1 before the first."""
         self._known_size: int | None = None
-        self._missing_was_logged = False
         self.exhausted = False
         """Whether no complete record was left after the position at the last check of the file."""
 
@@ -154,17 +171,8 @@ class GrowingFile:
             "on. Is a quote not closed, or is this no text? If records are really that long, set batch.bytes higher"
         )
 
-    def is_missing(self) -> bool:
-        """Return whether there is no file at the path, and log it the first time."""
-        if os.path.exists(self.path):  # noqa: PTH110 - called often: spares making a Path each time
-            return False
-        if not self._missing_was_logged:
-            _LOG.warning("The file %s does not exist; waiting for it to be created", self.path)
-            self._missing_was_logged = True
-        return True
 
-
-def wait_for(look: Callable[[], Sequence[FileRange]], stopping: threading.Event) -> Sequence[FileRange]:
+def wait_for(look: Callable[[], Sequence[_Split]], stopping: threading.Event) -> Sequence[_Split]:
     """Call `look` until it returns something, at most for WAIT_SECONDS or until `stopping` is set."""
     for _ in range(round(WAIT_SECONDS / LOOK_SECONDS)):
         if found := look():
@@ -190,14 +198,20 @@ def blame(values: Iterable[ConfigValue], check: Callable[[], object]) -> None:
         next(value for value in values if value.name == error.name).errors.append(str(error))
 
 
-def check_offsets(offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]]) -> None:
-    """Raise DataError unless all of these are source partitions and offsets of files. A removal always is."""
+def check_offsets(
+    offsets: Iterable[tuple[SourcePartition | None, SourceOffset | None]],
+    check: Callable[[str, SourceOffset], object] | None = None,
+) -> None:
+    """Raise DataError unless all of these are source partitions and offsets of files. A removal always is.
+
+    `check` raises it for an offset of a file; by default that must be a position in bytes.
+    """
     for partition, offset in offsets:
         if offset is None:
             continue
         if partition is None or set(partition) != {FILENAME_FIELD}:
             raise DataError(f"The source partition {partition} is not of the form {{'{FILENAME_FIELD}': <path>}}")
-        position_of(str(partition[FILENAME_FIELD]), offset)
+        (check or position_of)(str(partition[FILENAME_FIELD]), offset)
 
 
 def position_of(path: str, offset: Mapping[str, Any] | None) -> int:

@@ -41,6 +41,11 @@ class FileRange:
     start: int
     end: int
 
+    @property
+    def size(self) -> int:
+        """The number of bytes."""
+        return self.end - self.start
+
 
 @dataclass(frozen=True, slots=True)
 class Block:

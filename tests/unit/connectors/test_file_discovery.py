@@ -108,3 +108,16 @@ def test_one_task_waits_while_no_file_fits_a_pattern(tmp_path: Path, caplog: pyt
         assert [json.loads(task["task.files"]) for task in connector.task_configs(4)] == [files]
     finally:
         connector.stop()
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/in/*.csv", "hdfs://host:8020/in/a.csv", "S3A://bucket/a.csv", "gs://b/a"])
+def test_a_url_is_refused_with_what_to_do(url: str) -> None:
+    [error] = errors_in(FileSourceConnector(), {"files": url, "format": "text", "topic": "t"})["files"]
+    assert f"names {url}, but FileSource reads files by their path in the file system, not by URL" in error
+    assert "Mount the store as a directory" in error
+
+
+@pytest.mark.parametrize("url", ["file:///data/in%20coming/*.csv", "file:/data/in%20coming/*.csv"])
+def test_a_url_of_a_file_is_refused_with_its_path(url: str) -> None:
+    [error] = errors_in(FileSourceConnector(), {"files": url, "format": "text", "topic": "t"})["files"]
+    assert error.endswith("Write the path alone: /data/in coming/*.csv")

@@ -1,0 +1,102 @@
+"""The Spark types of the columns of files in Arrow types, and the values in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql import types as t
+
+from fencepost.api.errors import DataError
+from fencepost.connectors.row_types import arrow_type
+
+_MOST_DIGITS: Final = 38
+
+_SIMPLE: Final[tuple[tuple[Callable[[Any], bool], t.DataType], ...]] = (
+    (pt.is_boolean, t.BooleanType()),
+    (pt.is_int8, t.ByteType()),
+    (lambda kind: pt.is_int16(kind) or pt.is_uint8(kind), t.ShortType()),
+    (lambda kind: pt.is_int32(kind) or pt.is_uint16(kind), t.IntegerType()),
+    (lambda kind: pt.is_int64(kind) or pt.is_uint32(kind), t.LongType()),
+    (pt.is_uint64, t.DecimalType(20, 0)),
+    (lambda kind: pt.is_float16(kind) or pt.is_float32(kind), t.FloatType()),
+    (pt.is_float64, t.DoubleType()),
+    (lambda kind: pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind), t.StringType()),
+    (lambda kind: pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind), t.BinaryType()),
+    (pt.is_fixed_size_binary, t.BinaryType()),
+    (pt.is_date, t.DateType()),
+    # A column that is null in all rows.
+    (pt.is_null, t.StringType()),
+)
+
+
+def spark_columns(path: str, schema: pa.Schema) -> t.StructType:
+    """Return a file's columns. Raises DataError that names the column for a type without a form, or a name twice."""
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DataError(f"The file {path} has the column {name} twice: give each column a name of its own")
+    try:
+        return t.StructType(
+            [t.StructField(field.name, _spark(field.type, field.name), field.nullable) for field in schema]
+        )
+    except _UnsupportedError as error:
+        raise DataError(
+            f"The column {error.args[1]} of the file {path} is of the type {error.args[0]}, which has no form in Kafka "
+            "Connect's data: write the file without it, or in another type"
+        ) from None
+
+
+def cast_columns(batch: pa.RecordBatch, columns: t.StructType) -> list[pa.Array]:
+    """Return the values in the types of the columns. What is finer than a microsecond is cut off.
+
+    Raises pyarrow.ArrowInvalid for a value that does not fit.
+    """
+    return [
+        _storage(array).cast(arrow_type(field.dataType), safe=not _has_nanoseconds(array.type))
+        for field, array in zip(columns.fields, batch.columns, strict=True)
+    ]
+
+
+class _UnsupportedError(Exception):
+    """A type, and the place of its column."""
+
+
+def _spark(kind: pa.DataType, place: str) -> t.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _spark(kind.storage_type, place)
+    if pt.is_dictionary(kind):
+        return _spark(kind.value_type, place)
+    return _simple(kind) or _nested(kind, place)
+
+
+def _simple(kind: pa.DataType) -> t.DataType | None:
+    for matches, simple in _SIMPLE:
+        if matches(kind):
+            return simple
+    if pt.is_timestamp(kind):
+        return t.TimestampType() if kind.tz else t.TimestampNTZType()
+    if pt.is_decimal(kind) and kind.precision <= _MOST_DIGITS and 0 <= kind.scale <= kind.precision:
+        return t.DecimalType(kind.precision, kind.scale)
+    return None
+
+
+def _nested(kind: pa.DataType, place: str) -> t.DataType:
+    if pt.is_struct(kind) and kind.num_fields:
+        return t.StructType([t.StructField(field.name, _spark(field.type, f"{place}.{field.name}")) for field in kind])
+    if pt.is_map(kind):
+        return t.MapType(_spark(kind.key_type, f"{place}[key]"), _spark(kind.item_type, f"{place}[value]"))
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return t.ArrayType(_spark(kind.value_type, f"{place}[]"))
+    raise _UnsupportedError(str(kind), place)
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    if pt.is_timestamp(kind):
+        return bool(kind.unit == "ns")
+    return any(_has_nanoseconds(kind.field(number).type) for number in range(kind.num_fields))
