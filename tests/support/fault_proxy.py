@@ -126,6 +126,8 @@ class FaultProxy:
         self.upstream = upstream
         self.port = free_ports(1)[0]
         self.delay_seconds = 0.0
+        self.cut_after: int | None = None
+        """How many more bytes of answers pass before their connection is closed, on a link without frames."""
         self.requests: Counter[int] = Counter()
         """How many requests of each api key came since `heal`."""
         self.responses: Counter[int] = Counter()
@@ -284,8 +286,13 @@ class FaultProxy:
             await self._until(lambda: self._links[requests] is not Link.HOLD)
             if self._links[requests] is Link.DROP:
                 continue
+            if self.cut_after is not None and not requests:
+                message, self.cut_after = message[: self.cut_after], self.cut_after - len(message)
             sink.write(message)
             await sink.drain()
+            if self.cut_after is not None and self.cut_after <= 0:
+                self.cut_after = None
+                connection.close()
             if not requests:
                 await self._notify()
 

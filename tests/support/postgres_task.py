@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from fencepost.api.allowed_paths import ANYWHERE
-from fencepost.api.errors import RetriableError
+from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.api.record import SourceBatch
 from fencepost.connectors.postgres.task import PostgresSourceTask
 from tests.support.bank import Event
@@ -32,6 +34,11 @@ class Topics:
         self.committed_offset: dict[str, Any] | None = None
         self.requested = False
         self.failures: list[RetriableError] = []
+        self.fatal: FencepostError | None = None
+        """What ended a task that was kept running."""
+        self.after_split: Callable[[], object] = lambda: None
+        """Called after each split of a batch that was read."""
+        self._stopping: threading.Event | None = None
         self._config = {
             "database.hostname": "127.0.0.1",
             "database.port": str(database.server.port),
@@ -85,16 +92,52 @@ class Topics:
             if task._snapshot is not None:
                 task._snapshot.close()
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Keep a task running, also at the end of the log, until the block ends or an error does."""
+        self._stopping, self.fatal = threading.Event(), None
+
+        def work() -> None:
+            try:
+                while not self.run() and not stopping.is_set():
+                    pass
+            except FencepostError as error:
+                self.fatal = error
+
+        stopping, thread = self._stopping, threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join()
+            self._stopping = None
+
+    def stop_now(self) -> None:
+        """Stop the task that is kept running, before the block ends."""
+        assert self._stopping is not None
+        self._stopping.set()
+
+    def failed(self, message: str) -> bool:
+        """Whether a retriable failure had this in its message."""
+        return any(message in str(error) for error in list(self.failures))
+
+    def _ended(self, task: PostgresSourceTask) -> bool:
+        return task.at_end() if self._stopping is None else self._stopping.is_set()
+
     def _poll(self, task: PostgresSourceTask, chance: random.Random, crash: float) -> bool:
         written: list[Event] = []
         offset, deadline = self.committed_offset, time.monotonic() + _SECONDS
         while True:
-            assert time.monotonic() < deadline, self.failures[-3:]
+            assert self._stopping is not None or time.monotonic() < deadline, self.failures[-3:]
             self.requested = False
             try:
                 batch = task.poll()
             except RetriableError as error:
                 self.failures.append(error)
+                if self._stopping is not None and self._stopping.is_set():
+                    return False
+                task.at_end()
                 time.sleep(0.05)
                 continue
             if batch is not None:
@@ -108,15 +151,19 @@ class Topics:
             if self.requested:
                 if chance.random() < crash:
                     return False
-                if written:
-                    self.committed.append(written)
-                self.committed_offset, written = dict(offset or {}), []
+                self._commit(written, offset)
+                written = []
                 if chance.random() < crash:
                     return False
                 task.commit()
-            elif batch is None and task.at_end():
+            elif batch is None and self._ended(task):
                 assert not written
                 return True
+
+    def _commit(self, written: list[Event], offset: Mapping[str, Any] | None) -> None:
+        if written:
+            self.committed.append(written)
+        self.committed_offset = dict(offset or {})
 
     def _rows(self, batch: SourceBatch) -> list[Event]:
         assert batch.reader is not None
@@ -126,6 +173,7 @@ class Topics:
                 keys = part["key"].to_pylist() if "key" in part.schema.names else [None] * len(part)
                 tables = (topic.removeprefix(f"{self.prefix}.") for topic in part["topic"].to_pylist())
                 rows += zip(tables, map(json.dumps, keys), part["value"].to_pylist(), strict=True)
+            self.after_split()
         return rows
 
     def drop_slot(self) -> None:

@@ -25,8 +25,13 @@ _SESSION: Final = {
     "idle_in_transaction_session_timeout": "0",
     "search_path": "pg_catalog",
 }
-# A server that is gone without a word is noticed after 20 s.
-_KEEPALIVE: Final = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "2"}
+# A server that is gone without a word is noticed after 20 s, also if it was sent something meanwhile.
+_KEEPALIVE: Final = {
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "20000",
+}
 _OTHER: Final = {"connect_timeout": "10", "client_encoding": "UTF8", "application_name": "fencepost"}
 # Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
 # intervention, system error, and objects in use. https://www.postgresql.org/docs/current/errcodes-appendix.html

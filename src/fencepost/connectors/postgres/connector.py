@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from fencepost import __version__
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSupport
-from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.api.errors import ConfigError, FencepostError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.postgres.config import DEFINITIONS, PostgresConfig
@@ -16,7 +17,9 @@ from fencepost.connectors.postgres.connection import query
 from fencepost.connectors.postgres.position import SourceState
 from fencepost.connectors.postgres.task import PostgresSourceTask
 
-_BOUNDARY = "transaction.boundary"
+_BOUNDARY: Final = "transaction.boundary"
+
+_log: Final = logging.getLogger(__name__)
 
 
 class PostgresSourceConnector(SourceConnector):
@@ -33,7 +36,10 @@ class PostgresSourceConnector(SourceConnector):
         return DEFINITIONS
 
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check each property, those that depend on others, and that the server can be captured."""
+        """Check each property, those that depend on others, and that the server can be captured.
+
+        A server that is not available does not make a configuration invalid: the task waits for it.
+        """
         values = super().validate(config)
         if not any(value.errors for value in values):
             boundary = config.get(_BOUNDARY, "connector").strip().lower()
@@ -86,9 +92,13 @@ class PostgresSourceConnector(SourceConnector):
 
 
 def _check_server(config: PostgresConfig) -> None:
-    """Raise ConfigError, RetriableError or PostgresError if the server cannot be captured."""
-    with config.connection.connect() as connection:
-        ((level,),) = query(connection, "SELECT current_setting('wal_level')")
+    """Raise ConfigError or PostgresError if the server is there but cannot be captured."""
+    try:
+        with config.connection.connect() as connection:
+            ((level,),) = query(connection, "SELECT current_setting('wal_level')")
+    except RetriableError as error:
+        _log.warning("The server of the connector could not be asked whether it can be captured: %s", error)
+        return
     if level != "logical":
         raise ConfigError(
             f"The server at {config.connection} has wal_level={level}: set wal_level=logical and restart it",

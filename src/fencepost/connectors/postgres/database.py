@@ -105,14 +105,18 @@ class SourceDatabase:
             if server.timeline != state.timeline:
                 ((_, history),) = command(replication.connection, f"TIMELINE_HISTORY {server.timeline}")
         slots.check_state(state, found, server, history)
-        connection = self.connection()
-        parts = slots.publication_parts(connection, config.publication)
-        if parts is None:
-            raise PostgresError(
-                f"The publication {config.publication} does not exist: create it, or correct publication.name"
-            )
-        slots.check_publication(state, config.publication, parts)
+        self.published_parts(state)
         return replace(state, timeline=server.timeline, publication=self.prepare_publication())
+
+    def published_parts(self, state: SourceState) -> dict[str, str]:
+        """Return the parts of the publication. Raises PositionLostError if it lacks what it had at the offset."""
+        name, connection = self._config.publication, self.connection()
+        parts = slots.publication_parts(connection, name)
+        if parts is None:
+            raise PostgresError(f"The publication {name} does not exist: create it, or correct publication.name")
+        if altered := slots.altered_parts(state, parts):
+            slots.check_publication(state, name, parts, slots.dropped_tables(connection, altered))
+        return parts
 
     def stream(self, position: Position, decoder: Decoder) -> ReplicationStream:
         """Start streaming from a position."""

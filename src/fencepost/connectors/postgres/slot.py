@@ -8,7 +8,7 @@ has a gap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,24 +156,44 @@ _RESYNC: Final = (
 )
 
 
-def check_publication(state: SourceState, name: str, now: Mapping[str, str]) -> None:
-    """Check that the publication still has, unaltered, what it had at an offset. Raises PositionLostError."""
-    if state.publication is None:
-        return
-    altered = sorted(part or "its settings" for part, mark in state.publication.items() if now.get(part) != mark)
-    if altered:
+def check_publication(state: SourceState, name: str, now: Mapping[str, str], dropped: Collection[str] = ()) -> None:
+    """Check that the publication still has, unaltered, what it had at an offset. Raises PositionLostError.
+
+    A table that was renamed is still in it. `dropped` are parts of the offset whose tables do not exist any more: they
+    had no changes since.
+    """
+    if altered := sorted(altered_parts(state, now).keys() - dropped):
         raise PositionLostError(
-            f"The publication {name} was changed while the connector did not run ({', '.join(altered)}): changes of "
+            f"The publication {name} was changed ({', '.join(part or 'its settings' for part in altered)}): changes of "
             "tables that were taken out of it may be missing. To accept that, remove the field publication from the "
             f"connector's offset. Otherwise: {_RESYNC}"
         )
 
 
+def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
+    """Return the parts of the publication at an offset, with their marks, that it lacks or has otherwise."""
+    marks = set(now.values())
+    return {part: mark for part, mark in (state.publication or {}).items() if mark not in marks}
+
+
+def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]) -> set[str]:
+    """Return those parts of a publication that are tables which do not exist any more, nor others of their names."""
+    tables = {part: int(mark.split(".")[2]) for part, mark in parts.items() if mark.count(".") == 2}
+    rows = query(
+        connection,
+        "SELECT name FROM unnest(%s::text[], %s::oid[]) AS t(name, id) "
+        "WHERE to_regclass(name) IS NULL AND NOT EXISTS (SELECT FROM pg_class WHERE oid = id)",
+        [list(tables), list(tables.values())],
+    )
+    return {part for (part,) in rows}
+
+
 def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
     """Return what tells a publication from an altered one, None if there is no such publication.
 
-    The parts are the publication itself, as an empty name, and each table or schema that it lists, with a mark of its
-    definition. A table that was taken out and put back has another mark, because its row in the catalog is another.
+    The parts are the publication itself, as an empty name, and each table or schema that it lists, with a mark: the row
+    in the catalog, of tables also a digest of it and the table's own oid. A table that was taken out and put back has
+    another row.
     """
     rows = query(
         connection,
@@ -187,17 +207,19 @@ def publication_parts(connection: psycopg.Connection[Any], publication: str) -> 
     parts = {"": f"{oid}.{settings}"}
     tables = query(
         connection,
-        "SELECT prrelid::regclass::text, r.oid, md5(r::text) FROM pg_publication_rel r WHERE prpubid = %s ORDER BY 2",
+        "SELECT prrelid::regclass::text, concat_ws('.', r.oid, left(md5(r::text), 8), prrelid) FROM pg_publication_rel r "
+        "WHERE prpubid = %s ORDER BY r.oid",
         [oid],
     )
     schemas: list[tuple[Any, ...]] = []
     if connection.info.server_version >= _WITH_COLUMN_LISTS:
         schemas = query(
             connection,
-            "SELECT pnnspid::regnamespace::text || '.*', n.oid, '' FROM pg_publication_namespace n WHERE pnpubid = %s",
+            "SELECT pnnspid::regnamespace::text || '.*', concat(n.oid, '.') FROM pg_publication_namespace n "
+            "WHERE pnpubid = %s",
             [oid],
         )
-    return parts | {name: f"{row}.{mark[:8]}" for name, row, mark in [*tables, *schemas]}
+    return parts | dict([*tables, *schemas])
 
 
 def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:

@@ -36,6 +36,10 @@ _BACKLOG_BYTES: Final = 1 << 18
 _FULL: Final = 0.75
 # The server ends a connection that is silent for wal_sender_timeout, a minute by default.
 _REPLY_S: Final = 10.0
+# Classes of SQLSTATE after which a start is tried again: connection, resources, operator intervention; 55006: the slot is
+# in use, by an earlier task whose connection the server has not missed yet; 42704: the slot was dropped a moment ago,
+# which the checks before the next attempt tell with what to do.
+_TEMPORARY: Final = ("08", "53", "57", "55006", "42704")
 
 
 class ReplicationStream:
@@ -134,7 +138,7 @@ class ReplicationStream:
         self._last_read = self._filled - before
 
     def _fill_raw(self, own: socket.socket, timeout_s: float) -> None:
-        limit = len(self._data) - _SLACK
+        limit, before = len(self._data) - _SLACK, self._filled
         view = memoryview(self._data)
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
         if not _readable(own.fileno(), timeout_s):
@@ -148,8 +152,9 @@ class ReplicationStream:
             except BlockingIOError:
                 return
             if not count:
-                if self._filled:
+                if self._filled > before:
                     return
+                # What is left of a message that was cut is of no use.
                 raise RetriableError("PostgreSQL closed the replication connection")
             self._filled += count
             if time.monotonic() >= deadline:
@@ -219,11 +224,10 @@ def _start_raw(own: socket.socket, wanted: str) -> None:
 
 
 def _start_failed(answer: bytes) -> FencepostError:
-    # 55006: the slot is in use, by an earlier task whose connection the server has not missed yet.
     fields = {part[:1]: part[1:] for part in answer[5:].split(b"\0") if part}
     state = fields.get(b"C", b"08000").decode()
     said = f"PostgreSQL did not start the replication: {server_message(answer)}"
-    return RetriableError(said) if state.startswith(("55006", "08", "53", "57")) else PostgresError(said)
+    return RetriableError(said) if state.startswith(_TEMPORARY) else PostgresError(said)
 
 
 def _start_by_libpq(connection: PGconn, wanted: str) -> None:
@@ -232,10 +236,10 @@ def _start_by_libpq(connection: PGconn, wanted: str) -> None:
     connection.send_query(wanted.encode())
     result = connection.get_result()
     if result is None or result.status != pq.ExecStatus.COPY_BOTH:
-        state = b"08000" if result is None else result.error_field(pq.DiagnosticField.SQLSTATE) or b"08000"
+        state = (None if result is None else result.error_field(pq.DiagnosticField.SQLSTATE)) or b"08000"
         message = connection.error_message.decode(errors="replace").strip()
         said = f"PostgreSQL did not start the replication: {message}"
-        raise RetriableError(said) if state.startswith((b"55006", b"08", b"53", b"57")) else PostgresError(said)
+        raise RetriableError(said) if state.decode().startswith(_TEMPORARY) else PostgresError(said)
     connection.nonblocking = 1
 
 

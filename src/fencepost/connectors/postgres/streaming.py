@@ -13,7 +13,9 @@ from fencepost.connectors.postgres.batches import TableBatches, ready
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.database import LogStatus, SourceDatabase
 from fencepost.connectors.postgres.decoder import Decoder
+from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.position import Position, SourceState
+from fencepost.connectors.postgres.relation import Relation
 from fencepost.connectors.postgres.stream import ReplicationStream
 
 _WAIT_S: Final = 0.5
@@ -47,13 +49,16 @@ class Streaming:
         self._database = database
         self._state = state
         self._partition = {"server": config.prefix}
-        self._tables = TableBatches(database.table_events)
+        self._tables = TableBatches(self._table_events)
         self._stream: ReplicationStream | None = None
         self._decoder = Decoder(position, self._tables.learn)
         self._position = position
         """The position after all batches that were returned. A decoder that failed may be further."""
         self._offered = position
         """The position of the last offset that was returned."""
+        self._offered_publication = state.publication
+        self._new_table = False
+        """Whether the stream described a table since the publication was last looked at."""
         self._open_since: float | None = None
         """When the first batch was returned that is not committed."""
         self._advanced = time.monotonic()
@@ -87,10 +92,16 @@ class Streaming:
 
     def at_end(self) -> bool:
         """Return whether everything is read that was in the log when this was first called."""
-        if self._end is None:
-            self._end = self._database.log_status().end
-        if self._stream is not None:
-            self._stream.ping()
+        try:
+            if self._end is None:
+                self._end = self._database.log_status().end
+            if self._stream is not None:
+                self._stream.ping()
+        except RetriableError as error:
+            # The next read connects again, and tells of it if that fails.
+            _log.info("The end of the log of PostgreSQL is asked for later: %s", error)
+            self.close()
+            return False
         return self._open_since is None and self._position.lsn >= self._end
 
     def close(self) -> None:
@@ -106,6 +117,9 @@ class Streaming:
         assert self._stream is not None  # noqa: S101 - just connected
         self._look_at_log()
         decoded = self._stream.read(_WAIT_S if self._open_since is None else _OPEN_WAIT_S)
+        if self._new_table:
+            # With the first change of a table, the offset says that the table is published.
+            self._check_publication()
         batches = self._tables.of(decoded.changes, int(time.time() * 1000))
         self._position = self._decoder.position
         if batches and self._open_since is None:
@@ -123,7 +137,8 @@ class Streaming:
         if self._open_since is None:
             # Nothing to write: only the position of a quiet slot is committed, from time to time.
             moved = not position.changes and position.lsn > self._offered.lsn
-            return moved and now >= self._advanced + _ADVANCE_S
+            altered = self._state.publication != self._offered_publication
+            return moved and (altered or now >= self._advanced + _ADVANCE_S)
         if position.changes:
             split_s = self._config.split_after_s
             return split_s is not None and now >= self._open_since + split_s
@@ -134,14 +149,23 @@ class Streaming:
             return Piece(tuple(batches))
         offsets = [(self._partition, self._state.at(self._position).offset())]
         last = replace(batches[-1], offsets=offsets) if batches else ready("topic STRING, value STRING", [], offsets)
-        self._offered = self._position
+        self._offered, self._offered_publication = self._position, self._state.publication
         self._advanced = time.monotonic()
         return Piece((*batches[:-1], last), commit=True)
+
+    def _table_events(self, relation: Relation) -> TableEvents | None:
+        self._new_table = True
+        return self._database.table_events(relation)
+
+    def _check_publication(self) -> None:
+        self._state = replace(self._state, publication=self._database.published_parts(self._state))
+        self._new_table = False
 
     def _look_at_log(self) -> None:
         if time.monotonic() < self._next_status:
             return
         self._next_status = time.monotonic() + _STATUS_S
+        self._check_publication()
         self._status = status = self._database.log_status()
         if status.safe_wal_size is not None and status.safe_wal_size < _LITTLE_WAL_BYTES:
             _log.warning(

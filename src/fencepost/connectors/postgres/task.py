@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from enum import Enum, auto
 from typing import Final
 
+from fencepost.api.errors import RetriableError
 from fencepost.api.record import SourceBatch
 from fencepost.api.source import Config, SourceTask
 from fencepost.connectors.postgres.batches import ready
@@ -39,6 +41,10 @@ from fencepost.connectors.postgres.streaming import Streaming
 
 SERVER: Final = "server"
 """The field of the source partition."""
+
+# A task that is to stop at the end of the log waits so long for a server that fails. A server itself waits for a minute,
+# by default, until it ends the connection of a worker that is gone.
+_PATIENCE_S: Final = 120.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -64,6 +70,8 @@ class PostgresSourceTask(SourceTask):
         self._queue: deque[SourceBatch] = deque()
         self._commit_at_end = False
         self._polling = threading.Lock()
+        self._failing: tuple[float, RetriableError] | None = None
+        """Since when polls have failed, and the last failure."""
         self._snapshot: ExportedSnapshot | None = None
         self._streaming: Streaming | None = None
         self._phase = Phase.START
@@ -78,7 +86,13 @@ class PostgresSourceTask(SourceTask):
         """Return the batch of one table; the transaction is committed after the last one of what belongs together."""
         with self._polling:
             if not self._queue:
-                self._advance()
+                try:
+                    self._advance()
+                except RetriableError as error:
+                    since = time.monotonic() if self._failing is None else self._failing[0]
+                    self._failing = since, error
+                    raise
+                self._failing = None
             batch = self._queue.popleft() if self._queue else None
             if not self._queue:
                 self._request_commit()
@@ -94,7 +108,15 @@ class PostgresSourceTask(SourceTask):
         return None if self._streaming is None else self._streaming.lag()
 
     def at_end(self) -> bool:
-        """Return whether all is read that was in the log when this was first called."""
+        """Return whether all is read that was in the log when this was first called.
+
+        Raises PostgresError if polls have failed for two minutes: only tasks that are to stop are asked.
+        """
+        if self._failing is not None and time.monotonic() >= self._failing[0] + _PATIENCE_S:
+            raise PostgresError(
+                f"The end of the log of PostgreSQL was not reached within {_PATIENCE_S:.0f} s of failures; the last one: "
+                f"{self._failing[1]}. Run again when that is mended"
+            )
         return self._streaming is not None and not self._queue and self._streaming.at_end()
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ from fencepost.connectors.postgres.connection import PositionLostError, Postgres
 from fencepost.connectors.postgres.position import Position, SourceState, lsn_text, parse_lsn, shares_history
 from fencepost.connectors.postgres.slot import Server, Slot, check_publication, check_slot, check_state
 
-STATE = SourceState("slot", "7000", 1, Position(0x16B374D848), {"": "1.t", "public.t": "2.abc"})
+STATE = SourceState("slot", "7000", 1, Position(0x16B374D848), {"": "1.t", "public.t": "2.abc.7"})
 SLOT = Slot("slot", "pgoutput", "shop", None, 0x16B374D848, "reserved", None)
 SERVER = Server("7000", 1, 0x16B374D900)
 
@@ -92,7 +92,15 @@ def test_a_slot_that_cannot_be_read_is_refused():
 
 
 def test_a_publication_may_grow_but_not_lose_what_it_had():
-    check_publication(STATE, "p", {"": "1.t", "public.t": "2.abc", "public.new": "3.x"})
-    for altered in ({"": "1.t"}, {"": "1.t", "public.t": "4.abc"}, {"": "1.f", "public.t": "2.abc"}):
+    check_publication(STATE, "p", {"": "1.t", "public.t": "2.abc.7", "public.new": "3.x.8"})
+    for altered in ({"": "1.t"}, {"": "1.t", "public.t": "4.abc.7"}, {"": "1.f", "public.t": "2.abc.7"}):
         with pytest.raises(PositionLostError, match="publication"):
             check_publication(STATE, "p", altered)
+
+
+def test_a_published_table_may_be_renamed_or_dropped():
+    check_publication(STATE, "p", {"": "1.t", "public.renamed": "2.abc.7"})
+    check_publication(STATE, "p", {"": "1.t"}, dropped={"public.t"})
+    # Another table of the name of the one that was dropped.
+    with pytest.raises(PositionLostError, match=r"public\.t"):
+        check_publication(STATE, "p", {"": "1.t", "public.t": "4.abc.9"}, dropped=set())

@@ -1,0 +1,370 @@
+"""The task of PostgresSource when its slot, its publication or its connection is tampered with.
+
+The server is the tests' own, since they kill it and change its settings.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.config.validation_context import ValidationContext
+from fencepost.connectors.postgres import task
+from fencepost.connectors.postgres.connection import PositionLostError, PostgresError
+from fencepost.connectors.postgres.connector import PostgresSourceConnector
+from fencepost.embedded.postgres import EmbeddedPostgres
+from tests.support.bank import Tellers, balances, open_bank, replayed
+from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.postgres import Database
+from tests.support.postgres_task import Topics
+from tests.support.processes import wait_for
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(settings={"wal_sender_timeout": "2s", "max_wal_size": "64MB"}) as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: EmbeddedPostgres) -> Iterator[Database]:
+    with Database(server) as database:
+        yield database
+
+
+@pytest.fixture
+def topics(database: Database) -> Iterator[Topics]:
+    topics = Topics(database)
+    yield topics
+    topics.drop_slot()
+
+
+@pytest.fixture
+def proxy(server: EmbeddedPostgres) -> Iterator[FaultProxy]:
+    proxy = FaultProxy(server.port, framed=False).start()
+    yield proxy
+    proxy.stop()
+
+
+def keys(topics: Topics, table: str) -> list[int]:
+    return [key["id"] for key, _ in topics.events(table)]
+
+
+def slot_in_use(topics: Topics) -> bool:
+    return bool(
+        topics.database.execute("select 1 from pg_replication_slots where slot_name = %s and active", [topics.slot])
+    )
+
+
+def drop_slot_in_use(topics: Topics) -> None:
+    """Drop the slot as an administrator does: the stream is ended first, and its task may be faster to come back."""
+
+    def dropped() -> bool:
+        end = "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s and active"
+        topics.database.execute(end, [topics.slot])
+        try:
+            topics.drop_slot()
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
+
+    wait_for(dropped, what="the slot is dropped")
+
+
+def invalidate_slot(database: Database) -> None:
+    """Have the server write so much log that it gives the slot up."""
+    database.execute("create table if not exists noise(id int)")
+    with database.connect() as connection:
+        connection.execute("alter system set max_slot_wal_keep_size = '1MB'")
+        connection.execute("select pg_reload_conf()")
+        lost = "select 1 from pg_replication_slots where wal_status = 'lost'"
+
+        def is_lost() -> bool:
+            for _ in range(3):
+                connection.execute("insert into noise values (1)")
+                connection.execute("select pg_switch_wal()")
+            connection.execute("checkpoint")
+            return connection.execute(lost).fetchone() is not None
+
+        try:
+            wait_for(is_lost, what="the slot is invalidated")
+        finally:
+            connection.execute("alter system reset max_slot_wal_keep_size")
+            connection.execute("select pg_reload_conf()")
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_slot_that_was_dropped_is_refused(running: bool, topics: Topics, database: Database):
+    database.execute("create table t(id int primary key); insert into t values (1)")
+    if running:
+        with topics.running():
+            wait_for(lambda: slot_in_use(topics), what="the stream")
+            drop_slot_in_use(topics)
+            database.execute("insert into t values (2)")
+            wait_for(lambda: topics.fatal, what="the task ends")
+        assert isinstance(topics.fatal, PositionLostError)
+        assert "does not exist" in str(topics.fatal)
+    else:
+        topics.run()
+        topics.drop_slot()
+        database.execute("insert into t values (2)")
+
+    with pytest.raises(PositionLostError, match=r"does not exist.*it takes a new snapshot"):
+        topics.run()
+    # Whoever creates it anew does not bring back what happened meanwhile.
+    database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [topics.slot])
+    with pytest.raises(PositionLostError, match="past the connector's offset"):
+        topics.run()
+
+    assert keys(topics, "public.t") == [1]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_slot_that_was_invalidated_is_refused(running: bool, topics: Topics, database: Database, proxy: FaultProxy):
+    topics.change(database_port=str(proxy.port))
+    database.execute("create table t(id int primary key); insert into t values (1)")
+    topics.run()
+    if running:
+        with topics.running():
+            wait_for(lambda: slot_in_use(topics), what="the stream")
+            # What is not answered keeps the slot back.
+            proxy.to_broker = Link.HOLD
+            invalidate_slot(database)
+            proxy.to_broker = Link.PASS
+            wait_for(lambda: topics.fatal, what="the task ends")
+        assert "was invalidated" in str(topics.fatal)
+    else:
+        invalidate_slot(database)
+
+    with pytest.raises(PositionLostError, match=r"was invalidated.*Raise max_slot_wal_keep_size"):
+        topics.run()
+
+
+def test_a_server_that_gave_up_a_silent_stream_is_gone_on_with(topics: Topics, database: Database, proxy: FaultProxy):
+    topics.change(database_port=str(proxy.port))
+    database.execute("create table t(id int primary key)")
+    with topics.running():
+        wait_for(lambda: slot_in_use(topics), what="the stream")
+        database.execute("insert into t values (1)")
+        wait_for(lambda: topics.committed, what="the first change")
+        proxy.to_broker = Link.HOLD
+        database.execute("insert into t values (2)")
+        # The server ends a stream whose reader says nothing for wal_sender_timeout.
+        wait_for(lambda: not slot_in_use(topics), what="the server to end the stream")
+        proxy.heal()
+        database.execute("insert into t values (3)")
+        wait_for(lambda: len(keys(topics, "public.t")) == 3, what="all changes")
+
+    assert keys(topics, "public.t") == [1, 2, 3]
+    assert topics.fatal is None
+
+
+def test_a_connection_cut_anywhere_in_a_block_keeps_transactions_whole(
+    topics: Topics, database: Database, proxy: FaultProxy
+):
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    chance = random.Random(seed)
+    topics.change(database_port=str(proxy.port))
+    open_bank(database)
+    topics.run()
+    with Tellers(database, 3, seed) as tellers, topics.running():
+        for cut in range(6):
+            proxy.cut_after = chance.randrange(1, 10_000)
+            wait_for(lambda: proxy.cut_after is None, what=f"cut {cut}")
+            before = tellers.transfers
+            wait_for(lambda before=before: tellers.transfers > before + 3, what="transfers")
+        # Nothing is cut any more while the rest is read.
+        proxy.cut_after = None
+    assert topics.fatal is None
+    while not topics.run():
+        pass
+
+    assert topics.failed("PostgreSQL closed the replication connection")
+    assert replayed(enumerate(topics.committed)) == balances(database)
+
+
+def test_a_server_killed_in_mid_snapshot_is_read_from_the_start(topics: Topics, database: Database):
+    server = database.server
+    database.execute("create table wide(id int primary key, note text)")
+    # Several ranges of pages.
+    database.execute("alter table wide alter note set storage plain")
+    database.execute("insert into wide select i, repeat('x', 7000) from generate_series(1, 5000) i")
+    kills = iter([2, 1])
+    read = 0
+
+    def after_split() -> None:
+        nonlocal read, kill_at
+        read += 1
+        if read == kill_at:
+            server.kill()
+            server.start()
+            read, kill_at = 0, next(kills, None)
+
+    kill_at = next(kills, None)
+    topics.after_split = after_split
+    runs = 1
+    while not topics.run():
+        runs += 1
+
+    assert runs == 3
+    assert len(topics.committed) == 1
+    assert sorted(keys(topics, "public.wide")) == list(range(1, 5001))
+
+
+def test_a_second_task_waits_until_the_slot_is_free(topics: Topics, database: Database):
+    database.execute("create table t(id int primary key)")
+    topics.run()
+    second = Topics(database)
+    second.prefix, second.slot = topics.prefix, topics.slot
+    second.change(topic_prefix=topics.prefix, slot_name=topics.slot)
+    second.committed_offset = topics.committed_offset
+    with second.running():
+        with topics.running():
+            wait_for(lambda: slot_in_use(topics), what="a stream")
+            waiting = f'replication slot "{topics.slot}" is active for PID'
+            wait_for(lambda: topics.failed(waiting) or second.failed(waiting), what="the refusal of the other")
+        database.execute("insert into t values (1)")
+        wait_for(lambda: keys(second, "public.t"), what="the change")
+
+    assert second.fatal is None
+    assert keys(second, "public.t") == [1]
+
+
+def test_a_transaction_of_100_000_rows_with_savepoints_is_whole(topics: Topics, database: Database):
+    database.execute("create table many(id int primary key, note text)")
+    topics.run()
+    with database.connect(autocommit=False) as connection:
+        for part in range(10):
+            connection.execute("savepoint s")
+            connection.execute(
+                "insert into many select i, 'x' from generate_series(%s::int, %s::int) i",
+                [part * 20_000, part * 20_000 + 19_999],
+            )
+            connection.execute("rollback to s" if part % 2 else "release s")
+        connection.commit()
+    with database.connect(autocommit=False) as connection:
+        connection.execute("update many set note = 'y'")
+        connection.rollback()
+    topics.run()
+
+    assert len(topics.committed) == 1
+    kept = [part * 20_000 + i for part in range(0, 10, 2) for i in range(20_000)]
+    assert [json.loads(key)["id"] for _, key, _ in topics.committed[0]] == kept
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_table_taken_out_of_the_publication_is_refused(running: bool, topics: Topics, database: Database):
+    database.execute("create table t(id int primary key); create table other(id int primary key)")
+    database.execute("create publication mine for table t, other")
+    topics.change(publication_name="mine", publication_autocreate_mode="disabled")
+    topics.run()
+    if running:
+        with topics.running():
+            wait_for(lambda: slot_in_use(topics), what="the stream")
+            database.execute("alter publication mine drop table t")
+            wait_for(lambda: topics.fatal, what="the task ends")
+        assert "The publication mine was changed" in str(topics.fatal)
+    else:
+        database.execute("alter publication mine drop table t")
+    database.execute("insert into t values (1)")
+    database.execute("alter publication mine add table t")
+    with pytest.raises(PositionLostError, match=r"The publication mine was changed.*public\.t"):
+        topics.run()
+
+    assert topics.committed_offset is not None
+    del topics.committed_offset["publication"]
+    database.execute("insert into t values (2)")
+    assert topics.run()
+    assert keys(topics, "public.t") == [2]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_table_added_to_the_publication_is_captured(running: bool, topics: Topics, database: Database):
+    database.execute("create table t(id int primary key); create table later(id int primary key)")
+    database.execute("insert into later values (1)")
+    database.execute("create publication mine for table t")
+    topics.change(publication_name="mine", publication_autocreate_mode="disabled")
+    topics.run()
+    add = "alter publication mine add table later"
+    if running:
+        with topics.running():
+            wait_for(lambda: slot_in_use(topics), what="the stream")
+            database.execute("insert into t values (1)")
+            wait_for(lambda: keys(topics, "public.t"), what="the first change")
+            database.execute(add)
+            database.execute("insert into later values (2)")
+            wait_for(lambda: keys(topics, "public.later"), what="the change of the new table")
+    else:
+        database.execute(add)
+        database.execute("insert into later values (2)")
+        topics.run()
+    assert keys(topics, "public.later") == [2]
+
+    topics.run()
+    database.execute("alter publication mine drop table later")
+    with pytest.raises(PositionLostError, match=r"public\.later"):
+        topics.run()
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_tables_that_are_dropped_or_renamed_do_not_end_the_stream(running: bool, topics: Topics, database: Database):
+    database.execute("create table t(id int primary key); create table gone(id int primary key)")
+    database.execute("create table former(id int primary key)")
+    topics.change(publication_name="mine", publication_autocreate_mode="filtered")
+    topics.run()
+
+    def tamper() -> None:
+        database.execute("insert into gone values (1)")
+        database.execute("drop table gone")
+        database.execute("alter table former rename to latter")
+        database.execute("insert into latter values (1)")
+        database.execute("insert into t values (1)")
+
+    if running:
+        with topics.running():
+            wait_for(lambda: slot_in_use(topics), what="the stream")
+            tamper()
+            wait_for(lambda: keys(topics, "public.t"), what="the change")
+    else:
+        tamper()
+    assert topics.run()
+
+    assert keys(topics, "public.gone") == keys(topics, "public.latter") == keys(topics, "public.t") == [1]
+    # The same name for another table: what happened between its creation and its publication is missing.
+    database.execute("drop table t; create table t(id int primary key); insert into t values (2)")
+    with pytest.raises(PositionLostError, match=r"public\.t"):
+        topics.run()
+
+
+def test_a_server_that_is_down_is_waited_for_and_its_errors_refuse_the_configuration(
+    topics: Topics, server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+):
+    database = topics.database
+    database.execute("create table t(id int primary key); insert into t values (1)")
+    config = dict(topics.configs())
+    server.kill()
+    try:
+        assert not errors(config)
+        monkeypatch.setattr(task, "_PATIENCE_S", 0.3)
+        with pytest.raises(PostgresError, match=r"The end of the log .* was not reached .*Connection refused"):
+            topics.run()
+    finally:
+        server.start()
+    assert topics.run()
+    assert keys(topics, "public.t") == [1]
+
+    wrong = errors(config | {"database.dbname": "nosuch"})
+    assert list(wrong) == ["database.hostname"]
+    assert 'database "nosuch" does not exist' in wrong["database.hostname"]
+
+
+def errors(config: dict[str, str]) -> dict[str, str]:
+    connector = PostgresSourceConnector()
+    connector.context = ValidationContext(config, ANYWHERE)
+    return {value.name: "".join(value.errors) for value in connector.validate(config) if value.errors}
