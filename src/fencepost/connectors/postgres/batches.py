@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -45,6 +46,15 @@ class TableBatches:
             if events is not None and rows is not None:
                 batches.append(ready(events.schema, [rows]))
         return batches
+
+
+_HEARTBEAT: Final = "topic STRING, key STRUCT<serverName: STRING NOT NULL>, value STRUCT<ts_ms: BIGINT NOT NULL>"
+
+
+def heartbeat(topic: str, server: str, now_ms: int) -> SourceBatch:
+    """Return a record that tells that the connector is alive, in Debezium's form."""
+    row = {"topic": topic, "key": {"serverName": server}, "value": {"ts_ms": now_ms}}
+    return ready(_HEARTBEAT, [pa.RecordBatch.from_pylist([row])])
 
 
 def ready(

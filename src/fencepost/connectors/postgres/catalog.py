@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.connectors.postgres.config import PostgresConfig
-from fencepost.connectors.postgres.connection import query
+from fencepost.connectors.postgres.connection import PostgresError, query
 from fencepost.connectors.postgres.envelope import TableColumn, TableEvents
 from fencepost.connectors.postgres.relation import Column, Relation, ReplicaIdentity
 from fencepost.connectors.postgres.slot import PublishedTable
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def table_events(connection: psycopg.Connection[Any], relation: Relation, config: PostgresConfig) -> TableEvents | None:
     """Return what makes the events of a table, None if it is not captured.
 
-    Keys are the replica identity; where that is the full row, or nothing, they are the primary key.
+    Keys are those of `message.key.columns`, else the replica identity; where that is the full row, or nothing, they are
+    the primary key. Raises PostgresError for chosen keys that the events cannot have.
     """
     if not config.captures(relation.name):
         return None
@@ -31,8 +32,13 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
     if not kept:
         return None
     known = type_infos(connection, {column.type_oid for _, column in kept})
-    keys = {column.name for column in relation.columns if column.identity}
-    if relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
+    identity = {column.name for column in relation.columns if column.identity}
+    chosen = config.chosen_key(relation.name)
+    keys: Collection[str] = identity
+    if chosen is not None:
+        _check_chosen(chosen, relation, identity, {column.name for _, column in kept})
+        keys = chosen
+    elif relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
         keys = primary_key(connection, relation.oid)
     columns = [
         TableColumn(
@@ -40,10 +46,24 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
             position,
             value_type(resolved(column.type_oid, column.modifier, known), config.decimals),
             column.name in keys,
+            nullable_key=chosen is not None,
         )
         for position, column in kept
     ]
     return TableEvents(config.envelope, relation, columns, topic=f"{config.prefix}.{relation.name}")
+
+
+def _check_chosen(
+    chosen: Collection[str], relation: Relation, identity: Collection[str], kept: Collection[str]
+) -> None:
+    named = f"message.key.columns makes {', '.join(sorted(chosen))} the key of {relation.name}"
+    if missing := sorted(set(chosen) - set(kept)):
+        raise PostgresError(f"{named}, whose events have no column {', '.join(missing)}: correct the property")
+    if unsent := sorted(set(chosen) - set(identity)):
+        raise PostgresError(
+            f"{named}, but the server does not send {', '.join(unsent)} of deleted rows, so deletes would have no key: run "
+            f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL, or choose columns of its replica identity"
+        )
 
 
 def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, TypeInfo]:

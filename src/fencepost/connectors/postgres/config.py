@@ -21,10 +21,21 @@ _FILES: Final = ("sslrootcert", "sslcert", "sslkey")
 
 
 class SnapshotMode(StrEnum):
-    """The values of `snapshot.mode`: what a connector without offsets begins with."""
+    """The values of `snapshot.mode`: what a connector without offsets begins with. NEVER is a former name of NO_DATA."""
 
     INITIAL = "initial"
     NO_DATA = "no_data"
+    NEVER = "never"
+
+
+# Debezium's other values, and what to do instead.
+_OTHER_MODES: Final = {
+    "always": "delete the connector's offsets and the slot before a start that is to read all rows again",
+    "initial_only": "use initial, and delete the connector once its lag is 0",
+    "when_needed": "use initial: a position that is lost fails the task and says how to resync",
+    "configuration_based": "use initial or no_data",
+    "custom": "use initial or no_data",
+}
 
 
 class Autocreate(StrEnum):
@@ -43,6 +54,29 @@ def _patterns(name: str, value: Any) -> None:
             raise ConfigError(
                 f"Invalid value for the property {name}: {pattern!r} is not a regular expression: {error}", name=name
             ) from None
+
+
+def _snapshot_mode(name: str, value: Any) -> None:
+    mode = str(value).lower()
+    if mode in _OTHER_MODES:
+        raise ConfigError(f"The value {mode} of the property {name} is not supported: {_OTHER_MODES[mode]}", name=name)
+    one_of([str(mode) for mode in SnapshotMode])(name, value)
+
+
+def _key_columns(name: str, value: Any) -> None:
+    for part in _split(value):
+        table, colon, columns = part.rpartition(":")
+        if not colon or not table.strip() or not all(column.strip() for column in columns.split(",")):
+            raise ConfigError(
+                f"Invalid value {part!r} for the property {name}: it has the form TABLE:COLUMN,COLUMN;TABLE:COLUMN, where "
+                "TABLE is a regular expression for SCHEMA.TABLE",
+                name=name,
+            )
+        _patterns(name, [table.strip()])
+
+
+def _split(value: str | None) -> list[str]:
+    return [part.strip() for part in (value or "").split(";") if part.strip()]
 
 
 def _slot_name(name: str, value: Any) -> None:
@@ -139,8 +173,26 @@ DEFINITIONS: Final = (
     )
     .define(
         "snapshot.mode", _T.STRING, "initial", _I.MEDIUM,
-        "What a connector without offsets begins with: initial reads all rows once, no_data begins with the stream.",
-        validator=one_of([str(mode) for mode in SnapshotMode]),
+        "What a connector without offsets begins with: initial reads all rows once; no_data, also called never, begins "
+        "with the stream.",
+        validator=_snapshot_mode,
+    )
+    .define(
+        "message.key.columns", _T.STRING, None, _I.MEDIUM,
+        "Columns that are the key of a table's events instead of its replica identity, as TABLE:COLUMN,COLUMN;TABLE:COLUMN, "
+        "where TABLE is a regular expression matched with the whole of SCHEMA.TABLE; the first that matches counts. The "
+        "columns must be part of the replica identity, or that is FULL: otherwise deletes would have no key.",
+        validator=_key_columns,
+    )
+    .define(
+        "heartbeat.interval.ms", _T.LONG, 0, _I.MEDIUM,
+        "After how many milliseconds a record with the time is written to the topic of heartbeats; 0 for none. The slot "
+        "advances without it.",
+        validator=at_least(0),
+    )
+    .define(
+        "topic.heartbeat.prefix", _T.STRING, "__debezium-heartbeat", _I.LOW,
+        "The topic of heartbeats is this, a dot and topic.prefix.", validator=_prefix,
     )
     .define(
         "tombstones.on.delete", _T.BOOLEAN, True, _I.MEDIUM,
@@ -186,6 +238,10 @@ class PostgresConfig:
     decimals: DecimalHandling
     envelope: EnvelopeSettings
     split_after_s: float | None
+    heartbeat_s: float
+    """Seconds between heartbeats, 0 for none."""
+    heartbeat_topic: str
+    key_columns: Sequence[tuple[re.Pattern[str], frozenset[str]]]
     included: Sequence[re.Pattern[str]]
     excluded: Sequence[re.Pattern[str]]
     excluded_columns: Sequence[re.Pattern[str]]
@@ -202,6 +258,7 @@ class PostgresConfig:
             name: given[f"database.{name}"] for name in ("sslmode", *_FILES) if given[f"database.{name}"] is not None
         }
         split_ms = given["transaction.split.interval.ms"]
+        mode = SnapshotMode(given["snapshot.mode"].lower())
         return cls(
             connection=ConnectionSettings(
                 given["database.hostname"], given["database.port"], given["database.user"], given["database.dbname"],
@@ -212,7 +269,7 @@ class PostgresConfig:
             slot_failover=given["slot.failover"],
             publication=given["publication.name"],
             autocreate=Autocreate(given["publication.autocreate.mode"].lower()),
-            snapshot_mode=SnapshotMode(given["snapshot.mode"].lower()),
+            snapshot_mode=SnapshotMode.NO_DATA if mode is SnapshotMode.NEVER else mode,
             decimals=DecimalHandling(given["decimal.handling.mode"].lower()),
             envelope=EnvelopeSettings(
                 prefix=given["topic.prefix"],
@@ -222,6 +279,9 @@ class PostgresConfig:
                 placeholder=given["unavailable.value.placeholder"],
             ),
             split_after_s=None if split_ms is None else split_ms / 1000,
+            heartbeat_s=given["heartbeat.interval.ms"] / 1000,
+            heartbeat_topic=f"{given['topic.heartbeat.prefix']}.{given['topic.prefix']}",
+            key_columns=_keys(given["message.key.columns"]),
             included=_compiled(given["table.include.list"]),
             excluded=_compiled(given["table.exclude.list"]),
             excluded_columns=_compiled(given["column.exclude.list"]),
@@ -239,6 +299,10 @@ class PostgresConfig:
             return any(pattern.fullmatch(table) for pattern in self.included)
         return not any(pattern.fullmatch(table) for pattern in self.excluded)
 
+    def chosen_key(self, table: str) -> frozenset[str] | None:
+        """Return the columns that are to be the key of `schema.table`, None for its own."""
+        return next((columns for pattern, columns in self.key_columns if pattern.fullmatch(table)), None)
+
     def has_column(self, column: str) -> bool:
         """Whether `schema.table.column` is part of the events."""
         return not any(pattern.fullmatch(column) for pattern in self.excluded_columns)
@@ -246,3 +310,11 @@ class PostgresConfig:
 
 def _compiled(patterns: Sequence[str]) -> list[re.Pattern[str]]:
     return [re.compile(pattern, re.IGNORECASE) for pattern in patterns if pattern]
+
+
+def _keys(value: str | None) -> list[tuple[re.Pattern[str], frozenset[str]]]:
+    parts = [part.rpartition(":") for part in _split(value)]
+    return [
+        (re.compile(table.strip(), re.IGNORECASE), frozenset(column.strip() for column in columns.split(",")))
+        for table, _, columns in parts
+    ]

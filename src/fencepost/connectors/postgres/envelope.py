@@ -56,12 +56,13 @@ class EnvelopeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column that events have; `position` is its place in the relation."""
+    """A column that events have; `position` is its place in the relation. A chosen key may be null."""
 
     name: str
     position: int
     type: ValueType
     key: bool
+    nullable_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,10 @@ class TableEvents:
     def schema(self) -> str:
         """The columns `key` (if the table has one) and `value` in DDL."""
         row = ", ".join(f"{quoted(column.name)}: {column.type.ddl}" for column in self.columns)
-        key = ", ".join(f"{quoted(column.name)}: {column.type.ddl} NOT NULL" for column in self._keys)
+        key = ", ".join(
+            f"{quoted(column.name)}: {column.type.ddl}{'' if column.nullable_key else ' NOT NULL'}"
+            for column in self._keys
+        )
         value = (
             f"STRUCT<before: STRUCT<{row}>, after: STRUCT<{row}>, source: {SOURCE_DDL} NOT NULL, op: STRING NOT NULL, "
             f"ts_ms: BIGINT, transaction: {TRANSACTION_DDL}>"
@@ -171,8 +175,11 @@ class TableEvents:
             if column.key:
                 after = now.take(pa.array(changes.new.index[rows]))
                 before = then.take(pa.array(changes.old.index[rows]))
-                same = pc.fill_null(pc.equal(after, before), False)
-                moved[rows] |= ~same.to_numpy(zero_copy_only=False)
+                same = pc.fill_null(pc.equal(after, before), False).to_numpy(zero_copy_only=False)
+                both_null = (after.is_null().to_numpy(zero_copy_only=False)) & before.is_null().to_numpy(
+                    zero_copy_only=False
+                )
+                moved[rows] |= ~(same | both_null)
         return moved
 
     def _struct(self, columns: list[pa.Array], index: Array) -> pa.Array:

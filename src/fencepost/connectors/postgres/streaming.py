@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost.api.errors import RetriableError
 from fencepost.api.record import SourceBatch
-from fencepost.connectors.postgres.batches import TableBatches, ready
+from fencepost.connectors.postgres.batches import TableBatches, heartbeat, ready
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.database import LogStatus, SourceDatabase
 from fencepost.connectors.postgres.decoder import Decoder
@@ -29,6 +30,11 @@ _STATUS_S: Final = 5.0
 _LITTLE_WAL_BYTES: Final = 1 << 30
 
 _log: Final = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    """Return the time that events have, in milliseconds since 1970."""
+    return int(time.time() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,9 @@ class Streaming:
         self._open_since: float | None = None
         """When the first batch was returned that is not committed."""
         self._advanced = time.monotonic()
+        # Between two heartbeats a read returns nothing, and the worker can ask for the end.
+        self._wait_s = min(_WAIT_S, config.heartbeat_s / 2) if config.heartbeat_s else _WAIT_S
+        self._next_heartbeat = time.monotonic() + config.heartbeat_s if config.heartbeat_s else math.inf
         self._status: LogStatus | None = None
         self._next_status = 0.0
         self._end: int | None = None
@@ -116,11 +125,11 @@ class Streaming:
             self._connect()
         assert self._stream is not None  # noqa: S101 - just connected
         self._look_at_log()
-        decoded = self._stream.read(_WAIT_S if self._open_since is None else _OPEN_WAIT_S)
+        decoded = self._stream.read(self._wait_s if self._open_since is None else _OPEN_WAIT_S)
         if self._new_table:
             # With the first change of a table, the offset says that the table is published.
             self._check_publication()
-        batches = self._tables.of(decoded.changes, int(time.time() * 1000))
+        batches = self._tables.of(decoded.changes, now_ms())
         self._position = self._decoder.position
         if batches and self._open_since is None:
             self._open_since = time.monotonic()
@@ -138,6 +147,8 @@ class Streaming:
             # Nothing to write: only the position of a quiet slot is committed, from time to time.
             moved = not position.changes and position.lsn > self._offered.lsn
             altered = self._state.publication != self._offered_publication
+            if not position.changes and now >= self._next_heartbeat:
+                return True
             return moved and (altered or now >= self._advanced + _ADVANCE_S)
         if position.changes:
             split_s = self._config.split_after_s
@@ -147,6 +158,9 @@ class Streaming:
     def _piece(self, batches: list[SourceBatch], *, commit: bool) -> Piece:
         if not commit:
             return Piece(tuple(batches))
+        if time.monotonic() >= self._next_heartbeat:
+            self._next_heartbeat = time.monotonic() + self._config.heartbeat_s
+            batches = [*batches, heartbeat(self._config.heartbeat_topic, self._config.prefix, now_ms())]
         offsets = [(self._partition, self._state.at(self._position).offset())]
         last = replace(batches[-1], offsets=offsets) if batches else ready("topic STRING, value STRING", [], offsets)
         self._offered, self._offered_publication = self._position, self._state.publication
