@@ -88,11 +88,11 @@ class GroupEvents:
         self._registry = registry
         self._events: deque[Json] = deque(maxlen=_KEPT)
         self._last: GroupCounters | None = None
-        self._next_look = 0.0
+        self._next_look: float | None = None
 
     async def shown(self) -> Json | None:
         """Return this worker's view of the group, with the last events, the newest first; None without a group."""
-        if time.monotonic() >= self._next_look:
+        if self._next_look is None or time.monotonic() >= self._next_look:
             began = time.monotonic()
             found = await asyncio.to_thread(lambda: counters(self._registry.collect()))
             if found is not None:
