@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo demo-cdc docs test sim chaos chaos-spark hostile lint screenshots bench dist clean
+.PHONY: install demo demo-cdc docs test sim chaos chaos-spark hostile lint screenshots dashboards bench dist clean
 
 install: $(STAMP)
 
@@ -57,9 +57,13 @@ chaos-spark: install
 hostile: install
 	$(BIN)/python -m tests.hostile --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# The page at /ui in a real Chromium (apt-get install chromium), which makes the pictures of the docs.
+# The pictures of the docs: the page at /ui, used in a real Chromium (apt-get install chromium), and what commands show.
 screenshots: install
 	$(BIN)/python -m tests.page --pictures docs/pictures
+
+# What dashboards ask for, asked of a real Prometheus (apt-get install prometheus) that scrapes a real worker.
+dashboards: install
+	$(BIN)/python -m tests.page.dashboards
 
 bench: install
 	$(BIN)/python bench/run.py

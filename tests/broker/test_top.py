@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
+from fencepost.cli import top_app
 from fencepost.cli.top_app import TopApp, TraceScreen
 from fencepost.embedded.ports import free_ports
 from tests.broker.test_standalone_rest import Start, start
@@ -22,6 +23,12 @@ _SECONDS = 120
 _LONG = "org.apache.kafka.connect.converters.LongConverter"
 _WIDE = (200, 30)
 _NARROW = (60, 20)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are asked more often than people could read."""
+    monkeypatch.setattr(top_app, "_LOOK_SECONDS", 0.2)
 
 
 class _Screen:

@@ -14,9 +14,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from confluent_kafka import Producer
+from prometheus_client import CollectorRegistry
 
 from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.herder.distributed.group_metrics import GroupMetrics
 from tests.page.chromium import Tab, chromium
+from tests.page.terminal import picture_of_demo, picture_of_top
 from tests.support.model_herder import ModelHerder
 from tests.support.processes import Process
 from tests.support.rest import RestApis
@@ -25,6 +28,7 @@ from tests.support.topics import Topics
 _SECONDS = 60
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _LONG = "org.apache.kafka.connect.converters.LongConverter"
+_EVENTS = "document.querySelectorAll('ul.events li')"
 _ROW = "document.querySelectorAll('table.connectors tbody tr')"
 
 
@@ -38,14 +42,19 @@ def main() -> None:
         print(f"500 connectors are shown after {_many_connectors(Path(folder)):.2f} s")
         with EmbeddedBroker(Path(folder) / "broker") as broker:
             _use(Path(folder), broker.bootstrap_servers, pictures)
+    picture_of_demo(pictures / "demo.svg")
     print(f"The page works; its pictures are in {pictures}")
 
 
 def _many_connectors(folder: Path) -> float:
     """The seconds from the request for the page until 500 connectors are rendered."""
     herder = ModelHerder()
+    group = GroupMetrics()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(group)
+    _rebalance(group)
     with RestApis() as apis:
-        api = apis.serve(herder)
+        api = apis.serve(herder, registry=registry)
         source = folder / "in.txt"
         source.write_text("one\n")
         config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "t"}
@@ -62,11 +71,22 @@ def _many_connectors(folder: Path) -> float:
                     await tab.key("/")
                 await tab.send("Input.insertText", text="connector-123")
                 await tab.wait_for(f"{_ROW}.length === 1")
+                await tab.wait_for(f"{_EVENTS}.length === 1")
+                _rebalance(group)
+                group.fenced(0.2, success=True)
+                await tab.wait_for(f"{_EVENTS}.length === 3 && {_EVENTS}[0].textContent.includes('1 rebalance')")
+                await tab.size(400, 800)
+                assert await tab.value("document.documentElement.scrollWidth") <= 400
                 assert tab.errors == [], tab.errors
                 return seconds
 
         seconds: float = apis.call(look())
         return seconds
+
+
+def _rebalance(group: GroupMetrics) -> None:
+    group.rebalance_began()
+    group.rebalance_completed()
 
 
 def _use(folder: Path, bootstrap: str, pictures: Path) -> None:
@@ -111,6 +131,7 @@ async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: P
         await _overview(tab, pictures)
         await _one_connector(tab, pictures)
         await _topic(tab, url, bootstrap, pictures)
+        await picture_of_top(url, pictures / "top.svg")
         assert tab.errors == [], tab.errors
     writing.cancel()
 
@@ -169,10 +190,14 @@ async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Path) -> None:
     await tab.open(f"{url}/ui/#/topics/{quote('orders')}")
     await tab.wait_for("[...document.querySelectorAll('h3')].some((each) => each.textContent === 'a-job-that-hangs')")
     await tab.screenshot(pictures / "topic.png")
+    await tab.size(400, 800)
+    await tab.scheme("dark")
+    assert await tab.value("document.documentElement.scrollWidth") <= 400
     await tab.value(
         "[...document.querySelectorAll('article')].find((each) => each.textContent.includes('a-job-that-hangs'))"
-        ".querySelector('button').click()"
+        ".querySelector('button').focus()"
     )
+    await tab.key(" ")
     await tab.wait_for("![...document.querySelectorAll('h3')].some((each) => each.textContent === 'a-job-that-hangs')")
 
 

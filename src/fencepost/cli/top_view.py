@@ -219,10 +219,12 @@ def group_line(answer: Json) -> str:
 
 def problems(answer: Json) -> list[str]:
     """Return what is wrong with the group itself: workers that do not answer, or break exactly-once delivery."""
-    breaking = ", ".join(answer["breaking"])
-    return [f"These workers break exactly-once delivery: {breaking}"] * bool(breaking) + [
-        f"{worker} does not answer: {printable(why)}" for worker, why in sorted(answer["silent"].items())
-    ]
+    told = [f"{worker} does not answer: {printable(why)}" for worker, why in sorted(answer["silent"].items())]
+    if answer["breaking"]:
+        told.insert(0, f"These workers break exactly-once delivery: {', '.join(answer['breaking'])}")
+    if answer["membership"] is not None and answer["membership"]["rebalancing"]:
+        told.append("The group is rebalancing")
+    return told
 
 
 def worker_lines(answer: Json) -> list[str]:

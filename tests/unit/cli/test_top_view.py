@@ -40,6 +40,7 @@ def _answer(rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         "silent": {},
         "exactly_once": "enabled",
         "breaking": [],
+        "membership": None,
         "rows": rows,
         "now": _NOW,
         **more,
@@ -144,12 +145,15 @@ def test_ages_are_short(seconds: int, shown: str):
 
 def test_the_group_is_summed_up_and_its_problems_are_named():
     rows = {"a": _row(rate=3.0), "b": _row("FAILED", rate=0.0)}
-    answer = _answer(rows, breaking=["v:1"], silent={"u:1": "it is away"})
+    membership = {"rebalancing": True}
+    answer = _answer(rows, breaking=["v:1"], silent={"u:1": "it is away"}, membership=membership)
 
     assert group_line(answer) == (
         "group shop  exactly-once enabled  2 workers  2 connectors  1 FAILED  1 RUNNING  3 rows/s"
     )
-    assert problems(answer) == ["These workers break exactly-once delivery: v:1", "u:1 does not answer: it is away"]
+    assert problems(answer) == [
+        "These workers break exactly-once delivery: v:1", "u:1 does not answer: it is away", "The group is rebalancing",
+    ]  # fmt: skip
     assert worker_lines(answer) == ["v:1  3 tasks", "w:1  1 task  answers this"]
 
 
