@@ -7,7 +7,8 @@ warm   the same once Spark is up and nothing else is going on, twice
 pause  the same after a pause, in which Spark ends its idle Python workers
 after  the same again
 
-Each round has a worker, a broker's topics and connectors of its own. Shown are medians with the range over the rounds.
+Each round has a worker of its own, with the group's topics and its connectors. The workers of all rounds live to the end:
+they pause together, and one works at a time. Shown are medians with the range over the rounds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,16 +80,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fencepost-cold-") as folder:
         source = Path(folder) / "lines.txt"
         write_lines(source, asked.lines)
-        with EmbeddedBroker(Path(folder) / "broker") as broker:
+        with EmbeddedBroker(Path(folder) / "broker") as broker, ExitStack() as stack:
+            workers = []
             for number in range(asked.rounds):
                 group = Group(Path(folder), broker.bootstrap_servers, f"cold-{number}")
-                with group.worker() as worker:
-                    figures["first"].append(send(worker, f"first-{number}", source))
-                    worker.settle()
-                    figures["warm"] += [send(worker, f"warm-{number}-{which}", source) for which in range(2)]
-                    time.sleep(asked.pause)
-                    figures["pause"].append(send(worker, f"pause-{number}", source))
-                    figures["after"].append(send(worker, f"after-{number}", source))
+                worker = stack.enter_context(group.worker())
+                workers.append(worker)
+                figures["first"].append(send(worker, f"first-{number}", source))
+                worker.settle()
+                figures["warm"] += [send(worker, f"warm-{number}-{which}", source) for which in range(2)]
+            time.sleep(asked.pause)
+            for number, worker in enumerate(workers):
+                figures["pause"].append(send(worker, f"pause-{number}", source))
+                figures["after"].append(send(worker, f"after-{number}", source))
     for name, found in figures.items():
         rate = asked.lines / statistics.median(each.seconds for each in found) / 1e6
         print(

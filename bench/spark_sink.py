@@ -4,6 +4,7 @@ All share one machine, one broker and one Spark session; the first round of each
 process, its JVM and its Python workers, without the broker's.
 
     exactly_once   foreachBatch(exactly_once(...)): one Kafka transaction a micro-batch
+    outside        the same writer, in foreachBatch, outside of a transaction
     sink           Spark's Kafka sink, at least once: writeStream.format("kafka"); if its jars can be had
     write_kafka    a DataFrame in one transaction
     batch sink     Spark's Kafka sink: write.format("kafka")
@@ -11,7 +12,7 @@ process, its JVM and its Python workers, without the broker's.
 The values are 100 bytes, from Parquet files of one micro-batch. The small micro-batches have 100 rows; their figure is
 Spark's own addBatch, in milliseconds.
 
-Run: .venv/bin/python bench/spark_sink.py --rounds 5 --rows 5000000
+Run: .venv/bin/python bench/spark_sink.py --rounds 5 --rows 5000000 [--memory]
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import json
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
@@ -35,11 +40,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's 
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.engine import SparkEngine
+from fencepost.kafka.producer.idempotent import IdempotentProducer
 from fencepost.spark import exactly_once, write_kafka
-from file_to_kafka import settings, sink_jars, spread
+from fencepost.spark.frame_write import FrameWrite
+from fencepost.spark.rows import pipeline_for
+from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.topic_gate import SinkTopicGate
+from file_to_kafka import HEAP, settings, sink_jars, spread
 
 SMALL_ROWS = 100
 WARM = 5
+
+T = TypeVar("T")
 
 
 class Bench:
@@ -77,6 +89,22 @@ class Bench:
 
     def sink(self, writer: Any, topic: str) -> Any:
         return writer.format("kafka").options(**self.kafka(topic))
+
+    def outside(self, writer: Any, topic: str) -> Any:
+        config = SinkConfig.from_options({"topic": topic, "bootstrap.servers": self.servers})
+
+        def write(frame: DataFrame, batch: int) -> None:
+            FrameWrite(
+                pipeline=pipeline_for(frame.schema, config),
+                producer=IdempotentProducer(config.producer),
+                sink=topic,
+                batch=f"batch {batch}",
+                gate=SinkTopicGate(topic, config.storage_topic),
+                start=batch,
+                may_be_small=False,
+            ).write(frame)
+
+        return writer.foreachBatch(write)
 
     def large(self, contender: str) -> tuple[float, float]:
         """Records a second, and CPU microseconds a record."""
@@ -136,34 +164,37 @@ class Bench:
         assert 0 <= sum(ends) - self.rows <= self.partitions, ends
 
     def cpu_seconds(self) -> float:
-        total = 0.0
-        for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-            if process.pid not in self._broker:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    total += sum(process.cpu_times()[:4])
-        return total
+        return sum(self._of_each(lambda process: sum(process.cpu_times()[:4])))
+
+    def resident_bytes(self) -> int:
+        """Memory of this process and all below it but the broker; pages that they share count once."""
+        return sum(self._of_each(lambda process: process.memory_full_info().pss))
+
+    def _of_each(self, measured: Callable[[psutil.Process], T]) -> Iterator[T]:
+        own = psutil.Process()
+        for process in [own, *(child for child in own.children(recursive=True) if child.pid not in self._broker)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                yield measured(process)
 
 
 def report(title: str, results: dict[str, list[tuple[float, float]]], columns: tuple[str, str]) -> None:
-    print(f"\n{title:16}{columns[0]:>28}{columns[1]:>28}")
+    ours = results["exactly_once"]
+    print(f"\n{title:16}{columns[0]:>28}{columns[1]:>28}   (exactly_once against it, medians)")
     for contender, runs in results.items():
-        print(f"{contender:16}{spread([first for first, _ in runs]):>28}{spread([second for _, second in runs]):>28}")
+        pairs = list(zip(ours, runs, strict=True))
+        ratios = [statistics.median(own[n] / other[n] for own, other in pairs) for n in range(2)]
+        figures = f"{spread([first for first, _ in runs]):>28}{spread([second for _, second in runs]):>28}"
+        print(f"{contender:16}{figures}{ratios[0]:8.3f}{ratios[1]:8.3f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--batches", type=int, default=60)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--only", choices=["large", "small"])
-    parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the files and the broker's data go")
-    arguments = parser.parse_args()
+@contextlib.contextmanager
+def benches(arguments: argparse.Namespace, extra: dict[str, str], *, jars: bool) -> Iterator[tuple[Bench, bool]]:
+    """A Bench with the `extra` settings of Spark, and whether it has Spark's own sink."""
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name, EmbeddedBroker(Path(name) / "broker") as broker:
         folder = Path(name)
-        jars = sink_jars(folder / "jars")
+        found = sink_jars(folder / "jars") if jars else []
         others = {process.pid for process in psutil.Process().children(recursive=True)}
-        engine = SparkEngine(settings(jars) | {"spark.sql.streaming.numRecentProgressUpdates": "500"})
+        engine = SparkEngine(settings(found) | extra)
         bench = Bench(
             broker.bootstrap_servers,
             engine.session(),
@@ -172,10 +203,17 @@ def main() -> None:
             rows=arguments.rows,
             partitions=arguments.partitions,
         )
-        theirs = ["sink"] if jars else []
+        yield bench, bool(found)
+        engine.stop()
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    progress = {"spark.sql.streaming.numRecentProgressUpdates": "500"}
+    with benches(arguments, progress, jars=True) as (bench, has_sink):
+        theirs, batches = (["sink"], ["batch sink"]) if has_sink else ([], [])
         kinds: dict[str, tuple[list[str], Callable[[str], tuple[float, float]], tuple[str, str]]] = {
             "large": (
-                ["exactly_once", *theirs, "write_kafka", *(["batch sink"] if jars else [])],
+                ["exactly_once", "outside", *theirs, "write_kafka", *batches],
                 bench.large,
                 ("million records/s", "CPU us a record"),
             ),
@@ -195,7 +233,52 @@ def main() -> None:
                         if number:
                             results.setdefault(contender, []).append(figures)
                 report(kind, results, columns)
-        engine.stop()
+
+
+def memory_of(arguments: argparse.Namespace) -> None:
+    """Write three micro-batches of all rows in this process, and print the most memory that it had."""
+    heap = {"spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch"}
+    with benches(arguments, heap, jars=False) as (bench, _):
+        most, done = [0], threading.Event()
+
+        def sample() -> None:
+            while not done.wait(0.2):
+                most[0] = max(most[0], bench.resident_bytes())
+
+        sampler = threading.Thread(target=sample)
+        sampler.start()
+        for _ in range(3):
+            bench.large("exactly_once")
+        done.set()
+        sampler.join()
+    print(json.dumps({"rows": arguments.rows, "bytes": most[0]}))
+
+
+def compare_memory(arguments: argparse.Namespace) -> None:
+    found: dict[int, list[int]] = {}
+    counts = (arguments.rows // 10, arguments.rows)
+    for _, rows in itertools.product(range(arguments.rounds), counts):
+        command = [sys.executable, __file__, "--rows", str(rows), "--memory-of", "--folder", arguments.folder]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        figures = json.loads(answer.stdout.splitlines()[-1])
+        found.setdefault(rows, []).append(figures["bytes"])
+        print(f"memory with {rows:>10,} rows: {figures['bytes'] / 2**20:,.0f} MiB", flush=True)
+    small, large = (statistics.median(found[rows]) for rows in counts)
+    print(f"ratio of the medians: {large / small:.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--only", choices=["large", "small"])
+    parser.add_argument("--memory", action="store_true", help="compare memory with a tenth of the rows instead")
+    parser.add_argument("--memory-of", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the files and the broker's data go")
+    arguments = parser.parse_args()
+    (compare_memory if arguments.memory else memory_of if arguments.memory_of else compare)(arguments)
 
 
 if __name__ == "__main__":

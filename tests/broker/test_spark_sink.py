@@ -22,7 +22,9 @@ from fencepost.engine.spark.session import make_java_home
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.spark import ExactlyOnce, exactly_once, write_kafka
+from fencepost.spark.few_rows import few_rows
 from fencepost.spark.progress import SinkKey
+from fencepost.spark.rows import record_columns
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
 from tests.support.checker import read_topic
@@ -105,6 +107,47 @@ def test_keyed_rows_of_small_and_large_batches_keep_their_order(query: FileQuery
         by_key.setdefault(record.key, []).append(int(record.value or b""))
     expected = [*range(1), *range(2), *range(3), *range(500), *range(1_500), *range(500)]
     assert by_key == {str(k).encode(): [n for n in expected if n % 5 == k] for k in range(5)}
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 12])
+def test_few_rows_are_taken_in_their_order_and_more_are_not(spark: SparkSession, partitions: int):
+    numbers = spark.range(0, 100, 1, partitions)
+    rows = few_rows(numbers, 100)
+    assert rows is not None
+    assert rows["id"].to_pylist() == list(range(100))
+    assert few_rows(numbers, 99) is None
+    none = few_rows(numbers.where("id < 0"), 99)
+    assert none is not None
+    assert none.num_rows == 0
+
+
+def test_few_rows_of_an_adaptive_plan_keep_their_order(spark: SparkSession):
+    sorted_rows = spark.range(0, 100, 1, 3).orderBy(F.col("id").desc())
+    rows = few_rows(sorted_rows, 100)
+    assert rows is not None
+    assert rows["id"].to_pylist() == list(range(99, -1, -1))
+    assert few_rows(sorted_rows, 99) is None
+
+
+def test_few_rows_take_one_job_of_one_stage(spark: SparkSession):
+    context, group = spark.sparkContext, unique("group")
+    tracker = context.statusTracker()
+    context.setLocalProperty("spark.jobGroup.id", group)
+    try:
+        few_rows(spark.range(0, 100, 1, 3), 1_000)
+        # Spark tells of jobs later, and in their order.
+        spark.range(1).toArrow()
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    wait_for(lambda: len(tracker.getJobIdsForGroup(group)) >= 2)
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    assert [len(job.stageIds) for job in jobs if job is not None] == [1, 1]
+
+
+def test_columns_of_records_need_no_select(spark: SparkSession, sink: ExactlyOnce):
+    rows = spark.range(1).selectExpr("string(id) AS value")
+    assert record_columns(rows, sink._config) is rows
+    assert record_columns(rows.selectExpr("*", "1 AS other"), sink._config).columns == ["value"]
 
 
 def test_a_repeated_batch_is_not_written_again(query: FileQuery, name: str, bootstrap_servers: str):

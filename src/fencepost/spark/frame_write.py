@@ -3,7 +3,7 @@
     many rows   executors: converters -> Kafka, as a worker's DataFrame
     few rows    executors -> driver: converters -> Kafka, without a Python worker
 
-Whether there are few is only known once the batch was executed: the driver takes at most SMALL rows and one more.
+Whether there are few is only known once the batch was executed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.api.record import SourceBatch
 from fencepost.engine.conversion import column_types
@@ -31,15 +30,14 @@ from fencepost.engine.spark.job_write import SparkWrite, write_batch
 from fencepost.engine.write_spec import WriteSpec
 from fencepost.engine.write_stage import GivenRows, WriteStage
 from fencepost.kafka.producer.partition_queue import Ack
+from fencepost.kafka.producer.record_producer import RecordProducer
 from fencepost.kafka.producer.transaction import Transaction
-from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.spark.few_rows import few_rows
 from fencepost.spark.jobs import jobs_of
 from fencepost.spark.topic_gate import SinkTopicGate
 
 SMALL: Final = 1_000
 """The number of rows up to which the driver converts and writes a batch itself."""
-
-_POSITION: Final = "__fencepost_position"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class FrameWrite:
     """
 
     pipeline: Pipeline
-    producer: TransactionalProducer
+    producer: RecordProducer
     sink: str
     batch: str
     gate: SinkTopicGate
@@ -88,12 +86,8 @@ class FrameWrite:
             return write_batch(write, SourceBatch(dataframe=frame))
 
     def _few_rows(self, frame: DataFrame) -> pa.Table | None:
-        """All rows in their order, None if there are more than SMALL."""
         with jobs_of(self.batch, new_mark()):
-            # Tasks end in any order, and a limit joins their rows.
-            numbered = frame.withColumn(_POSITION, F.monotonically_increasing_id())
-            rows = numbered.limit(SMALL + 1).toArrow()
-        return None if rows.num_rows > SMALL else rows.sort_by(_POSITION).drop_columns([_POSITION])
+            return few_rows(frame, SMALL)
 
     def _by_driver(self, frame: DataFrame, rows: pa.Table, errors: ErrorHandler) -> Sequence[Ack]:
         types = column_types(frame.schema, where="the DataFrame")

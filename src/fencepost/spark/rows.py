@@ -29,9 +29,11 @@ _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
 
 def record_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
     """Return the frame with the columns of records. Raises ConfigError for columns that it does not have."""
-    names = frame.columns
+    names = frame.schema.names
     if not config.key_columns and "value" in names:
-        return frame.select(*(name for name in COLUMNS if name in names))
+        known = [name for name in COLUMNS if name in names]
+        # A small batch takes a tenth of its time for a select.
+        return frame if known == names else frame.select(*known)
     if "value.converter" not in config.properties:
         raise ConfigError(
             f"The DataFrame has the columns {', '.join(names)}: name one of them 'value', or set value.converter, for "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 from py4j.protocol import Py4JError
@@ -49,8 +50,14 @@ def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
     """The time in the offset log's entry, from Spark's internals: None where they are not as expected."""
     session: Any = frame.sparkSession
     try:
-        identity = session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001 - no public interface has it
+        identity = _uuid_of(session._jvm)(query)  # noqa: SLF001 - no public interface has it
         execution = session._jsparkSession.sharedState().activeStreamingQueries().get(identity)  # noqa: SLF001
         return int(execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
     except (Py4JError, AttributeError, TypeError, ValueError):
         return None
+
+
+@lru_cache(maxsize=1)
+def _uuid_of(jvm: Any) -> Any:
+    """Java's function that makes a UUID of text: the JVM is asked for each part of its name."""
+    return jvm.java.util.UUID.fromString
