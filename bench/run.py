@@ -1,7 +1,7 @@
 """All benchmarks one after the other, as `make bench` runs them; name some to run only those.
 
     python bench/run.py [writer] [files] [memory] [polled] [encoder] [converters] [reader] [fencing] [reconfiguration]
-                        [worker] [spark_sink] [cold] [jdbc]
+                        [worker] [spark_sink] [cold] [jdbc] [formats]
 
 The machine should be idle besides. What the figures mean stands in docs/benchmarks.md.
 """
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "encoder": ["encoder.py"],
     "converters": ["converters.py"],
     "reader": ["file_reader.py", "--rounds", "5"],
+    "formats": ["file_formats.py", "--rounds", "3"],
     "fencing": ["fencing.py", "--rounds", "5"],
     "reconfiguration": ["reconfiguration.py", "--rounds", "5"],
     "worker": ["worker.py", "--rounds", "5"],
