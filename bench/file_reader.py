@@ -21,11 +21,11 @@ import numpy as np
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.ddl import parse_columns
 from fencepost.api.record import ArrowReader, SourceRecord
-from fencepost.connectors.csv_reader import QUOTE, CsvReader
+from fencepost.connectors.csv_reader import CsvReader
 from fencepost.connectors.growing_file import SPLIT_BYTES
 from fencepost.connectors.jsonl_reader import JsonLinesReader
 from fencepost.connectors.line_reader import LineReader
-from fencepost.connectors.scan import FileRange, open_file, scan_records, split_lines
+from fencepost.connectors.scan import FileRange, Quoting, open_file, scan_records, split_lines
 
 COLUMNS = parse_columns("id BIGINT, name STRING, price DOUBLE, at TIMESTAMP")
 
@@ -58,7 +58,7 @@ def read_splits(path: Path, reader: ArrowReader, *, quoted: bool) -> int:
     part = FileRange(str(path), 0, size)
     with open_file(str(path), ANYWHERE) as file:
         if quoted:
-            splits = scan_records(file, part, size, quote=QUOTE, split_bytes=SPLIT_BYTES)
+            splits = scan_records(file, part, size, quoting=Quoting(), split_bytes=SPLIT_BYTES)
         else:
             splits = split_lines(file, part, SPLIT_BYTES)
     return sum(batch.num_rows for split in splits for batch in reader.read(split))

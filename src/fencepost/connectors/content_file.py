@@ -26,7 +26,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.compression import ContentStream, Form, TruncatedError
 from fencepost.connectors.growing_file import FILENAME_FIELD, POSITION_FIELD
-from fencepost.connectors.scan import PADDING, FileRange, open_file, record_ends, unreadable
+from fencepost.connectors.scan import PADDING, FileRange, Quoting, open_file, record_ends, unreadable
 
 HELD_BYTES: Final = 4 << 20
 """The maximum size of a batch, if no record is longer. The worker writes a batch of this size without a Spark job."""
@@ -99,7 +99,7 @@ class ContentFile:
         path: str,
         position: int,
         form: Form,
-        quote: int | None,
+        quoting: Quoting | None,
         batch_bytes: int,
         allowed: AllowedPaths,
         clock: Callable[[], float] = time.monotonic,
@@ -107,7 +107,7 @@ class ContentFile:
         self.path = path
         self.position = position
         self.form = form
-        self._quote = quote
+        self._quoting = quoting
         self._batch_bytes = batch_bytes
         self._allowed = allowed
         self._clock = clock
@@ -256,7 +256,7 @@ class ContentFile:
     def _take(self, *, whole: bool) -> HeldRange | None:
         """Return the complete records of what was read."""
         length = len(self._data)
-        _, nexts = record_ends(self._data + bytes(PADDING), length, quote=self._quote)
+        _, nexts = record_ends(self._data + bytes(PADDING), length, quoting=self._quoting)
         complete = self._state is _State.ENDED and (whole or self.form.codec is not None)
         if complete and self._stream is not None:
             self._check_character(self._stream)

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
@@ -19,26 +19,46 @@ from fencepost.connectors.content_file import open_range
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
 from fencepost.connectors.row_types import MisfitError, arrow_type, parse_timestamps
-from fencepost.connectors.scan import Block, FileRange, read_blocks
+from fencepost.connectors.scan import Block, FileRange, Quoting, read_blocks
 
-QUOTE: Final = ord('"')
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The characters with a meaning, each one of ASCII; `quote` and `escape` may be None."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+
+    @property
+    def quoting(self) -> Quoting:
+        """What finds the ends of records."""
+        return Quoting(
+            None if self.quote is None else ord(self.quote), None if self.escape is None else ord(self.escape)
+        )
 
 
 @dataclass(frozen=True)
 class CsvReader(RowReader):
     """Fields may be quoted, and then hold delimiters, line ends and doubled quotes. Empty lines are skipped.
 
+    The dialect's escape character takes the next one as it is, in quotes or not.
     `file_columns` are the names of the file's columns in the file's order, `header` says that the first record holds
     them. An unquoted field that is one of `null_values` is null. TIMESTAMP takes ISO 8601, without a zone as UTC.
     """
 
     file_columns: tuple[str, ...] = ()
     header: bool = False
-    delimiter: str = ","
+    dialect: Dialect = Dialect()
     null_values: tuple[str, ...] = ("",)
-    quote: ClassVar[int | None] = QUOTE
+
+    @property
+    def quoting(self) -> Quoting:
+        """That of the dialect."""
+        return self.dialect.quoting
 
     def without_header(self, block: Block) -> Block:
         """Skip the file's first record if it is the header."""
@@ -57,7 +77,12 @@ class CsvReader(RowReader):
             read_options=arrow_csv.ReadOptions(
                 use_threads=False, block_size=max(1, block.length), column_names=self.file_columns
             ),
-            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.dialect.delimiter,
+                quote_char=self.dialect.quote or False,
+                escape_char=self.dialect.escape or False,
+                newlines_in_values=True,
+            ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types={column.name: _parsed_type(column.dataType) for column in columns},
                 include_columns=[column.name for column in columns],
@@ -71,7 +96,7 @@ class CsvReader(RowReader):
     def explain(self, record: bytes, error: Exception) -> str:
         """Describe which column of a record is extra or missing, or which value does not fit."""
         text = record.decode("utf-8", "replace")
-        fields = split_record(text, self.delimiter)
+        fields = split_record(text, self.dialect)
         if len(fields) != len(self.file_columns):
             return (
                 f"it has {len(fields)} columns, where {len(self.file_columns)} are expected "
@@ -100,20 +125,27 @@ def _finished(values: pa.Array, data_type: t.DataType) -> pa.Array:
     return parse_timestamps(values) if isinstance(data_type, t.TimestampType) else values
 
 
-def split_record(text: str, delimiter: str) -> list[str]:
+def split_record(text: str, dialect: Dialect) -> list[str]:
     """Return the fields of one record as they are written, without quotes."""
-    return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+    fields = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
+        quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
+        escapechar=dialect.escape,
+    )
+    return next(fields, [])
 
 
-def read_header(head: FileRange, delimiter: str, allowed: AllowedPaths) -> tuple[str, ...]:
+def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths) -> tuple[str, ...]:
     """Return the names in a file's first record, which must be in the range from its begin.
 
     Raises DataError if there is none, or a name is empty or duplicated.
     """
     with open_range(head, allowed) as file:
-        block = next(read_blocks(file, head, quote=QUOTE, finished=True), Block.of(b""))
+        block = next(read_blocks(file, head, quoting=dialect.quoting, finished=True), Block.of(b""))
     text = block.data[: int(block.ends[0])].decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)
-    names = tuple(split_record(text, delimiter))
+    names = tuple(split_record(text, dialect))
     if len(set(names)) < len(names) or "" in names:
         raise DataError(
             f"The header of the file {head.path} has a name twice, or an empty one: {shown(text)}. Correct it, or remove it "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql.types import StructField, StructType
 
@@ -14,7 +14,7 @@ from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
 from fencepost.config.validators import at_least, one_of
 from fencepost.connectors.compression import UTF_8
-from fencepost.connectors.csv_reader import check_csv_columns
+from fencepost.connectors.csv_reader import Dialect, check_csv_columns
 from fencepost.connectors.ended_files import AfterEnd
 from fencepost.connectors.file_discovery import FILES, ORDERS
 from fencepost.connectors.growing_file import DEFAULT_BATCH_BYTES
@@ -40,6 +40,8 @@ FORMAT = "format"
 SCHEMA = "schema"
 HEADER = "header"
 DELIMITER = "delimiter"
+QUOTE = "quote"
+ESCAPE = "escape"
 NULL_VALUE = "null.value"
 EXTRA_COLUMNS = "header.extra.columns"
 CASE_SENSITIVE = "header.case.sensitive"
@@ -68,6 +70,25 @@ def delimiter_of(value: str) -> str | None:
     """Return the character that a value of the property `delimiter` means, None if it is invalid."""
     character = "\t" if value == "\\t" else value
     return character if len(character) == 1 and character.isascii() and character not in '"\r\n' else None
+
+
+def _quote_character(name: str, value: Any) -> None:
+    if value and (len(value) > 1 or not value.isascii() or value in "\r\n\0"):
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: it must be one ASCII character, or empty for none",
+            name=name,
+        )
+
+
+def dialect_of(parsed: Mapping[str, Any]) -> Dialect:
+    """Return the characters of csv files. Raises ConfigError if two are the same."""
+    delimiter, quote = cast("str", delimiter_of(parsed[DELIMITER])), parsed[QUOTE] or None
+    # The quote as its own escape is what doubled quotes are anyway.
+    escape = parsed[ESCAPE] or None if parsed[ESCAPE] != quote else None
+    for name, character in ((QUOTE, quote), (ESCAPE, escape)):
+        if character == delimiter:
+            raise ConfigError(f"The property {name} is the same character as {DELIMITER}, {delimiter!r}", name=name)
+    return Dialect(delimiter, quote, escape)
 
 
 def _ddl(name: str, value: Any) -> None:
@@ -141,6 +162,17 @@ FILE_SOURCE_CONFIG = (
         validator=_one_character,
     )
     .define(
+        QUOTE, _Type.STRING, '"', _Importance.LOW,
+        "The character around csv fields that hold delimiters, line ends, or itself doubled; empty for none.",
+        validator=_quote_character,
+    )
+    .define(
+        ESCAPE, _Type.STRING, None, _Importance.LOW,
+        "The character that takes the next one of a csv record as it is, in quotes or not, for example a backslash; none "
+        "by default.",
+        validator=_quote_character,
+    )
+    .define(
         NULL_VALUE, _Type.LIST, "", _Importance.LOW,
         "The unquoted csv fields that mean null, separated by commas, for example NA,NULL; by default an empty one. With "
         "others, an empty one is null only if the list begins with a comma.",
@@ -211,6 +243,8 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
     if table_format(parsed) is not None:
         _check_table(parsed)
         return None
+    if form == "csv":
+        dialect_of(parsed)
     if form == "jsonl" and parsed[HEADER]:
         raise ConfigError(f"{FORMAT}=jsonl has no header: remove the property {HEADER}", name=HEADER)
     if ddl is None:

@@ -181,4 +181,4 @@ class FileStreamSourceTask(SourceTask):
 
 
 def _plan_count(file: FileIO, part: FileRange, size: int, *, most: int) -> list[FileRange]:
-    return scan_records(file, part, size, quote=None, split_bytes=SPLIT_BYTES, most=most)
+    return scan_records(file, part, size, quoting=None, split_bytes=SPLIT_BYTES, most=most)

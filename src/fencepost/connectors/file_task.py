@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from io import FileIO
 from typing import cast
 
@@ -17,13 +18,12 @@ from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOff
 from fencepost.api.source import Config, SourceTask
 from fencepost.connectors.compression import Form, codec_of
 from fencepost.connectors.content_file import ContentFile, head_of
-from fencepost.connectors.csv_reader import QUOTE, CsvReader, match_header, read_header
+from fencepost.connectors.csv_reader import CsvReader, match_header, read_header
 from fencepost.connectors.ended_files import ENDED_FIELD, AfterEnd, Mark, take_away
 from fencepost.connectors.file_config import (
     AFTER_END,
     BATCH_BYTES,
     CASE_SENSITIVE,
-    DELIMITER,
     ENCODING,
     EXTRA_COLUMNS,
     FILE_SOURCE_CONFIG,
@@ -34,7 +34,7 @@ from fencepost.connectors.file_config import (
     SETTLE,
     TASK_FILES,
     declared_columns,
-    delimiter_of,
+    dialect_of,
     table_format,
 )
 from fencepost.connectors.growing_file import (
@@ -49,7 +49,7 @@ from fencepost.connectors.growing_file import (
 from fencepost.connectors.jsonl_reader import JsonLinesReader
 from fencepost.connectors.line_reader import LineReader
 from fencepost.connectors.record_columns import RecordColumns
-from fencepost.connectors.scan import FileRange, scan_records
+from fencepost.connectors.scan import FileRange, Quoting, scan_records
 from fencepost.connectors.tables.table_file import TableFile, TablePosition
 from fencepost.connectors.tables.table_reader import RowRange, TableReader
 
@@ -90,7 +90,7 @@ class FileSourceTask(SourceTask):
         allowed, batch_bytes = self.context.allowed_paths, self._parsed[BATCH_BYTES]
         if (form := table_format(self._parsed)) is not None:
             return TableFile(path, form, TablePosition.of(path, offset), batch_bytes, allowed)
-        plan: Planner = _plan_csv if self._format == "csv" else plan_lines
+        plan: Planner = partial(_plan_csv, dialect_of(self._parsed).quoting) if self._format == "csv" else plan_lines
         return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed)
 
     @property
@@ -172,8 +172,8 @@ class FileSourceTask(SourceTask):
         form = Form(codec, codecs.lookup(self._parsed[ENCODING]).name)
         if form == Form(None) or file.path in self._untold:
             return file
-        quote = QUOTE if self._format == "csv" else None
-        return ContentFile(file.path, file.position, form, quote, self._parsed[BATCH_BYTES], allowed)
+        quoting = dialect_of(self._parsed).quoting if self._format == "csv" else None
+        return ContentFile(file.path, file.position, form, quoting, self._parsed[BATCH_BYTES], allowed)
 
     def _reader(self, file: _File) -> ArrowReader:
         allowed = self.context.allowed_paths
@@ -185,8 +185,8 @@ class FileSourceTask(SourceTask):
             return TableReader(file.form, file.columns, record, allowed)
         if self._format == "jsonl":
             return JsonLinesReader(cast("StructType", self._columns), record, allowed)
-        delimiter = cast("str", delimiter_of(self._parsed[DELIMITER]))
-        names = read_header(self._head(file), delimiter, allowed) if self._parsed[HEADER] else None
+        dialect = dialect_of(self._parsed)
+        names = read_header(self._head(file), dialect, allowed) if self._parsed[HEADER] else None
         columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
         if names is not None:
             names = match_header(
@@ -203,7 +203,7 @@ class FileSourceTask(SourceTask):
             allowed=allowed,
             file_columns=names or tuple(columns.names),
             header=names is not None,
-            delimiter=delimiter,
+            dialect=dialect,
             null_values=tuple(self._parsed[NULL_VALUE]) or ("",),
         )
 
@@ -227,5 +227,5 @@ class FileSourceTask(SourceTask):
         return all(file.finished and self._after_end is AfterEnd.LEAVE for file in self._files)
 
 
-def _plan_csv(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
-    return scan_records(file, part, size, quote=QUOTE, split_bytes=SPLIT_BYTES)
+def _plan_csv(quoting: Quoting, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    return scan_records(file, part, size, quoting=quoting, split_bytes=SPLIT_BYTES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
@@ -17,7 +16,7 @@ from fencepost.connectors.content_file import open_range
 from fencepost.connectors.line_numbers import line_at
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_types import MisfitError, arrow_type
-from fencepost.connectors.scan import Block, FileRange, read_blocks
+from fencepost.connectors.scan import Block, FileRange, Quoting, read_blocks
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,11 @@ class RowReader:
     columns: StructType
     record: RecordColumns = RecordColumns()  # noqa: RUF009 - it is immutable
     allowed: AllowedPaths = ANYWHERE
-    quote: ClassVar[int | None] = None
+
+    @property
+    def quoting(self) -> Quoting | None:
+        """How a line end may be part of a record."""
+        return None
 
     @property
     def schema(self) -> str:
@@ -46,13 +49,13 @@ class RowReader:
         Raises DataError with the file, line and column of a value that does not fit.
         """
         with open_range(split, self.allowed) as file:
-            for block in read_blocks(file, split, quote=self.quote, finished=True):
+            for block in read_blocks(file, split, quoting=self.quoting, finished=True):
                 yield self._records(split, self.without_header(block))
 
     def read_tolerant(self, split: FileRange) -> Iterator[pa.RecordBatch | list[RefusedRow]]:
         """Yield the rows of a part of a file, and the records of it that are not rows, with file, position and line."""
         with open_range(split, self.allowed) as file:
-            for block in read_blocks(file, split, quote=self.quote, finished=True):
+            for block in read_blocks(file, split, quoting=self.quoting, finished=True):
                 batch, refused = self._sorted(split, self.without_header(block))
                 if refused:
                     yield refused

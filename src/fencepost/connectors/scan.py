@@ -1,7 +1,8 @@
 r"""Finds where records end in a file: blocks of complete records, and ranges of a file that end at a record's end.
 
 A record ends at `\n`, `\r` or `\r\n`. A `\r` that is the last available byte does not end a record yet, because a `\n`
-may follow. With `quote`, a line end between two quotes is part of a field (RFC 4180); quotes must then come in pairs.
+may follow. With `quoting`, a line end between two quotes is part of a field (RFC 4180), and so is one after an escape
+character; quotes that are not escaped must then come in pairs.
 
 Memory is bounded by the longest record; a file is never read as a whole.
 """
@@ -31,6 +32,14 @@ _LF: Final = 10
 _CR: Final = 13
 
 Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """The characters of ASCII that make others part of a field: in pairs, and the one before any other; None for none."""
+
+    quote: int | None = ord('"')
+    escape: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +77,15 @@ class Block:
         return cls(0, data, np.zeros(1, np.int64), np.full(1, len(record), np.int64), len(record))
 
 
-def record_ends(data: bytearray, length: int, *, quote: int | None = None) -> tuple[Positions, Positions]:
+def record_ends(data: bytearray, length: int, *, quoting: Quoting | None = None) -> tuple[Positions, Positions]:
     """Return where the records in the first `length` bytes end, and where those after them begin.
 
     `data` begins at the start of a record. A record whose end is not certain yet is omitted.
     """
     array = np.frombuffer(data, np.uint8, length)
+    quote, escape = (quoting.quote, quoting.escape) if quoting is not None else (None, None)
+    if escape is not None:
+        array = _without_escaped(array, escape)
     if data.find(b"\r", 0, length) < 0:
         ends = np.flatnonzero(array == _LF)
         nexts = ends + 1
@@ -83,6 +95,19 @@ def record_ends(data: bytearray, length: int, *, quote: int | None = None) -> tu
         outside = np.searchsorted(np.flatnonzero(array == quote), ends) % 2 == 0
         ends, nexts = ends[outside], nexts[outside]
     return ends, nexts
+
+
+def _without_escaped(array: npt.NDArray[np.uint8], escape: int) -> npt.NDArray[np.uint8]:
+    """Return the bytes with 0 in place of those after an escape character that is not escaped itself."""
+    positions = np.flatnonzero(array == escape)
+    if not len(positions):
+        return array
+    begins = np.append(True, np.diff(positions) > 1)
+    run = np.maximum.accumulate(np.where(begins, np.arange(len(positions)), 0))
+    active = positions[(np.arange(len(positions)) - run) % 2 == 0]
+    plain = array.copy()
+    plain[active[active + 1 < len(array)] + 1] = 0
+    return plain
 
 
 def _ends_with_returns(array: npt.NDArray[np.uint8]) -> tuple[Positions, Positions]:
@@ -121,7 +146,12 @@ def unreadable(path: str, error: OSError) -> DataError:
 
 
 def read_blocks(
-    file: FileIO | BytesIO, part: FileRange, *, quote: int | None = None, finished: bool, block_bytes: int = BLOCK_BYTES
+    file: FileIO | BytesIO,
+    part: FileRange,
+    *,
+    quoting: Quoting | None = None,
+    finished: bool,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Block]:
     """Yield the complete records of a part of a file that begins at the start of a record.
 
@@ -135,7 +165,7 @@ def read_blocks(
         _fill(file, memoryview(data)[filled:wanted], begin + filled, part)
         filled = wanted
         last = finished and begin + filled == part.end
-        block = _whole_records(data, filled, begin, quote=quote, last=last)
+        block = _whole_records(data, filled, begin, quoting=quoting, last=last)
         if block is None:
             data = _grown(data)
             continue
@@ -167,8 +197,8 @@ def _fill(file: FileIO | BytesIO, view: memoryview, position: int, part: FileRan
         filled += count
 
 
-def _whole_records(data: bytearray, filled: int, begin: int, *, quote: int | None, last: bool) -> Block | None:
-    ends, nexts = record_ends(data, filled, quote=quote)
+def _whole_records(data: bytearray, filled: int, begin: int, *, quoting: Quoting | None, last: bool) -> Block | None:
+    ends, nexts = record_ends(data, filled, quoting=quoting)
     length = int(nexts[-1]) if len(nexts) else 0
     if last and length < filled:
         terminated = data[filled - 1] == _CR
@@ -216,7 +246,7 @@ def split_lines(file: FileIO, part: FileRange, split_bytes: int) -> list[FileRan
 
 
 def scan_records(
-    file: FileIO, part: FileRange, size: int, *, quote: int | None, split_bytes: int, most: int | None = None
+    file: FileIO, part: FileRange, size: int, *, quoting: Quoting | None, split_bytes: int, most: int | None = None
 ) -> list[FileRange]:
     """Return the complete records of a part of a file of `size` bytes, at most `most`, cut as in `split_lines`.
 
@@ -225,7 +255,7 @@ def scan_records(
     splits: list[FileRange] = []
     start = end = part.start
     peeked = FileRange(part.path, part.start, min(part.end + 1, size))
-    for block in read_blocks(file, peeked, quote=quote, finished=False):
+    for block in read_blocks(file, peeked, quoting=quoting, finished=False):
         bounds = block.offset + np.append(block.starts[1:], block.length)
         bounds = bounds[bounds <= part.end][:most]
         if most is not None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import pickle
@@ -144,6 +145,49 @@ def test_quoted_fields_hold_line_ends_delimiters_and_quotes_wherever_a_batch_end
         batch_bytes=str(batch_bytes),
     )  # fmt: skip
     assert found == [{"a": a, "b": b} for a, b in rows]
+
+
+CHARACTERS = st.text(st.sampled_from("a,|'\"\\\n\ré "), max_size=6)
+
+
+@settings(max_examples=80)
+@given(
+    rows=st.lists(st.tuples(CHARACTERS, CHARACTERS), min_size=1, max_size=12), batch_bytes=st.integers(60, 200),
+    quote=st.sampled_from(['"', "'", ""]), escape=st.sampled_from(["\\", "|"]),
+)  # fmt: skip
+def test_escaped_characters_are_part_of_a_field_wherever_a_batch_ends(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], batch_bytes: int, quote: str, escape: str
+) -> None:  # fmt: skip
+    out = io.StringIO()
+    # The escape character does it all, or the quote most of it.
+    quoting = csv.QUOTE_ALL if quote and batch_bytes % 2 else csv.QUOTE_NONE
+    csv.writer(out, quotechar=quote or None, escapechar=escape, doublequote=False, quoting=quoting).writerows(rows)
+    found = rows_of(
+        tmp_path_factory.mktemp("csv") / "data", out.getvalue(), format="csv", schema="a STRING, b STRING", quote=quote,
+        escape=escape, null_value="NA", batch_bytes=str(batch_bytes),
+    )  # fmt: skip
+    assert found == [{"a": a, "b": b} for a, b in rows]
+
+
+def test_quotes_and_escapes_hold_in_headers_and_messages_too(path: Path) -> None:
+    properties = {"format": "csv", "header": "true", "quote": "'", "escape": "\\"}
+    assert rows_of(path, "'a, b',c\\,d\n'it''s',\\'x\n", **properties) == [{"a, b": "it's", "c,d": "'x"}]
+    with pytest.raises(DataError, match=r"column n \(number 2\): \"it's\" is not of type INT"):
+        rows_of(path, "'a, b',n\n1,'it\\'s'\n", **properties, schema="`a, b` INT, n INT")
+
+
+def test_without_a_quote_a_quote_is_a_character_of_the_field(path: Path) -> None:
+    found = rows_of(path, 'a"\n"b\n', format="csv", schema="a STRING", quote="")
+    assert found == [{"a": 'a"'}, {"a": '"b'}]
+
+
+def test_quotes_of_compressed_files_are_those_of_the_properties(path: Path) -> None:
+    found = rows_of(path, gzip.compress(b"'a\nb'\n\"c\n"), format="csv", schema="a STRING", quote="'")
+    assert found == [{"a": "a\nb"}, {"a": '"c'}]
+
+
+def test_a_quote_that_is_its_own_escape_is_doubled(path: Path) -> None:
+    assert rows_of(path, '"a""b"\n', format="csv", schema="a STRING", escape='"') == [{"a": 'a"b'}]
 
 
 def test_json_lines_are_typed_by_the_schema(path: Path) -> None:
@@ -314,6 +358,10 @@ def test_a_file_that_does_not_exist_is_an_error_at_the_start(path: Path) -> None
         ({"format": "text", "schema": "a INT"}, "schema", "format=text has no columns"),
         ({"format": "csv", "schema": "a INT", "key_columns": "b"}, "key.columns", "'b', which is not a column"),
         ({"format": "csv", "schema": "a INT", "delimiter": "||"}, "delimiter", "one ASCII character"),
+        ({"format": "csv", "schema": "a INT", "quote": "''"}, "quote", "one ASCII character, or empty"),
+        ({"format": "csv", "schema": "a INT", "escape": "é"}, "escape", "one ASCII character, or empty"),
+        ({"format": "csv", "schema": "a INT", "escape": ","}, "escape", "same character as delimiter"),
+        ({"format": "csv", "schema": "a INT", "quote": ";", "delimiter": ";"}, "quote", "same character as delimiter"),
         ({"format": "text", "files": ""}, "files", "name a file"),
     ],
 )

@@ -11,21 +11,23 @@ from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
 from fencepost.connectors.line_reader import LineReader, lines
-from fencepost.connectors.scan import FileRange, last_line_end, read_blocks, scan_records, split_lines
+from fencepost.connectors.scan import FileRange, Quoting, last_line_end, read_blocks, scan_records, split_lines
 
 # Few characters, so that ends of lines and quotes meet in every way.
 TEXTS = st.lists(
-    st.sampled_from([b"\n", b"\r", b"\r\n", b'"', b"a", b"bc", "ü€".encode(), b"x" * 13]), max_size=40
+    st.sampled_from([b"\n", b"\r", b"\r\n", b'"', b"\\", b"a", b"bc", "ü€".encode(), b"x" * 13]), max_size=40
 ).map(b"".join)
 
 
-def reference_bounds(text: bytes, *, quote: bool = False) -> list[int]:
+def reference_bounds(text: bytes, *, quote: bool = False, escape: bool = False) -> list[int]:
     """Where a record has just ended, for a text that goes on."""
     bounds, quoted, position = [], False, 0
     while position < len(text):
         byte = text[position : position + 1]
         position += 1
-        if byte == b'"':
+        if escape and byte == b"\\":
+            position += 1
+        elif byte == b'"':
             quoted ^= quote
         elif byte in (b"\n", b"\r") and not quoted:
             if byte == b"\r":
@@ -55,17 +57,19 @@ def write(folder: Path, text: bytes) -> str:
     return str(path)
 
 
-@given(text=TEXTS, block_bytes=st.integers(1, 30), quote=st.booleans())
-def test_blocks_hold_every_whole_record_once(folder: Path, text: bytes, block_bytes: int, quote: bool) -> None:
+@given(text=TEXTS, block_bytes=st.integers(1, 30), quote=st.booleans(), escape=st.booleans())
+def test_blocks_hold_every_whole_record_once(
+    folder: Path, text: bytes, block_bytes: int, quote: bool, escape: bool
+) -> None:
     path = write(folder, text)
     bounds: list[int] = []
     with FileIO(path) as file:
-        code = ord('"') if quote else None
+        quoting = Quoting(ord('"') if quote else None, ord("\\") if escape else None)
         for block in read_blocks(
-            file, FileRange(path, 0, len(text)), quote=code, finished=False, block_bytes=block_bytes
+            file, FileRange(path, 0, len(text)), quoting=quoting, finished=False, block_bytes=block_bytes
         ):
             bounds += [block.offset + int(start) for start in block.starts[1:]] + [block.offset + block.length]
-    assert bounds == reference_bounds(text, quote=quote)
+    assert bounds == reference_bounds(text, quote=quote, escape=escape)
 
 
 @given(text=TEXTS, block_bytes=st.integers(1, 30))
@@ -98,7 +102,7 @@ def test_splits_cover_the_whole_lines_in_order_and_end_where_lines_do(
     whole = bounds[-1] if bounds else 0
     with FileIO(path) as file:
         by_lines = split_lines(file, FileRange(path, 0, whole), split_bytes)
-        by_scan = scan_records(file, FileRange(path, 0, len(text)), len(text), quote=None, split_bytes=split_bytes)
+        by_scan = scan_records(file, FileRange(path, 0, len(text)), len(text), quoting=None, split_bytes=split_bytes)
     for splits in (by_lines, by_scan):
         assert [split.start for split in splits] == [0, *(split.end for split in splits)][: len(splits)]
         assert {split.end for split in splits} <= set(bounds)
@@ -109,7 +113,7 @@ def test_splits_cover_the_whole_lines_in_order_and_end_where_lines_do(
 def test_a_scan_stops_after_so_many_records(folder: Path, text: bytes, most: int) -> None:
     path = write(folder, text)
     with FileIO(path) as file:
-        splits = scan_records(file, FileRange(path, 0, len(text)), len(text), quote=None, split_bytes=8, most=most)
+        splits = scan_records(file, FileRange(path, 0, len(text)), len(text), quoting=None, split_bytes=8, most=most)
     bounds = reference_bounds(text)[:most]
     assert [splits[-1].end] == bounds[-1:] if splits else not bounds
 
