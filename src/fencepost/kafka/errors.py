@@ -59,11 +59,13 @@ class UnsupportedBrokerError(KafkaError):
 
 
 class TopicNotFoundError(KafkaError):
-    """The topic does not exist, and the broker does not create it automatically."""
+    """The topic does not exist, and the broker does not create it automatically. `to_read` is for the message."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, *, to_read: bool = False) -> None:
         super().__init__(
-            f"Topic {topic} does not exist and the broker does not create it by itself: create the topic, "
+            f"There is no topic {topic} on this cluster: check the name, and that bootstrap.servers is the right cluster"
+            if to_read
+            else f"Topic {topic} does not exist and the broker does not create it by itself: create the topic, "
             "or set topic.creation.default.partitions and topic.creation.default.replication.factor"
         )
         self.topic = topic

@@ -89,5 +89,5 @@ def _marker_error(code: int, topic: str, partition: int) -> KafkaError:
     if code == Code.CLUSTER_AUTHORIZATION_FAILED:
         return AuthorizationError("the cluster", "ALTER (CLUSTER_ACTION before KIP-1037)")
     if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-        return TopicNotFoundError(topic)
+        return TopicNotFoundError(topic, to_read=True)
     return refused(f"aborting a transaction in {topic}-{partition}", code)

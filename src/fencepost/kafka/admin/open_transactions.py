@@ -65,7 +65,8 @@ def list_open_transactions(client: BrokerClient) -> list[OpenTransaction]:
     deadline = Deadline.after(client.config.request_timeout_ms)
     while True:
         try:
-            client.refresh_brokers(remaining_ms(deadline, client.config.request_timeout_ms))
+            # Without brokers there would be no coordinator to ask, and so no open transaction.
+            client.metadata(timeout_ms=remaining_ms(deadline, client.config.request_timeout_ms))
             found = [row for broker in client.cluster.broker_ids() for row in _of_coordinator(client, broker)]
             return sorted(found, key=lambda transaction: transaction.started_ms)
         except TRANSIENT:

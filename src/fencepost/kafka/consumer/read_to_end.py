@@ -30,6 +30,7 @@ from fencepost.kafka.errors import AuthorizationError, BrokerUnavailableError, K
 from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, PassingError, remaining_ms
 from fencepost.kafka.transport.error_codes import Code, is_retriable, refused
 from fencepost.kafka.transport.topic_leaders import TopicLeaders, topic_row
+from fencepost.kafka.transport.unreachable_warning import silent_seconds
 
 # A transaction whose producer died is aborted by its coordinator after transaction.timeout.ms (60 s unless set), which
 # the coordinator looks at every 10 s; the rest is for reading.
@@ -158,6 +159,14 @@ class TopicReader:
         Call it after a method that lists offsets, which finds out which topic has the name.
         """
         self._positions |= positions
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long no broker of the cluster has answered any client of this process; 0 if the last request was.
+
+        `poll` returns nothing during a short silence.
+        """
+        return silent_seconds(self._client.config.bootstrap_servers)
 
     def is_missing(self) -> bool:
         """Whether a broker answers that the topic does not exist; False while no broker answers."""

@@ -180,7 +180,9 @@ class TopicLog:
         now = time.monotonic()
         if self._missing_since is None:
             self._missing_since = now
-        return TopicNotFoundError(self.topic) if now - self._missing_since >= _MISSING_SECONDS else failure
+        return (
+            TopicNotFoundError(self.topic, to_read=True) if now - self._missing_since >= _MISSING_SECONDS else failure
+        )
 
     def _rest(self, failure: FencepostError, seconds: float) -> None:
         """Pause after a failure, but not while another thread waits for the topic's end."""

@@ -29,7 +29,7 @@ from fencepost.kafka.transport.connection import Address
 from fencepost.kafka.transport.created_topics import UNKNOWN_MS, unknown_until
 from fencepost.kafka.transport.error_codes import PASSING, Code, code_name, refused
 from fencepost.kafka.transport.interruption import Interruption
-from fencepost.kafka.transport.unreachable_warning import warn_while_unreachable
+from fencepost.kafka.transport.unreachable_warning import note_answer, warn_while_unreachable
 
 _METADATA_VERSION: Final = 9
 """Metadata 10 and later also have topic ids, which are not needed here."""
@@ -206,9 +206,12 @@ class Cluster:
             for address in self._addresses():
                 interruption.check()
                 try:
-                    return self.ask(address, request, deadline, at_most=at_most, interruption=interruption)
+                    answer = self.ask(address, request, deadline, at_most=at_most, interruption=interruption)
                 except BrokerUnavailableError as error:
                     last = error
+                else:
+                    note_answer(self.config.bootstrap_servers)
+                    return answer
             if deadline.passed:
                 servers = ",".join(self.config.bootstrap_servers)
                 raise BrokerUnavailableError(

@@ -23,7 +23,7 @@ def topic_row(client: BrokerClient, topic: str, timeout_ms: float | None = None)
 def metadata_error(code: int, topic: str) -> KafkaError:
     """Return the typed form of a fatal error in a topic's metadata."""
     if code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-        return TopicNotFoundError(topic)
+        return TopicNotFoundError(topic, to_read=True)
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
         return AuthorizationError(f"topic {topic}", "DESCRIBE")
     return refused(f"describing topic {topic}", code)

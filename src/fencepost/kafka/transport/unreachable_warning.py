@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 _LOG: Final = logging.getLogger(__name__)
@@ -18,13 +19,30 @@ _INTERVAL_S: Final = 30.0
 _TOLD_AT: Final[dict[str, float]] = {}
 
 
-def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> None:
-    """Warn that no broker has answered since a moment on the monotonic clock.
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """Since when no broker of a cluster has answered, and when that was noticed last; on the monotonic clock."""
 
-    There is no warning in the first seconds, and at most one within 30 s for each cluster.
+    since: float
+    noticed: float
+
+
+_SILENCES: Final[dict[str, _Silence]] = {}
+
+
+def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> None:
+    """Take note that no broker has answered since a moment on the monotonic clock, and warn of it.
+
+    There is no warning in the first seconds, and at most one within 30 s for each cluster. A silence lasts over several
+    requests, until `note_answer`.
     """
     servers = ",".join(bootstrap_servers)
     now = time.monotonic()
+    before = _SILENCES.get(servers)
+    # Nobody asked for a while: the brokers may have been back in between.
+    if before is not None and since - before.noticed < _INTERVAL_S:
+        since = min(since, before.since)
+    _SILENCES[servers] = _Silence(since, now)
     told_at = _TOLD_AT.get(servers)
     if now - since < PATIENCE_S or (told_at is not None and now - told_at < _INTERVAL_S):
         return
@@ -33,3 +51,14 @@ def warn_while_unreachable(bootstrap_servers: Sequence[str], since: float) -> No
         "No Kafka broker has answered at bootstrap.servers=%s for %.0f s; retrying: check that the brokers run, "
         "that this is their address, and that security.protocol is the one of that port", servers, now - since,
     )  # fmt: skip
+
+
+def note_answer(bootstrap_servers: Sequence[str]) -> None:
+    """Take note that a broker of the cluster has answered."""
+    _SILENCES.pop(",".join(bootstrap_servers), None)
+
+
+def silent_seconds(bootstrap_servers: Sequence[str]) -> float:
+    """Return for how long the brokers of a cluster have not answered; 0 if the last request was answered."""
+    silence = _SILENCES.get(",".join(bootstrap_servers))
+    return 0.0 if silence is None else time.monotonic() - silence.since

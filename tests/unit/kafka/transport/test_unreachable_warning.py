@@ -13,7 +13,7 @@ from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import BrokerUnavailableError
 from fencepost.kafka.transport import unreachable_warning
 from fencepost.kafka.transport.cluster import Cluster
-from fencepost.kafka.transport.unreachable_warning import warn_while_unreachable
+from fencepost.kafka.transport.unreachable_warning import note_answer, silent_seconds, warn_while_unreachable
 
 
 @pytest.fixture
@@ -56,6 +56,32 @@ def test_silence_is_logged_again_only_after_a_while(
     monkeypatch.setattr(unreachable_warning, "_INTERVAL_S", 0.0)
     warn_while_unreachable([nobody], since)
     assert len(caplog.messages) == 2
+
+
+def test_a_silence_lasts_over_several_requests_until_an_answer(
+    nobody: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unreachable_warning, "_INTERVAL_S", 0.0)
+    monkeypatch.setattr(unreachable_warning, "_SILENCES", {})
+    now = time.monotonic()
+    warn_while_unreachable([nobody], now - 40)
+    monkeypatch.setattr(unreachable_warning, "_INTERVAL_S", 30.0)
+    monkeypatch.setattr(unreachable_warning, "_TOLD_AT", {})
+    warn_while_unreachable([nobody], now - 4)
+
+    assert [message.partition(";")[0].split(" for ")[1] for message in caplog.messages] == ["40 s", "40 s"]
+    assert silent_seconds([nobody]) >= 40
+    note_answer([nobody])
+    assert silent_seconds([nobody]) == 0
+
+
+def test_a_silence_begins_anew_if_nobody_asked_for_long(nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    warn_while_unreachable([nobody], now - 40)
+    monkeypatch.setattr(unreachable_warning, "_INTERVAL_S", -1_000.0)
+    warn_while_unreachable([nobody], now)
+
+    assert silent_seconds([nobody]) < 40
 
 
 def test_a_client_that_waits_for_its_first_broker_logs_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
