@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +18,7 @@ import psycopg
 import pytest
 
 from fencepost.embedded.errors import DataDirError, PortTakenError, PostgresStartError
-from fencepost.embedded.ports import is_listening
+from fencepost.embedded.ports import free_ports, is_listening
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.postgres import Database
 from tests.support.processes import Process, wait_for
@@ -50,6 +54,32 @@ def test_a_started_server_decodes_changes_for_pgoutput(database: Database) -> No
 
     # Begin, relation, insert, commit.
     assert "".join(chr(kind) for (kind,) in changes) == "BRIC"
+
+
+def test_the_command_runs_a_server_that_ends_with_it(folder: Path) -> None:
+    (port,) = free_ports(1)
+    arguments = ("postgres", "--port", str(port), "--data-dir", str(folder / "data dir"))
+    with Process.fencepost(*arguments, log_file=folder / "log") as command:
+        command.wait_for_output(f"PostgreSQL listens on 127.0.0.1:{port}, as user postgres")
+        command.wait_for_output("Ctrl-C stops it")
+        shell = re.search("Its shell: (.*)", command.output)
+        assert shell is not None
+        psql = [*shlex.split(shell[1]), "-c"]
+        subprocess.run([*psql, "create table t as select generate_series(1, 3) as id"], check=True)
+        command.signal(signal.SIGINT)
+        assert command.wait() == 0
+    assert not is_listening(port)
+
+    with Process.fencepost(*arguments, log_file=folder / "log2") as command:
+        command.wait_for_output("Ctrl-C stops it")
+        assert (
+            "\n     3\n" in subprocess.run([*psql, "select count(*) from t"], check=True, stdout=-1, text=True).stdout
+        )
+        with Process.fencepost(*arguments, log_file=folder / "log3") as second:
+            assert second.wait() == 2
+        assert f"port {port} of 127.0.0.1 is taken" in second.output
+        command.signal(signal.SIGTERM)
+        assert command.wait() == 0
 
 
 def test_rows_are_still_there_after_a_kill_and_on_a_standby(folder: Path) -> None:

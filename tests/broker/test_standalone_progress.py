@@ -60,7 +60,7 @@ def test_a_terminal_shows_bars_and_at_the_end_a_summary(arguments: list[str]) ->
     shown = _on_a_terminal(arguments)
 
     assert re.search(
-        r"lines: 5,000 rows, [\d.]+ MB in \d+ transactions, 0 skipped, in 0:00:\d\d \([\d,]+ rows/s\)", shown
+        r"lines: 5,000 rows, [\d.,]+ [kM]B in \d+ transactions?, 0 skipped, in 0:00:\d\d \([\d,]+ rows/s\)", shown
     )
     # The bar was there, with the log above it.
     assert "━" in shown
@@ -81,7 +81,7 @@ def test_a_log_has_the_summary_as_a_line_unless_it_is_to_be_quiet(
     (line,) = [record for record in caplog.records if "rows/s" in record.getMessage()]
     assert line.levelno == logging.INFO
     # The first run left nothing.
-    assert line.getMessage().startswith("lines: 0 rows, 0.0 MB in 0 transactions, 0 skipped, in 0:00:")
+    assert line.getMessage().startswith("lines: 0 rows, 0 bytes in 0 transactions, 0 skipped, in 0:00:")
     assert "━" not in capsys.readouterr().err
 
 

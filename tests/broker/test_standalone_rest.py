@@ -143,7 +143,7 @@ def test_a_port_that_is_named_and_taken_is_an_error(start: Start, tmp_path: Path
         with (first.folder / "worker").open("a") as file:
             file.write(f"listeners=http://127.0.0.1:{first.port}\n")
         with Process.forked("standalone", *files, log_file=tmp_path / "log") as second:
-            assert second.wait() == 1
+            assert second.wait() == 2
             assert f"Cannot listen on http://127.0.0.1:{first.port}" in second.output
 
 

@@ -6,13 +6,17 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from fencepost.cli import main
+from fencepost.cli import cluster_options, main
+from fencepost.cli import tail as tail_module
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.embedded.ports import free_ports
 from tests.support.processes import Process, wait_for
 from tests.support.topics import Topics, unique
 
@@ -102,7 +106,7 @@ def test_the_last_committed_records_are_shown_and_the_open_transaction_is_named(
 
     assert code == 0
     assert [json.loads(line)["value"] for line in out.splitlines()] == [15, 16, 17, 18, 19]
-    assert f"3 offsets of {topic} (partition 0) are hidden by the open transaction of tailed" in err
+    assert f"3 offsets of {topic} (partition 0) hidden by the open transaction of tailed" in err
     assert "fencepost transactions abort tailed" in err
 
 
@@ -152,7 +156,7 @@ def test_a_topic_is_followed_and_a_long_transaction_named(
     with Process.fencepost(*arguments, log_file=tmp_path / "out") as process:
         process.wait_for_output('"value": 1,')
         _send(producer, topic, range(2, 4))
-        process.wait_for_output("are hidden by the open transaction of tailed")
+        process.wait_for_output("hidden by the open transaction of tailed")
         assert '"value": 2,' not in process.output
         _commit(producer)
         process.wait_for_output('"value": 3,')
@@ -189,7 +193,67 @@ def test_a_topic_that_does_not_exist_is_one_line(bootstrap_servers: str, capsys:
     missing = unique("missing")
 
     assert main.run(["tail", missing, "--bootstrap-server", bootstrap_servers]) == 1
-    assert missing in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"There is no topic {missing} on this cluster: check the name" in line
+    assert "topic.creation" not in line
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("999", "{topic} has no committed record at offset 999 or after it: it ends at 4 in partition 0"),
+        ("2999-01-01", "{topic} has no committed record of that time or later"),
+        ("end", "--from end shows only what is written later"),
+    ],
+)
+def test_a_place_behind_which_there_is_nothing_is_told(
+    tail: Tail, producer: Producer, topic: str, where: str, told: str
+) -> None:
+    _send(producer, topic, range(3))
+    producer.commit_transaction(_SECONDS)
+
+    code, out, err = tail("--from", where)
+
+    assert (code, out) == (0, "")
+    assert told.format(topic=topic) in err
+    assert "-f waits for new ones" in err
+
+
+def test_an_empty_topic_is_called_so(tail: Tail, topic: str) -> None:
+    assert f"{topic} has no committed records" in tail()[2]
+
+
+@pytest.mark.parametrize(
+    "command", [["tail", "t"], ["verify", "t", "--expect-count", "1"], ["transactions", "list"]], ids=lambda c: c[0]
+)
+def test_brokers_that_do_not_answer_are_an_error_soon(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_options, "_ANSWER_MS", 200)
+    nobody = f"127.0.0.1:{free_ports(1)[0]}"
+
+    assert main.run([*command, "--bootstrap-server", nobody]) == 1
+
+    assert f"No Kafka broker answers at bootstrap.servers={nobody}" in capsys.readouterr().err
+
+
+def test_following_ends_when_the_brokers_stay_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "_PATIENCE_SECONDS", 0.5)
+    with EmbeddedBroker(tmp_path / "kafka") as broker:
+        plain = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        plain.produce("followed", b"one")
+        assert plain.flush(_SECONDS) == 0
+        arguments = ["tail", "followed", "--bootstrap-server", broker.bootstrap_servers, "--follow"]
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(main.run, arguments)
+            wait_for(lambda: "one" in capsys.readouterr().out, what="the record is shown")
+            broker.nodes[0].kill()
+
+            assert running.result(_SECONDS) == 1
+
+    assert "followed cannot be read" in capsys.readouterr().err
 
 
 def test_nothing_is_lost_or_doubled_between_reading_and_following(

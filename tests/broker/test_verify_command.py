@@ -165,8 +165,79 @@ def test_the_rows_and_lines_of_a_file_are_compared(
     code, report = _report(verify, "--source", str(lines))
     assert code == 1
     assert report["rows"] == {
-        "expected": 3, "found": 2, "lost": 1, "duplicates": 0, "unfinished": False,
+        "expected": 3, "found": 2, "lost": 1, "duplicates": 0, "unfinished": False, "refused": 0, "unlike": None,
     }  # fmt: skip
+
+
+def test_good_rows_and_dead_letters_are_counted_together(
+    verify: Verify, producer: Producer, topic: str, topics: Topics, tmp_path: Path
+) -> None:
+    letters, csv = topics.create(), tmp_path / "rows.csv"
+    csv.write_text("id,at\n1,2024-02-29 12:00:00\nx,2024-02-29\n3\n")
+    producer.produce(topic, b'{"id": 1, "at": 1709208000000}', partition=0)
+    for bad in (b"x,2024-02-29", b"3"):
+        producer.produce(letters, bad, partition=0)
+    _commit(producer)
+    asked = ("--source", str(csv), "--expect-count", "3")
+
+    code, report = _report(verify, *asked, "--dead-letter-topic", letters)
+
+    assert code == 0
+    assert (report["records"], report["dead_letters"], report["expected_records"]) == (1, 2, 3)
+    assert (report["rows"]["found"], report["rows"]["refused"]) == (3, 2)
+    assert "dead letters" in verify(*asked, "--dead-letter-topic", letters)[1]
+    assert _report(verify, *asked)[1]["rows"]["lost"] == 2
+
+
+def test_a_dead_letter_queue_that_does_not_exist_is_empty_and_named(
+    verify: Verify, producer: Producer, topic: str
+) -> None:
+    producer.produce(topic, b"one", partition=0)
+    _commit(producer)
+    missing = unique("missing")
+
+    code, out, err = verify("--expect-count", "1", "--dead-letter-topic", missing)
+
+    assert (code, "Sound." in out) == (0, True)
+    assert f"There is no topic {missing}: it counts as empty" in err
+
+
+def test_rows_that_no_record_is_equal_to_are_shown_with_the_first_of_both(
+    verify: Verify, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    csv = tmp_path / "rows.csv"
+    csv.write_text("id,at\n1,29/02/2024\n")
+    producer.produce(topic, b'{"id": 1, "at": 1709208000000}', partition=0)
+    _commit(producer)
+
+    code, out, _ = verify("--source", str(csv))
+
+    assert code == 1
+    assert "No record is equal to a row of the source at all" in out
+    assert "the first record: 1 | 1709208000000\n  the first row:    1 | 29/02/2024" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--sequence", "value.nosuch"), "has value.nosuch, which --sequence names: the first one, at offset 0 of"),
+        (
+            ("--sequence", "value.seq", "--source-partition", "header.shop"),
+            "has header.shop, which --source-partition names",
+        ),
+    ],
+)
+def test_a_field_that_no_record_has_is_named(
+    verify: Verify, producer: Producer, topic: str, arguments: tuple[str, ...], told: str
+) -> None:
+    _produce(producer, topic, "a", 1, 2)
+    _commit(producer)
+
+    code, _, err = verify(*arguments)
+
+    assert code == 1
+    assert f"No record of {topic} {told}" in err
+    assert "value.seq" in err or "no field in its header" in err
 
 
 def test_a_missing_topic_is_named(bootstrap_servers: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +273,8 @@ def test_a_transaction_that_ends_during_the_check_is_not_reported_as_open(
     thread.join(_SECONDS)
 
     assert code == 0
-    assert report["rows"] == {"expected": 1, "found": 1, "lost": 0, "duplicates": 0, "unfinished": True}
+    assert report["rows"] == {
+        "expected": 1, "found": 1, "lost": 0, "duplicates": 0, "unfinished": True, "refused": 0, "unlike": None,
+    }  # fmt: skip
     assert report["open_transactions"] == []
     assert report["undecided"] == 1

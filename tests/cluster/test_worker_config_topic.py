@@ -86,5 +86,5 @@ def test_a_worker_does_not_start_over_a_config_topic_of_several_partitions(
     group = Group(tmp_path, bootstrap_servers)
     config_topic = topics.create(f"{group.id}-configs", partitions=2, config={"cleanup.policy": "compact"})
     with group.starting() as worker:
-        assert worker.process.wait() == 1
+        assert worker.process.wait() == 2
         assert f"The config topic {config_topic} has 2 partitions and must have exactly 1" in worker.process.output

@@ -111,7 +111,7 @@ def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) 
         assert worker.process.wait() == 0
 
         worker.start()
-        assert worker.process.wait() == 1
+        assert worker.process.wait() == 2
         assert offsets in worker.process.output
         assert "cleanup.policy" in worker.process.output
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
-from types import FrameType
-from typing import Final
 
 import click
 
 from fencepost.cli.broker_jars import fetch_broker_jars
+from fencepost.cli.exit_codes import exit_codes
+from fencepost.cli.signals import await_stop
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.errors import BrokerStartError
 
-_WATCH_SECONDS: Final = 1.0
 
-
-@click.command()
+@click.command(epilog=exit_codes(done="stopped", failed="the broker did not start, or ended by itself"))
 @click.option("--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, help="Port of the first node.")
 @click.option(
     "--data-dir",
@@ -34,20 +30,15 @@ _WATCH_SECONDS: Final = 1.0
 )
 def broker(port: int, data_dir: Path, nodes: int) -> None:
     """Run a Kafka broker on this machine until Ctrl-C. It listens on 127.0.0.1 only, without any security."""
-    asked_to_stop = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        asked_to_stop.set()
-
     fetch_broker_jars()
     with EmbeddedBroker(data_dir, port=port, nodes=nodes) as running:
-        # Before this both signals end the command at once.
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
         click.echo(
             f"Kafka listens on {running.bootstrap_servers}. Its log: {running.nodes[0].log_file}. Ctrl-C stops it."
         )
-        while not asked_to_stop.wait(_WATCH_SECONDS):
-            for node in running.nodes:
-                if not node.running:
-                    raise BrokerStartError(f"broker node {node.node_id} ended by itself: {node.reason_of_end()}")
+        await_stop(lambda: _require_running(running))
+
+
+def _require_running(running: EmbeddedBroker) -> None:
+    for node in running.nodes:
+        if not node.running:
+            raise BrokerStartError(f"broker node {node.node_id} ended by itself: {node.reason_of_end()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,15 +12,22 @@ import click
 
 from fencepost.cli.tables import output_option
 from fencepost.config.properties import load_properties
+from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig
 
 _SERVERS: Final = "bootstrap.servers"
+# Brokers that run answer within some milliseconds, or seconds while they start.
+_ANSWER_MS: Final = 10_000
 
 
 def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Add the common options to a command, and pass it a ClientConfig and `as_json` instead."""
 
-    @click.option("--bootstrap-server", metavar="HOST:PORT,...", help="Brokers of the cluster.")
+    @click.option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        help=f"Brokers of the cluster.  [required, unless --command-config has {_SERVERS}]",
+    )
     @click.option(
         "--command-config",
         metavar="FILE.properties",
@@ -37,6 +45,14 @@ def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
         if _SERVERS not in properties:
             raise click.UsageError(f"Give --bootstrap-server, or {_SERVERS} in the file of --command-config")
         config = ClientConfig.from_properties(properties, where=str(command_config or "--bootstrap-server"))
+        _require_answer(config)
         command(config, as_json=output == "json", **arguments)
 
     return with_cluster
+
+
+def _require_answer(config: ClientConfig) -> None:
+    """Raise BrokerUnavailableError soon if no broker answers: each of the command's own requests would wait longer."""
+    timeout_ms = min(config.request_timeout_ms, _ANSWER_MS)
+    with Admin(replace(config, request_timeout_ms=timeout_ms)) as admin:
+        admin.broker_count()

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from fencepost.cli.connector_figures import Figures, shown_figure
-from fencepost.cli.tables import print_table, shown_time
+from fencepost.cli.tables import counted, print_indented, print_table, shown_size, shown_time
 
 FAILED: Final = "FAILED"
 
@@ -23,8 +23,9 @@ Json = dict[str, Any]
 
 
 def print_connectors(connectors: Mapping[str, Json], figures: Mapping[str, Figures]) -> None:
-    """Print a line for each connector, from an answer with `expand=info` and `expand=status`."""
+    """Print a line for each connector, from an answer with `expand=info` and `expand=status`, and then the errors."""
     rows = []
+    errors: dict[str, str] = {}
     for name, expanded in sorted(connectors.items()):
         info, status = expanded.get("info", {}), expanded.get("status", {})
         connector = status.get("connector", {})
@@ -37,11 +38,15 @@ def print_connectors(connectors: Mapping[str, Json], figures: Mapping[str, Figur
                 _task_states(status.get("tasks", [])),
                 connector.get("worker_id", ""),
                 *((shown_figure(each) for each in (found.rate, found.lag, found.skipped)) if found else ("", "", "")),
-                _last_error(connector, *status.get("tasks", [])),
             )
         )
-    columns = ("connector", "class", "state", "tasks", "worker", "records/s", "lag", "skipped", "last error")
-    print_table(columns, rows)
+        errors[name] = _last_error(connector, *status.get("tasks", []))
+    print_table(("connector", "class", "state", "tasks", "worker", "records/s", "lag", "skipped"), rows)
+    for name, error in errors.items():
+        if error:
+            # A column would be a few characters wide.
+            click.secho(name, bold=True)
+            print_indented(error)
 
 
 def print_connector(info: Json, status: Json) -> None:
@@ -73,7 +78,7 @@ def print_transactions(body: Json) -> None:
                 task["state"] or task["error"],
                 "" if task["producer_id"] is None else f"{task['producer_id']}/{task['producer_epoch']}",
                 shown_time(task["open_since"]),
-                "" if task["open_since"] is None else f"{task['records']} ({task['bytes']} bytes)",
+                "" if task["open_since"] is None else f"{task['records']} ({shown_size(task['bytes'])})",
                 "" if commit is None else f"{shown_time(commit['at'])}, {commit['records']} records",
                 "" if commit is None else _moved(commit["offsets"]),
             )
@@ -83,13 +88,15 @@ def print_transactions(body: Json) -> None:
 
 
 def print_validation(body: Json) -> None:
-    """Print the errors of a configuration, or that it is valid, and its unknown properties."""
-    values = [config["value"] for config in body["configs"]]
-    rows = [(value["name"], value["value"] or "", error) for value in values for error in value["errors"]]
-    if rows:
-        print_table(("property", "value", "error"), rows)
-    else:
-        click.echo("The configuration is valid.")
+    """Print the errors of a configuration below their properties, or that it is valid, and its unknown properties."""
+    wrong = [config["value"] for config in body["configs"] if config["value"]["errors"]]
+    for value in wrong:
+        # In a table, long values and errors would leave each other no room.
+        click.secho(f"{value['name']}={value['value']}" if value["value"] else value["name"], bold=True)
+        for error in value["errors"]:
+            print_indented(error)
+    count = sum(len(value["errors"]) for value in wrong)
+    click.echo(f"{counted(count, 'error')}." if count else "The configuration is valid.")
     for name, nearest in body.get("unknown", {}).items():
         hint = "" if nearest is None else f": did you mean {nearest}?"
         click.echo(f"The property {name} is unknown{hint}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,21 +15,20 @@ import click
 
 from fencepost.api.errors import ConfigError
 from fencepost.cli import connector_views as views
-from fencepost.cli.connect_client import ConnectClient, connector_path
+from fencepost.cli.connect_client import ConnectClient, RequestRefusedError, connector_path
 from fencepost.cli.connector_figures import figures_of
 from fencepost.cli.connector_watch import watch_connectors
+from fencepost.cli.exit_codes import ExitCode, exit_codes
 from fencepost.cli.tables import output_option, print_json
 from fencepost.cli.url_option import url_option
 from fencepost.config.properties import load_connector_config
 
-_REFUSED: Final = 1
-_FAILED: Final = 3
+_EXIT_CODES: Final = exit_codes(
+    failed="refused, invalid, not reachable, or timed out",
+    connector_failed="`show`, `watch --until`: a connector or task is FAILED",
+)
 
-_EXIT_CODES: Final = """\b
-Exit codes:
-  0  done 1  refused, invalid, not reachable, or timed out 2  wrong usage 3  `show` and `watch --until`: the connector
-  or one of its tasks is FAILED
-"""
+_STOPPED: Final = "STOPPED"
 
 _FILE: Final = click.Path(path_type=Path)
 
@@ -98,7 +98,7 @@ def show(terminal: _Terminal, name: str) -> None:
     status = terminal.client.ask("GET", connector_path(name, "status"))
     terminal.show({"info": info, "status": status}, lambda _: views.print_connector(info, status))
     if views.has_failed(status):
-        raise click.exceptions.Exit(_FAILED)
+        raise click.exceptions.Exit(ExitCode.CONNECTOR_FAILED)
 
 
 @connectors.command()
@@ -138,7 +138,7 @@ def validate(terminal: _Terminal, file: Path) -> None:
     body = terminal.client.ask("PUT", f"/connector-plugins/{quote(plugin, safe='')}/config/validate", config)
     terminal.show(body, views.print_validation)
     if body["error_count"]:
-        raise click.exceptions.Exit(_REFUSED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 @connectors.command()
@@ -204,7 +204,7 @@ def delete(terminal: _Terminal, name: str) -> None:
 def watch(terminal: _Terminal, names: tuple[str, ...], *, until: str | None, timeout: float | None) -> None:
     """Print each change of a state, of all connectors or of some, until Ctrl-C."""
     if not watch_connectors(terminal.client, names, until=until, timeout=timeout, as_json=terminal.as_json):
-        raise click.exceptions.Exit(_FAILED)
+        raise click.exceptions.Exit(ExitCode.CONNECTOR_FAILED)
 
 
 @connectors.command()
@@ -234,7 +234,8 @@ def show_offsets(terminal: _Terminal, name: str) -> None:
 @_asks_worker
 def alter_offsets(terminal: _Terminal, name: str, file: Path) -> None:
     """Set offsets of a stopped connector, from JSON as `show -o json` writes it. An offset null removes it."""
-    body = terminal.client.ask("PATCH", connector_path(name, "offsets"), _load_json(file))
+    with _telling_to_stop(name):
+        body = terminal.client.ask("PATCH", connector_path(name, "offsets"), _load_json(file))
     terminal.done(body, f"{body['message']}.")
 
 
@@ -243,8 +244,22 @@ def alter_offsets(terminal: _Terminal, name: str, file: Path) -> None:
 @_asks_worker
 def reset_offsets(terminal: _Terminal, name: str) -> None:
     """Remove all offsets of a stopped connector: it reads its source from the beginning."""
-    body = terminal.client.ask("DELETE", connector_path(name, "offsets"))
+    with _telling_to_stop(name):
+        body = terminal.client.ask("DELETE", connector_path(name, "offsets"))
     terminal.done(body, f"{body['message']}.")
+
+
+@contextmanager
+def _telling_to_stop(name: str) -> Iterator[None]:
+    """Add the command to the error of a worker that only changes offsets of stopped connectors."""
+    try:
+        yield
+    except RequestRefusedError as refusal:
+        if _STOPPED not in str(refusal):
+            raise
+        raise RequestRefusedError(
+            f"{refusal}. The command for that: fencepost connectors stop {name}", refusal.status
+        ) from refusal
 
 
 def _required(config: dict[str, str], name: str, file: Path) -> str:

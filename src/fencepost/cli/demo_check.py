@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console
 
+from fencepost.cli.csv_rows import CsvRows
 from fencepost.cli.independent_client import READ_UNCOMMITTED, ends_of, open_consumer, partitions_of, read
-from fencepost.cli.row_check import CsvRows, SourceFile, compare_rows
+from fencepost.cli.row_check import SourceFile, compare_rows
 from fencepost.cli.tables import print_figures
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.transaction_markers import read_transaction_markers

@@ -1,7 +1,7 @@
 """The command `fencepost`.
 
-An expected failure is reported in one line on stderr with exit code 1; the traceback is shown only with an option.
-Wrong usage exits with 2, an interrupt with 130.
+An expected failure is reported in one line on stderr; the traceback is shown only with an option. `exit_codes` has the
+exit codes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.secrets import SECRETS
 from fencepost.api.traces import format_trace
 from fencepost.cli.completion import COMPLETE_VARIABLE, PROGRAM
+from fencepost.cli.exit_codes import ExitCode, exit_codes
 from fencepost.cli.left_threads import end_without_threads
 from fencepost.cli.logs import FORMATS, hide_secrets_in_uncaught_errors, log_to_stderr
+from fencepost.embedded.errors import DataDirError, JavaNotFoundError, PortTakenError, PostgresMissingError
 
 # Commands are imported when they run: `fencepost --help` needs none of their dependencies (Spark, a Kafka client).
 _COMMANDS: Final = {
@@ -31,6 +33,7 @@ _COMMANDS: Final = {
     "demo-cdc": ("fencepost.cli.demo_cdc:demo_cdc", "Send a bank's transfers from PostgreSQL, killing the worker."),
     "init": ("fencepost.cli.init:init", "Write a commented file for a worker."),
     "new": ("fencepost.cli.new:new", "Write the package of a new connector."),
+    "postgres": ("fencepost.cli.postgres:postgres", "Run a PostgreSQL on this machine."),
     "standalone": ("fencepost.cli.standalone:standalone", "Run connectors in one process, exactly once."),
     "tail": ("fencepost.cli.tail:tail", "Show the records of a topic, and the transactions that hide some."),
     "test": ("fencepost.cli.test:test", "Check a connector of your own for exactly-once delivery."),
@@ -40,7 +43,8 @@ _COMMANDS: Final = {
     "worker": ("fencepost.cli.worker:worker", "Run a worker of a group, with Kafka Connect's REST API."),
 }
 
-_INTERRUPTED: Final = 130
+# What the user must correct before the command can do anything: a property, a port, a folder, the installation.
+_TO_CORRECT_FIRST: Final = (ConfigError, DataDirError, JavaNotFoundError, PortTakenError, PostgresMissingError)
 
 
 class _LazyGroup(click.Group):
@@ -65,7 +69,11 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=exit_codes(failed="what was asked for failed, or its outcome is bad"),
+)
 @click.version_option(package_name="fencepost")
 @click.option("--traceback", is_flag=True, envvar="FENCEPOST_TRACEBACK", help="Show the traceback of errors.")
 @click.option(
@@ -101,7 +109,7 @@ def run(arguments: Sequence[str]) -> int:
         wrong_usage.show()
         return wrong_usage.exit_code
     except (KeyboardInterrupt, click.Abort):
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _invoke(context: click.Context) -> int:
@@ -112,8 +120,8 @@ def _invoke(context: click.Context) -> int:
             click.echo(format_trace(error), nl=False, err=True)
         else:
             click.echo(f"fencepost: {_one_line(error)}", err=True)
-        return 1
-    return 0
+        return ExitCode.WRONG_USAGE if isinstance(error, _TO_CORRECT_FIRST) else ExitCode.FAILED
+    return ExitCode.DONE
 
 
 def _one_line(error: FencepostError) -> str:

@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
 
 Decoder = Callable[[bytes], Any]
@@ -31,10 +31,10 @@ _LOGICAL: Final = "org.apache.kafka.connect.data."
 
 
 def decoder(converter: str) -> Decoder:
-    """Return the decoder for a converter's alias, its Java class or its dotted path. Raises DataError."""
+    """Return the decoder for a converter's alias, its Java class or its dotted path. Raises ConfigError."""
     found = _DECODERS.get(converter.rpartition(".")[2])
     if found is None:
-        raise DataError(
+        raise ConfigError(
             f"There is no decoder for the converter {converter}: use one of {', '.join(_DECODERS)}; with "
             "ByteArrayConverter you see the bytes"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _PLACES: Final = ("key", "value", "header")
+_SHOWN_NAMES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,18 @@ class RecordField:
                 f"{text!r} is not a field of a record: give value, value.NAME, key, key.NAME or header.NAME"
             )
         return cls(place, (".".join(path),) if place == "header" else tuple(path))
+
+    def __str__(self) -> str:
+        return ".".join((self.place, *self.path))
+
+    def shown_place(self, message: Message) -> str:
+        """Say what a record has where the field should be."""
+        if self.place == "header":
+            return _shown_names("header", dict(message.headers() or ()))
+        found = _plain(message.key() if self.place == "key" else message.value())
+        if isinstance(found, dict):
+            return _shown_names(self.place, found)
+        return f"no {self.place}" if found is None else f"no JSON object as its {self.place}"
 
     def of(self, message: Message) -> Any:
         """Return the field's value; None if there is no such field."""
@@ -51,6 +65,11 @@ class RecordField:
             return int(found) if isinstance(found, int | str) else None
         except ValueError:
             return None
+
+
+def _shown_names(place: str, fields: Mapping[str, Any]) -> str:
+    names = [f"{place}.{name}" for name in list(fields)[:_SHOWN_NAMES]]
+    return ", ".join(names) + (", ..." if len(fields) > _SHOWN_NAMES else "") if names else f"no field in its {place}"
 
 
 def _plain(data: Any) -> Any:

@@ -5,14 +5,17 @@ Rows are compared by digests of 16 bytes, so memory does not depend on their siz
 
 from __future__ import annotations
 
-import csv
+import bz2
+import gzip
+import io
+import lzma
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 
 from fencepost.api.errors import DataError
 from fencepost.api.foreign_json import parse_json
@@ -20,6 +23,13 @@ from fencepost.api.foreign_json import parse_json
 Row = tuple[str | None, ...]
 
 _DIGEST_BYTES: Final = 16
+_COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], object]]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+_OTHERS: Final = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+_MAGIC_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +38,9 @@ class RowFindings:
 
     `lost` counts the rows that appear more often in the file, `duplicates` those that appear more often in the topic.
     `unfinished` tells whether the file's last row has no line end and is not in the topic: as long as the file may
-    grow, a source does not read such a row, so it is neither expected nor lost.
+    grow, a source does not read such a row, so it is neither expected nor lost. `refused` counts the dead letters, which
+    are among what was `found`. `unlike` has the first record and the first row, in comparable form, if no record is equal
+    to a row at all: then they differ in form, or one of them is the wrong one.
     """
 
     expected: int
@@ -36,6 +48,8 @@ class RowFindings:
     lost: int
     duplicates: int
     unfinished: bool = False
+    refused: int = 0
+    unlike: tuple[Row, Row] | None = None
 
     @property
     def sound(self) -> bool:
@@ -43,16 +57,22 @@ class RowFindings:
         return self.lost == self.duplicates == 0
 
 
-def compare_rows(found: Iterable[Row], expected: Iterable[Row], source: SourceFile) -> RowFindings:
-    """Compare rows, in any order. `found` is read before `expected`, the rows of `source`, each once.
+def compare_rows(
+    found: Iterable[Row], expected: Iterable[Row], source: SourceFile, refused: Iterable[Row] = ()
+) -> RowFindings:
+    """Compare rows, in any order: `found` and `refused` together should be `expected`, the rows of `source`.
 
-    Raises what they raise.
+    `found` is read first, then `expected`, then `refused`, each once. Raises what they raise.
     """
-    have = Counter(map(_digest, found))
+    records, rows = _First(found), _First(expected)
+    have = Counter(map(_digest, records))
     want: Counter[bytes] = Counter()
     last: bytes | None = None
-    for last in map(_digest, expected):
+    for last in map(_digest, rows):
         want[last] += 1
+    unlike = None if records.row is None or rows.row is None or want & have else (records.row, rows.row)
+    letters = Counter(map(_digest, refused))
+    have += letters
     unfinished = not source.finished and last is not None and have[last] < want[last]
     if unfinished and last is not None:
         want[last] -= 1
@@ -62,11 +82,29 @@ def compare_rows(found: Iterable[Row], expected: Iterable[Row], source: SourceFi
         lost=(want - have).total(),
         duplicates=(have - want).total(),
         unfinished=unfinished,
+        refused=letters.total(),
+        unlike=unlike,
     )
 
 
+class _First:
+    """Passes rows on and keeps the first one, None before it."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = rows
+        self.row: Row | None = None
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self._rows:
+            self.row = self.row or row
+            yield row
+
+
 class SourceFile:
-    """A text file, or a pipe, which is read once. `finished` tells whether the last line that was read has an end."""
+    """A text file, or a pipe, which is read once; gzip, bzip2 and xz are decompressed.
+
+    `finished` tells whether the last line that was read has an end.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,66 +113,32 @@ class SourceFile:
     def lines(self, *, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
         """Yield the lines with their ends; `newline` and `errors` are those of `open`. Raises DataError."""
         try:
-            with self.path.open(encoding="utf-8", newline=newline, errors=errors) as file:
-                for line in file:
+            with (
+                self.path.open("rb") as raw,
+                _decompressed(raw) as data,
+                io.TextIOWrapper(data, encoding="utf-8", newline=newline, errors=errors) as lines,
+            ):
+                for line in lines:
                     self.finished = line.endswith(("\n", "\r"))
                     yield line
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+        except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
             raise DataError(f"{self.path} cannot be compared with the topic: {reason}") from error
+
+
+def _decompressed(raw: io.BufferedReader) -> BinaryIO:
+    head = raw.peek(_MAGIC_BYTES)
+    for magic, opened in _COMPRESSIONS.items():
+        if head.startswith(magic):
+            return cast("BinaryIO", opened(raw))
+    for magic, name in _OTHERS.items():
+        if head.startswith(magic):
+            raise ValueError(f"it is compressed with {name}: decompress it first")
+    return raw
 
 
 def _digest(row: Row) -> bytes:
     return blake2b(repr(row).encode(), digest_size=_DIGEST_BYTES).digest()
-
-
-class CsvRows:
-    """The rows of a CSV file with a header, and the JSON objects of the records, in comparable form.
-
-    A column is treated as numbers or booleans if a JSON value in it is one: then 1.50 and 1.5 are equal. So read the
-    topic before the file. `null_value` means null in the file.
-    """
-
-    def __init__(self, null_value: str) -> None:
-        self._null_value = null_value
-        self._numbers: set[int] = set()
-        self._booleans: set[int] = set()
-
-    def of_record(self, value: bytes | None) -> Row:
-        """Return the row of a record's value, in the order of its fields."""
-        fields = json_value(value)
-        cells = list(fields.values()) if isinstance(fields, dict) else [fields]
-        return tuple(self._cell(column, cell) for column, cell in enumerate(cells))
-
-    def of_file(self, source: SourceFile) -> Iterator[Row]:
-        """Yield the rows of the file. Raises DataError if it cannot be read."""
-        rows = csv.reader(source.lines(newline=""))
-        try:
-            next(rows, None)
-            # Sources skip empty lines.
-            for row in filter(None, rows):
-                yield tuple(self._text(column, cell) for column, cell in enumerate(row))
-        except csv.Error as error:
-            raise DataError(f"{source.path} cannot be compared with the topic: {error}") from error
-
-    def _cell(self, column: int, cell: Any) -> str | None:
-        match cell:
-            case None:
-                return None
-            case bool():
-                self._booleans.add(column)
-                return str(cell).lower()
-            case int() | Decimal():
-                self._numbers.add(column)
-                return _number(str(cell))
-        return str(cell)
-
-    def _text(self, column: int, cell: str) -> str | None:
-        if cell == self._null_value:
-            return None
-        if column in self._numbers:
-            return _number(cell)
-        return cell.lower() if column in self._booleans else cell
 
 
 def lines_of(source: SourceFile) -> Iterator[Row]:
@@ -161,11 +165,3 @@ def json_value(data: bytes | None) -> Any:
     except ValueError:
         return text
     return value["payload"] if isinstance(value, dict) and value.keys() == {"schema", "payload"} else value
-
-
-def _number(text: str) -> str:
-    try:
-        # Normalized zeros may be 0E+3, and 100 would be 1E+2: only equality matters.
-        return str(Decimal(text).normalize() + 0)
-    except InvalidOperation:
-        return text

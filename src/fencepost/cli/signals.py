@@ -1,9 +1,31 @@
-"""Signals that ask a worker to stop."""
+"""Signals that ask a command to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+_WATCH_SECONDS: Final = 1.0
+
+
+def await_stop(watch: Callable[[], None]) -> None:
+    """Wait for SIGTERM or Ctrl-C; before the call both end the process at once. Raises what `watch` raises.
+
+    `watch` is called every second.
+    """
+    asked_to_stop = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        asked_to_stop.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    while not asked_to_stop.wait(_WATCH_SECONDS):
+        watch()
 
 
 def stop_on_signals(stopping: asyncio.Event) -> None:

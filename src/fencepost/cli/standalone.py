@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fencepost.cli.exit_codes import ExitCode, exit_codes
 from fencepost.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _log: Final = logging.getLogger(__name__)
 _OFFSET_FILE: Final = "offset.storage.file.filename"
 
 
-@click.command()
+@click.command(epilog=exit_codes(done="stopped, or at the end of all sources", failed="a connector or a task failed"))
 @click.argument("worker", metavar="WORKER.properties", type=click.Path(path_type=Path))
 @click.argument(
     "connectors", metavar="CONNECTOR.{properties,json}...", nargs=-1, required=True, type=click.Path(path_type=Path)
@@ -38,7 +39,7 @@ def standalone(worker: Path, connectors: tuple[Path, ...], *, once: bool, quiet:
     """
     if asyncio.run(_run(worker, connectors, once=once, quiet=quiet)):
         # Each failure is in the log, from when it came about.
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: bool) -> Sequence[str]:

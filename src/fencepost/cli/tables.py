@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
@@ -15,6 +18,9 @@ from rich.text import Text
 
 # Output that a program reads is neither truncated nor wrapped.
 _WIDTH_OF_PIPES: Final = 10_000
+_UNITS: Final = ("kB", "MB", "GB")
+_KILO: Final = 1000
+_THREE_DIGITS: Final = 100
 
 output_option = click.option(
     "-o",
@@ -43,6 +49,13 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) ->
     Console(markup=False, highlight=False, emoji=False, width=width).print(table)
 
 
+def print_indented(text: str) -> None:
+    """Print a text of any length, indented; on a terminal broken into lines that fit."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_PIPES
+    indent = " " * 4
+    click.echo(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
+
+
 def print_figures(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Print names with their figures, at the right."""
     table = Table(title=title, title_justify="left", show_header=False)
@@ -51,6 +64,20 @@ def print_figures(console: Console, title: str, rows: Iterable[tuple[str, str]])
     for name, figure in rows:
         table.add_row(name, figure)
     console.print(table)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with what it counts: `1 row`, `2,000 rows`. The plural of `noun` ends with an s."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def shown_size(count: float) -> str:
+    """Return a number of bytes with three digits at least: `512 bytes`, `14.2 kB`, `101 MB`."""
+    if count < _KILO:
+        return counted(round(count), "byte")
+    power = min(int(math.log(count, _KILO)), len(_UNITS))
+    size = count / _KILO**power
+    return f"{size:,.{1 if size < _THREE_DIGITS else 0}f} {_UNITS[power - 1]}"
 
 
 def shown_time(milliseconds: int | None) -> str:

@@ -21,8 +21,9 @@ import click
 
 from fencepost.api.texts import printable
 from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.exit_codes import exit_codes
 from fencepost.cli.record_decoding import CONVERTERS, Decoder, decoder, to_json
-from fencepost.cli.tables import shown_time
+from fencepost.cli.tables import counted, shown_time
 from fencepost.cli.topic_transactions import open_transactions
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
@@ -38,6 +39,7 @@ _WIDER: Final = 4
 # Brokers may be away for a while, for example during a restart.
 _PATIENCE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 5.0
+_SHOWN_ENDS: Final = 5
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -45,9 +47,6 @@ Examples:
   fencepost tail orders --from beginning -o json ... | jq .value
   fencepost tail orders --from 2026-01-31T08:00 --follow ...       from a time on, and what comes
 
-\b
-Exit codes:
-  0  shown 1  the topic cannot be read 2  wrong usage
 """
 
 
@@ -87,7 +86,7 @@ def _start(ctx: click.Context, parameter: click.Parameter, text: str) -> Start:
         raise click.BadParameter(str(error)) from error
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(epilog=_EXAMPLES + exit_codes(done="shown", failed="the topic cannot be read"))
 @click.argument("topic")
 @click.option(
     "--from",
@@ -125,6 +124,8 @@ def tail(
         for record in _records(reader, start):
             show(record)
         sys.stdout.flush()
+        if not show.count:
+            click.echo(_nothing(reader, start, follow=follow), err=True)
         hidden = _Hidden(config, reader)
         hidden.tell()
         while follow:
@@ -149,6 +150,22 @@ def _records(reader: TopicReader, start: Start) -> Iterator[ConsumedRecord]:
     else:
         yield from _between(reader, _positions(reader, start, first, ends), ends)
     reader.seek(ends)
+
+
+def _nothing(reader: TopicReader, start: Start, *, follow: bool) -> str:
+    """Say why no record was shown. The reader stands at the last stable offsets."""
+    topic, ends = reader.topic, reader.positions
+    if start.offset is not None:
+        told = ", ".join(f"{end} in partition {partition}" for partition, end in sorted(ends.items())[:_SHOWN_ENDS])
+        more = ", ..." if len(ends) > _SHOWN_ENDS else ""
+        what = f"{topic} has no committed record at offset {start.offset} or after it: it ends at {told}{more}"
+    elif start.timestamp == LATEST:
+        what = f"--from {_END} shows only what is written later"
+    elif start.timestamp not in (EARLIEST, None):
+        what = f"{topic} has no committed record of that time or later"
+    else:
+        what = f"{topic} has no committed records"
+    return f"{what}. {'Waiting for new ones' if follow else '-f waits for new ones'}"
 
 
 def _positions(
@@ -192,13 +209,19 @@ def _between(reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, 
 
 
 def _polled(reader: TopicReader) -> list[ConsumedRecord]:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            return reader.poll()
+            found = reader.poll()
         except BrokerUnavailableError:
-            if time.monotonic() > deadline:
+            if reader.silent_seconds > _PATIENCE_SECONDS:
                 raise
+        else:
+            if reader.silent_seconds > _PATIENCE_SECONDS:
+                raise BrokerUnavailableError(
+                    f"Topic {reader.topic} cannot be read: no broker has answered for {_PATIENCE_SECONDS:.0f} s. Check "
+                    "that the brokers run, then start again"
+                )
+            return found
 
 
 class _Printer:
@@ -208,8 +231,11 @@ class _Printer:
         self._key = key
         self._value = value
         self._as_json = as_json
+        self.count = 0
+        """How many records were printed."""
 
     def __call__(self, record: ConsumedRecord) -> None:
+        self.count += 1
         key, value = _decoded(self._key, record.key), _decoded(self._value, record.value)
         headers = [(name, _decoded(decoder("auto"), data)) for name, data in record.headers]
         click.echo(
@@ -296,7 +322,7 @@ class _Hidden:
         if not found and not self._told:
             self._told.add(("", 0))
             click.echo(
-                f"{sum(hidden.values()):,} offsets at the end of {topic} are hidden by a transaction that cannot be "
+                f"{counted(sum(hidden.values()), 'offset')} at the end of {topic} hidden by a transaction that cannot be "
                 "seen: it may have ended just now, hang, or be of a broker before Kafka 3.0",
                 err=True,
             )
@@ -307,7 +333,7 @@ def _told(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -
     count = sum(hidden.get(number, 0) for number in places)
     seconds = max(0.0, time.time() - transaction.started_ms / 1000)
     return (
-        f"{count:,} offsets of {topic} (partition {', '.join(map(str, places))}) are hidden by the open transaction of "
+        f"{counted(count, 'offset')} of {topic} (partition {', '.join(map(str, places))}) hidden by the open transaction of "
         f"{printable(transaction.transactional_id)}: producer id {transaction.identity.producer_id}, epoch "
         f"{transaction.identity.epoch}, since {shown_time(transaction.started_ms)} ({seconds:.0f} s). They are shown "
         f"once it commits. If its task is gone: fencepost transactions abort {transaction.transactional_id}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from fencepost.api.errors import ConfigError
+from fencepost.cli.exit_codes import ExitCode, exit_codes
 
 if TYPE_CHECKING:
     from fencepost.testing.conformance import Check, Result
@@ -19,7 +20,7 @@ _COLOURS: Final = {"passed": "green", "failed": "red", "skipped": "yellow"}
 _WIDTH: Final = 36
 
 
-@click.command()
+@click.command(epilog=exit_codes(done="no check failed", failed="a check failed"))
 @click.argument("connector", metavar="CLASS")
 @click.option(
     "--config",
@@ -74,7 +75,7 @@ def test(
         click.echo(f"{plugin.__module__}.{plugin.__qualname__} with {config_file}\n")
         failed = _run(run_checks(plugin, config, limits=limits, checks=chosen))
     if failed:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def _run(results: Iterable[Result]) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.exit_codes import exit_codes
 from fencepost.cli.tables import print_json, print_table, shown_time
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.admin.open_transactions import OpenTransaction
@@ -16,15 +17,8 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.producer.transaction import ProducerIdentity
 from fencepost.storage.configs.task_count import leader_transactional_id
 
-_EXIT_CODES: Final = """\b
-Exit codes:
-  0  done
-  1  refused, not reachable, or no such transaction
-  2  wrong usage
-"""
 
-
-@click.group(epilog=_EXIT_CODES)
+@click.group(epilog=exit_codes(failed="refused, not reachable, or no such transaction"))
 def transactions() -> None:
     """List the open transactions of a Kafka cluster, and abort an abandoned one."""
 

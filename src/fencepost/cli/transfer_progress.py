@@ -22,6 +22,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from fencepost.cli.count_progress import LINE_SECONDS, repeated
 from fencepost.cli.logs import JsonFormatter
+from fencepost.cli.tables import counted, shown_size
 from fencepost.runtime.metrics.transaction_metrics import TransferCounts
 from fencepost.runtime.metrics.transfers import Transfer, Transfers
 
@@ -48,10 +49,10 @@ class Shown:
         """Return it as a line without its percentage."""
         counts = self.counts
         parts = [
-            f"{counts.records:,} rows" + (f" (+{counts.open:,} not committed)" if counts.open else ""),
-            f"{counts.bytes / 1e6:,.0f} MB",
+            counted(counts.records, "row") + (f" (+{counts.open:,} not committed)" if counts.open else ""),
+            shown_size(counts.bytes),
             f"{self.rate:,.0f} rows/s",
-            f"{counts.transactions:,} transactions",
+            counted(counts.transactions, "transaction"),
         ]
         if counts.skipped:
             parts.append(f"{counts.skipped:,} skipped")
@@ -91,8 +92,8 @@ def summary(name: str, counts: TransferCounts, seconds: float) -> str:
     rate = counts.records / seconds if seconds else 0.0
     aborted = f" ({counts.aborted:,} more aborted)" if counts.aborted else ""
     return (
-        f"{name}: {counts.records:,} rows, {counts.bytes / 1e6:,.1f} MB in {counts.transactions:,} "
-        f"transactions{aborted}, {counts.skipped:,} skipped, in {timedelta(seconds=round(seconds))} "
+        f"{name}: {counted(counts.records, 'row')}, {shown_size(counts.bytes)} in "
+        f"{counted(counts.transactions, 'transaction')}{aborted}, {counts.skipped:,} skipped, in {timedelta(seconds=round(seconds))} "
         f"({rate:,.0f} rows/s)"
     )
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fencepost.api.errors import DataError
 from fencepost.cli.cluster_options import asks_cluster
 from fencepost.cli.count_progress import shown_count
+from fencepost.cli.csv_rows import CsvRows
+from fencepost.cli.exit_codes import ExitCode, exit_codes
 from fencepost.cli.independent_client import (
     READ_UNCOMMITTED,
+    MissingTopicError,
     count_behind_open_transactions,
     ends_of,
     place_of,
@@ -20,7 +24,7 @@ from fencepost.cli.independent_client import (
 )
 from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offsets
 from fencepost.cli.record_fields import RecordField
-from fencepost.cli.row_check import CsvRows, RowFindings, SourceFile, compare_rows, line_of_record, lines_of
+from fencepost.cli.row_check import RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 from fencepost.cli.topic_transactions import open_transactions
 from fencepost.cli.verify_report import Report, print_report
 from fencepost.kafka.admin.open_transactions import OpenTransaction
@@ -33,15 +37,14 @@ from fencepost.storage.offsets.table import OffsetTable
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-_EXIT_CODES: Final = """\b
+_COMPRESSED: Final = (".gz", ".bz2", ".xz")
+
+_FIELDS: Final = """\b
 FIELD is one of:
   value, key            the whole
   value.NAME, key.NAME  a field of JSON; value.a.b is one within another
   header.NAME           a header
 
-\b
-Exit codes:
-  0  correct: nothing is lost, duplicated or out of order 1  not correct, or the topic cannot be read 2  wrong usage
 """
 
 
@@ -56,7 +59,9 @@ class Asked:
     offsets_topic: str | None
     source: Path | None
     null_value: str | None
+    delimiter: str | None
     expect_count: int | None
+    dead_letter_topic: str | None
 
     def check(self) -> None:
         """Raise UsageError for options that require others, or that exclude each other."""
@@ -69,8 +74,19 @@ class Asked:
             raise click.UsageError("--source-partition, --first and --connector need --sequence")
         if (self.connector is None) != (self.offsets_topic is None):
             raise click.UsageError("--connector and --offsets-topic go together")
-        if self.null_value is not None and (self.source is None or not _is_csv(self.source)):
-            raise click.UsageError("--null-value is for a --source whose name ends with .csv")
+        of_csv = (self.null_value, self.delimiter)
+        if any(option is not None for option in of_csv) and (self.source is None or not _is_csv(self.source)):
+            raise click.UsageError("--null-value and --delimiter are for a --source whose name ends with .csv")
+        if self.dead_letter_topic is not None and self.source is None and self.expect_count is None:
+            raise click.UsageError("--dead-letter-topic needs --source or --expect-count")
+
+
+def _delimiter(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    del ctx, parameter
+    character = "\t" if text == "\\t" else text
+    if character is not None and len(character) != 1:
+        raise click.BadParameter("give one character, or \\t")
+    return character
 
 
 def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> RecordField | None:
@@ -81,7 +97,12 @@ def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> 
         raise click.BadParameter(str(error)) from error
 
 
-@click.command(epilog=_EXIT_CODES)
+@click.command(
+    epilog=_FIELDS
+    + exit_codes(
+        done="correct: nothing is lost, duplicated or out of order", failed="not correct, or the topic cannot be read"
+    )
+)
 @click.argument("topic")
 @click.option("--sequence", metavar="FIELD", callback=_field, help="The field of a record's number.")
 @click.option(
@@ -101,19 +122,31 @@ def _field(ctx: click.Context, parameter: click.Parameter, text: str | None) -> 
     "--source",
     metavar="FILE",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The source file: the rows of a .csv file with a header, as JSON, or the lines of any other file.",
+    help="The source file: the rows of a .csv file with a header, as JSON, or the lines of any other file. It may be "
+    "compressed with gzip, bzip2 or xz.",
 )
 @click.option("--null-value", metavar="TEXT", help="The text for null in a .csv file; default: an empty cell.")
+@click.option(
+    "--delimiter", metavar="CHARACTER", callback=_delimiter, help="The separator in a .csv file; default: a comma."
+)
 @click.option("--expect-count", metavar="NUMBER", type=click.IntRange(min=0), help="The expected number of records.")
+@click.option(
+    "--dead-letter-topic",
+    metavar="TOPIC",
+    help="With --source or --expect-count: count the records of this dead letter queue in.",
+)
 @asks_cluster
 def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -> None:
-    """Check that TOPIC holds every record of a source once, as a read_committed consumer sees it."""
+    """Check that TOPIC holds every record of a source once, as a read_committed consumer sees it.
+
+    At least one of --source, --sequence and --expect-count is required.
+    """
     asked = Asked(**options)
     asked.check()
     report = examine(config, topic, asked)
     print_report(report, as_json=as_json)
     if not report.sound:
-        click.get_current_context().exit(1)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
@@ -121,15 +154,15 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
     at_first = open_transactions(config, topic)
     ends = ends_of(config, topic)
     size = _size(config, topic, ends)
-    counted = _Counted(read(config, topic, ends))
+    counted, letters = _Counted(read(config, topic, ends)), _letters(config, asked.dead_letter_topic)
     numbers = rows = mismatches = None
     with shown_count(f"Checking {topic}", "records", lambda: counted.count, size):
         if asked.sequence is not None:
             numbers = _check_numbers(counted, asked.sequence, asked.source_partition, asked.first)
         elif asked.source is not None:
-            rows = _check_rows(counted, asked.source, asked.null_value or "")
-        else:
-            counted.exhaust()
+            rows = _check_rows(counted, letters, asked.source, asked)
+        counted.exhaust()
+        letters.exhaust()
     if numbers is not None and asked.connector is not None and asked.offsets_topic is not None:
         committed = _committed_offsets(config, asked.offsets_topic, asked.connector)
         mismatches = compare_offsets({each.source_partition: each.last for each in numbers.partitions}, committed)
@@ -142,11 +175,23 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
         aborted=written.count - counted.count,
         undecided=count_behind_open_transactions(config, topic),
         open_transactions=_since(at_first, open_transactions(config, topic)),
+        dead_letters=None if asked.dead_letter_topic is None else letters.count,
         expected_records=asked.expect_count,
         numbers=numbers,
         rows=rows,
         offset_mismatches=mismatches,
     )
+
+
+def _letters(config: ClientConfig, topic: str | None) -> _Counted:
+    """The records of a dead letter queue. As long as no record was refused the topic may be missing."""
+    if topic is None:
+        return _Counted(())
+    try:
+        return _Counted(read(config, topic, ends_of(config, topic)))
+    except MissingTopicError:
+        click.echo(f"There is no topic {topic}: it counts as empty", err=True)
+        return _Counted(())
 
 
 def _size(config: ClientConfig, topic: str, ends: Mapping[int, int]) -> int:
@@ -160,7 +205,7 @@ class _Counted:
     """Passes messages on and counts them."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
-        self._messages = messages
+        self._messages = iter(messages)
         self.count = 0
 
     def __iter__(self) -> Iterator[Message]:
@@ -175,26 +220,50 @@ class _Counted:
 
 
 def _check_numbers(
-    messages: Iterable[Message], sequence: RecordField, source_partition: RecordField | None, first: int | None
+    messages: _Counted, sequence: RecordField, source_partition: RecordField | None, first: int | None
 ) -> NumberFindings:
+    """Raises DataError if no record at all has one of the fields."""
     check = NumberCheck(first)
+    asked = {"--sequence": sequence} | ({} if source_partition is None else {"--source-partition": source_partition})
+    missing = dict(asked)
+    example: Message | None = None
     for message in messages:
+        example = example or message
         number = sequence.integer_of(message)
         name = "" if source_partition is None else source_partition.of(message)
+        if missing:
+            missing = {option: field for option, field in missing.items() if field.of(message) is None}
         partition, offset = place_of(message)
         if number is None or name is None:
             check.skip(f"{message.topic()}-{partition}@{offset}")
         else:
             check.see(str(name), number, partition)
+    if example is not None:
+        for option, field in missing.items():
+            partition, offset = place_of(example)
+            raise DataError(
+                f"No record of {example.topic()} has {field}, which {option} names: the first one, at offset {offset} of "
+                f"partition {partition}, has {field.shown_place(example)}"
+            )
     return check.findings()
 
 
-def _check_rows(messages: Iterable[Message], source: Path, null_value: str) -> RowFindings:
-    file = SourceFile(source)
-    if _is_csv(source):
-        rows = CsvRows(null_value)
-        return compare_rows((rows.of_record(message.value()) for message in messages), rows.of_file(file), file)
-    return compare_rows((line_of_record(message.value()) for message in messages), lines_of(file), file)
+def _check_rows(messages: Iterable[Message], letters: Iterable[Message], path: Path, asked: Asked) -> RowFindings:
+    file = SourceFile(path)
+    if _is_csv(path):
+        rows = CsvRows(asked.null_value or "", asked.delimiter or ",")
+        return compare_rows(
+            (rows.of_record(message.value()) for message in messages),
+            rows.of_file(file),
+            file,
+            refused=(rows.of_dead_letter(letter.value()) for letter in letters),
+        )
+    return compare_rows(
+        (line_of_record(message.value()) for message in messages),
+        lines_of(file),
+        file,
+        refused=(line_of_record(letter.value()) for letter in letters),
+    )
 
 
 def _committed_offsets(
@@ -223,4 +292,5 @@ def _since(at_first: list[OpenTransaction] | None, at_last: list[OpenTransaction
 
 
 def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() == ".csv"
+    name = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
+    return name.suffix.lower() == ".csv"

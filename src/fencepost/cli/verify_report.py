@@ -7,11 +7,14 @@ from typing import Any, Final
 
 import click
 
+from fencepost.api.texts import printable, shortened
 from fencepost.cli.number_check import NumberFindings, OffsetMismatch, PartitionFindings
-from fencepost.cli.row_check import RowFindings
+from fencepost.cli.row_check import Row, RowFindings
 from fencepost.cli.tables import print_json, print_table
 
 _SHOWN_ROWS: Final = 20
+_SHOWN_CELLS: Final = 12
+_LONGEST_CELL: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Report:
     aborted: int
     undecided: int
     open_transactions: tuple[str, ...] | None
+    dead_letters: int | None = None
     expected_records: int | None = None
     numbers: NumberFindings | None = None
     rows: RowFindings | None = None
@@ -41,7 +45,7 @@ class Report:
             (self.numbers is None or self.numbers.sound)
             and (self.rows is None or self.rows.sound)
             and not self.offset_mismatches
-            and self.expected_records in (None, self.records)
+            and self.expected_records in (None, self.records + (self.dead_letters or 0))
         )
 
 
@@ -55,11 +59,19 @@ def print_report(report: Report, *, as_json: bool) -> None:
         _print_partitions([found for found in report.numbers.partitions if not found.sound])
     if report.offset_mismatches:
         _print_mismatches(report.offset_mismatches)
+    if report.rows is not None and report.rows.unlike is not None:
+        record, row = report.rows.unlike
+        click.echo(
+            "No record is equal to a row of the source at all. Either the topic is that of another source, or the two are "
+            f"written in different ways.\n  the first record: {_row(record)}\n  the first row:    {_row(row)}"
+        )
     click.echo("Sound." if report.sound else "NOT sound.")
 
 
 def _summary(report: Report) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [("records at read_committed", report.records)]
+    if report.dead_letters is not None:
+        rows.append(("dead letters", report.dead_letters))
     if report.expected_records is not None:
         rows.append(("records expected", report.expected_records))
     if report.numbers is not None:
@@ -115,6 +127,11 @@ def _print_mismatches(mismatches: tuple[OffsetMismatch, ...]) -> None:
 def _say_more(count: int) -> None:
     if count > _SHOWN_ROWS:
         click.echo(f"... and {count - _SHOWN_ROWS} more: -o json has all")
+
+
+def _row(row: Row) -> str:
+    cells = ["null" if cell is None else printable(shortened(cell, _LONGEST_CELL)) for cell in row[:_SHOWN_CELLS]]
+    return " | ".join(cells) + (" | ..." if len(row) > _SHOWN_CELLS else "")
 
 
 def _shown(value: Any) -> str:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.exit_codes import exit_codes
 from fencepost.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from fencepost.herder.distributed.herder import DistributedHerder
 
 
-@click.command()
+@click.command(epilog=exit_codes(done="stopped", failed="cannot be in its group"))
 @click.argument("properties", metavar="WORKER.properties", type=click.Path(path_type=Path))
 def worker(properties: Path) -> None:
     """Run a worker of a group, with Kafka Connect's REST API.

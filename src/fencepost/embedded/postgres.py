@@ -142,7 +142,7 @@ class EmbeddedPostgres:
         # The postmaster itself, without pg_ctl: it is then our child, whose end and signals we see.
         self._process = launch(
             [
-                *(str(self._program("postgres")), "-D", str(self.data_folder), "-p", str(self._port)),
+                *(str(self.program("postgres")), "-D", str(self.data_folder), "-p", str(self._port)),
                 # No Unix socket: its path may not be longer than 107 bytes.
                 *("-c", "unix_socket_directories=", *settings),
             ],
@@ -182,7 +182,7 @@ class EmbeddedPostgres:
         Raises subprocess.CalledProcessError.
         """
         who = {} if self._user is None else {"user": self._user.uid, "group": self._user.gid, "extra_groups": []}
-        command = [self._program(program), *arguments]
+        command = [self.program(program), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/", **who).stdout  # type: ignore[call-overload,no-any-return]
 
     def __enter__(self) -> Self:
@@ -223,7 +223,8 @@ class EmbeddedPostgres:
         except subprocess.CalledProcessError as error:
             raise DataDirError(f"cannot initialise PostgreSQL in {self.data_folder}: {_last(error.stderr)}") from error
 
-    def _program(self, name: str) -> Path:
+    def program(self, name: str) -> Path:
+        """Return the path of a program of PostgreSQL, such as `psql`. Raises PostgresMissingError."""
         if self._programs is None:
             programs = self._wanted_programs or _installed_programs()
             if self._user is not None and not _may_enter(programs):

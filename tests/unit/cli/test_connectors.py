@@ -7,6 +7,7 @@ import json
 import math
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_a_name_that_is_taken_is_refused_without_waiting(run: Run, file: Path) -
 def test_a_file_without_a_name_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "c.properties").write_text("connector.class=FileStreamSource\n")
     code, _, err = run("create", tmp_path / "c.properties")
-    assert code == 1
+    assert code == 2
     assert "c.properties: the property name is missing" in err
 
 
@@ -171,12 +172,27 @@ def test_validating_reports_errors_and_creates_nothing(run: Run, herder: ModelHe
     file.write_text(file.read_text().replace('"topic": "lines"', '"tasks.max": "zero", "topic": "lines"'))
     code, out, _ = run("validate", file)
     assert code == 1
-    assert "tasks.max" in out
-    assert "zero" in out
+    name, error, *_, count = out.splitlines()
+    assert name == "tasks.max"
+    assert error.startswith("    Invalid value 'zero'")
+    assert count.endswith(" errors.")
     code, out, _ = run("validate", file, "-o", "json")
     assert code == 1
     assert json.loads(out)["error_count"] > 0
     assert not herder.known
+
+
+def test_errors_of_a_configuration_fit_the_width_of_a_terminal(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text(file.read_text().replace('"topic": "lines"', f'"tasks.max": "{"x" * 30}", "topic": "lines"'))
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    lines = run("validate", file)[1].splitlines()
+
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 60
 
 
 @pytest.mark.parametrize(
@@ -259,6 +275,8 @@ def test_offsets_that_are_shown_as_json_can_be_altered_and_reset(run: Run, file:
     code, _, err = run("offsets", "alter", "lines", offsets)
     assert code == 1
     assert "must be STOPPED" in err
+    assert "The command for that: fencepost connectors stop lines" in err
+    assert "fencepost connectors stop lines" in run("offsets", "reset", "lines")[2]
     run("stop", "lines")
     assert run("offsets", "alter", "lines", offsets)[:2] == (0, "The offsets of lines were altered successfully.\n")
     assert '{"position": 4}' in run("offsets", "show", "lines")[1]
@@ -411,8 +429,10 @@ def test_connectors_are_listed_with_their_figures_and_the_last_error(capsys: pyt
     status = {"name": "a", "connector": {**parts, "state": "RUNNING"}, "tasks": [task]}
     print_connectors({"a": {"status": status}, "b": {}}, {"a": Figures(rate=1234.4, lag=math.nan, skipped=7)})
 
-    line = next(line for line in capsys.readouterr().out.splitlines() if " a " in line)
-    assert [cell.strip() for cell in line.split("│")[4:-1]] == ["1 FAILED", "w", "1,234", "", "7", "OSError: full"]
+    lines = capsys.readouterr().out.splitlines()
+    line = next(line for line in lines if " a " in line)
+    assert [cell.strip() for cell in line.split("│")[4:-1]] == ["1 FAILED", "w", "1,234", "", "7"]
+    assert lines[-2:] == ["a", "    OSError: full"]
 
 
 def test_unknown_properties_are_reported_with_a_suggestion(run: Run, file: Path) -> None:
@@ -431,7 +451,7 @@ def test_unknown_properties_are_reported_with_a_suggestion(run: Run, file: Path)
 @pytest.mark.parametrize("url", ["127.0.0.1:8083", "http://", "ftp://127.0.0.1", "http://[::1"])
 def test_an_invalid_address_is_reported(run: Run, url: str) -> None:
     code, _, err = run("list", "--url", url)
-    assert code == 1
+    assert code == 2
     assert "is no address of a worker" in err
 
 

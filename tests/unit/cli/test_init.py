@@ -64,11 +64,11 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "mine.properties"
     file.write_text("mine")
 
-    assert main.run(["init", str(file)]) == 1
+    assert main.run(["init", str(file)]) == 2
     assert "already exists" in capsys.readouterr().err
     assert file.read_text() == "mine"
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["init", str(tmp_path / "no" / "worker.properties")]) == 1
+    assert main.run(["init", str(tmp_path / "no" / "worker.properties")]) == 2
     assert "Cannot write" in capsys.readouterr().err

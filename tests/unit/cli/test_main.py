@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fencepost import FencepostError, __version__
+from fencepost import ConfigError, FencepostError, __version__
 from fencepost.api.secrets import HIDDEN, SECRETS
 from fencepost.cli import main
 
@@ -19,6 +19,7 @@ def failing_command(monkeypatch: pytest.MonkeyPatch) -> None:
     errors = {
         "known": FencepostError("file a.csv is not there:\n  put it there"),
         "login": FencepostError("no login as hunter-of-main"),
+        "config": ConfigError("the property files is missing"),
         "interrupt": KeyboardInterrupt(),
     }
 
@@ -36,6 +37,65 @@ def test_an_expected_failure_is_one_line_and_exit_code_1(capsys: pytest.CaptureF
     assert main.run(["fail", "known"]) == 1
 
     assert capsys.readouterr().err == "fencepost: file a.csv is not there: put it there\n"
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_a_wrong_configuration_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["fail", "config"]) == 2
+
+    assert capsys.readouterr().err == "fencepost: the property files is missing\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["connectors"], ["standalone"], ["tail"], ["test"], ["transactions"], ["verify"], ["worker"]],
+    ids=lambda command: " ".join(command) or "fencepost",
+)
+def test_the_help_lists_the_exit_codes(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*command, "-h"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    codes = lines[lines.index("  Exit codes:") + 1 :]
+    assert [line.split()[0] for line in codes[:3]] == ["0", "1", "2"]
+    assert codes[2] == "    2  wrong usage or configuration"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["standalone", "{dir}", "x.properties"], "{dir}"),
+        (["standalone", "{gone}", "x.properties"], "{gone}"),
+        (["worker", "{gone}"], "{gone}"),
+        (["worker", "{empty}"], "{empty}"),
+        (["connectors", "create", "{gone}"], "{gone}"),
+        (["connectors", "create", "{bad}"], "{bad}"),
+        (["connectors", "validate", "{dir}"], "{dir}"),
+        (["connectors", "offsets", "alter", "c", "{bad}"], "{bad}"),
+        (["connectors", "list", "--url", "nonsense"], "nonsense"),
+        (["tail", "t", "--command-config", "{gone}"], "{gone}"),
+        (["tail", "t", "--bootstrap-server", "nonsense"], "nonsense"),
+        (["verify", "t", "--source", "{dir}"], "{dir}"),
+        (["verify", "t", "--expect-count", "1", "--bootstrap-server", "a:b"], "a:b"),
+        (["transactions", "list", "--command-config", "{dir}"], "{dir}"),
+        (["test", "os.path", "--config", "{gone}"], "os.path"),
+        (["new", "connector", "Upper"], "Upper"),
+        (["init", "{empty}"], "{empty}"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_bad_input_is_named_and_ends_with_2(
+    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"dir": tmp_path, "gone": tmp_path / "gone.properties", "empty": tmp_path / "empty.properties"}
+    places["bad"] = tmp_path / "bad.json"
+    places["empty"].touch()
+    places["bad"].write_text("{")
+
+    assert main.run([argument.format(**places) for argument in arguments]) == 2
+
+    errors = capsys.readouterr().err
+    assert told.format(**places) in errors.replace("\n", "")
+    assert "Traceback" not in errors
 
 
 @pytest.mark.usefixtures("failing_command")
@@ -123,7 +183,7 @@ def test_a_data_folder_that_is_a_file_is_reported_in_one_line(
 ) -> None:
     (tmp_path / "file").touch()
 
-    assert main.run(["broker", "--data-dir", str(tmp_path / "file" / "data")]) == 1
+    assert main.run(["broker", "--data-dir", str(tmp_path / "file" / "data")]) == 2
 
     told = capsys.readouterr().err
     assert told.startswith("fencepost: cannot write to the broker's data folder")
@@ -138,7 +198,7 @@ def test_a_command_names_the_missing_package(
         monkeypatch.delitem(sys.modules, f"fencepost.cli.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
 
-    assert main.run(command) == 1
+    assert main.run(command) == 2
     assert "confluent-kafka, which is not installed: pip install 'fencepost[demo]'" in capsys.readouterr().err
 
 

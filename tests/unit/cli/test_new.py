@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from fencepost.api.errors import ConfigError
 from fencepost.cli.main import cli
 from fencepost.cli.new import KINDS, write_connector
-from fencepost.config.properties import load_connector_config
+from fencepost.config.properties import load_connector_config, load_properties
+from fencepost.config.worker_config import WorkerConfig
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -31,6 +32,7 @@ def test_a_package_has_an_entry_point_tests_and_ci(tmp_path: Path, kind: str) ->
         "src/my_source/__init__.py",
         "src/my_source/connector.py",
         "tests/test_connector.py",
+        "worker.properties",
     ]
 
 
@@ -51,6 +53,18 @@ def test_the_connector_file_names_the_class(tmp_path: Path) -> None:
 
     config = load_connector_config(tmp_path / "x1" / "connector.properties")
     assert config["connector.class"] == "x1.connector.X1Connector"
+
+
+def test_the_readme_needs_no_file_that_is_not_written(tmp_path: Path) -> None:
+    folder = tmp_path / "my-source"
+    write_connector(folder, "my-source", "poll")
+
+    (command,) = re.findall("^fencepost standalone (.*?) *#", (folder / "README.md").read_text(), re.MULTILINE)
+    files = [folder / name for name in command.split()]
+    assert all(file.is_file() for file in files), files
+    worker = WorkerConfig.from_properties(load_properties(files[0]), where="worker.properties")
+    assert worker.properties["group.id"] == "my-source"
+    assert "fencepost init" not in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["My-Source", "1st", "a--b", "a.b", "-a", "json", "class", "fencepost"])

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import ConfigError
 from fencepost.api.plugin import Converter
 from fencepost.cli.record_decoding import decoder, to_json
 from fencepost.converters import DoubleConverter, FloatConverter, JsonConverter, LongConverter, StringConverter
@@ -103,7 +103,7 @@ def test_bytes_of_another_length_are_no_number() -> None:
 
 
 def test_an_unknown_converter_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(DataError, match=r"no decoder for the converter acme\.Avro: use one of auto, JsonConverter"):
+    with pytest.raises(ConfigError, match=r"no decoder for the converter acme\.Avro: use one of auto, JsonConverter"):
         decoder("acme.Avro")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
 from fencepost import FencepostError
-from fencepost.cli.row_check import CsvRows, RowFindings, SourceFile, compare_rows, line_of_record, lines_of
+from fencepost.cli.csv_rows import CsvRows
+from fencepost.cli.row_check import RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 
 CSV = "id,price,name,open\n1,1.50,NA,true\n2,100,007,false\n3,NA,,true\n"
 VALUES = [
@@ -88,10 +90,15 @@ def test_empty_lines_of_a_csv_file_are_no_rows(csv: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    binary = tmp_path / "rows.csv"
-    binary.write_bytes(b"a\n\xff\xfe\n")
+    packed, cut = tmp_path / "rows.csv", tmp_path / "cut.csv.gz"
+    packed.write_bytes(b"\x28\xb5\x2f\xfd...")
+    cut.write_bytes(gzip.compress(CSV.encode())[:-9])
 
-    with pytest.raises(FencepostError, match=r"rows\.csv cannot be compared with the topic"):
-        list(CsvRows("").of_file(SourceFile(binary)))
+    with pytest.raises(
+        FencepostError, match=r"rows\.csv cannot be compared with the topic: it is compressed with zstd"
+    ):
+        list(CsvRows("").of_file(SourceFile(packed)))
+    with pytest.raises(FencepostError, match=r"cut\.csv\.gz cannot be compared with the topic"):
+        list(CsvRows("").of_file(SourceFile(cut)))
     with pytest.raises(FencepostError, match=r"gone\.txt cannot be compared with the topic: No such file"):
         list(lines_of(SourceFile(tmp_path / "gone.txt")))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.cli.tables import shown_size
 from fencepost.cli.transfer_progress import Estimate, summary
 from fencepost.runtime.metrics.transaction_metrics import TransferCounts
 from fencepost.runtime.metrics.transfers import Transfer
@@ -24,7 +25,7 @@ def test_the_rate_is_that_of_the_last_seconds_and_the_time_left_that_of_the_whol
 
     assert shown.rate == pytest.approx(100)
     assert shown.seconds_left == pytest.approx(20)
-    assert shown.text() == "1,200 rows  0 MB  100 rows/s  3 transactions  0:00:20 left"
+    assert shown.text() == "1,200 rows  120 kB  100 rows/s  3 transactions  0:00:20 left"
 
 
 def test_a_transfer_is_not_complete_before_its_last_commit() -> None:
@@ -39,7 +40,7 @@ def test_without_a_known_size_nothing_is_guessed() -> None:
     shown = Estimate(Clock()).of("c", _transfer(10, None, open_records=5))
 
     assert (shown.share, shown.seconds_left) == (None, None)
-    assert shown.text() == "10 rows (+5 not committed)  0 MB  0 rows/s  3 transactions"
+    assert shown.text() == "10 rows (+5 not committed)  1.0 kB  0 rows/s  3 transactions"
 
 
 def test_an_abort_is_no_negative_rate() -> None:
@@ -57,3 +58,25 @@ def test_the_summary_names_what_was_skipped_and_aborted() -> None:
     assert summary("lines", counts, 10.0) == (
         "lines: 1,000 rows, 2.5 MB in 4 transactions (1 more aborted), 7 skipped, in 0:00:10 (100 rows/s)"
     )
+
+
+def test_one_of_a_kind_is_singular_and_small_sizes_are_shown() -> None:
+    counts = TransferCounts(records=1, bytes=42, transactions=1)
+
+    assert summary("lines", counts, 1.0) == "lines: 1 row, 42 bytes in 1 transaction, 0 skipped, in 0:00:01 (1 rows/s)"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1_000, "1.0 kB"),
+        (101_400_000, "101 MB"),
+        (2_900_000_000, "2.9 GB"),
+        (7_000_000_000_000, "7,000 GB"),
+    ],
+)
+def test_sizes_are_shown_in_the_unit_that_fits(count: int, shown: str) -> None:
+    assert shown_size(count) == shown
