@@ -110,7 +110,6 @@ class TopApp(App[None]):
         self._failure = ""
         self._lines: list[Line] = []
         self._columns: list[Column] = []
-        self._chosen: tuple[str, int | None] | None = None
         self._due = asyncio.Event()
 
     def compose(self) -> ComposeResult:
@@ -166,13 +165,17 @@ class TopApp(App[None]):
 
     def _show(self) -> None:
         self._show_head()
-        if self._answer is not None:
+        # An answer may come while the application is closed.
+        if self._answer is not None and self.screen_stack:
+            chosen = self._line()
             self._lines = list(lines(self._answer, self._tasks, self._unfolded, self.rates))
-            self._show_table()
+            self._show_table(chosen)
             self._show_detail()
             self._static("workers").update(Text("\n".join(worker_lines(self._answer))))
 
     def _show_head(self) -> None:
+        if not self.screen_stack:
+            return
         answer = self._answer
         self._static("head").update(Text("Asking the worker ..." if answer is None else group_line(answer)))
         told = [] if answer is None else problems(answer)
@@ -185,9 +188,9 @@ class TopApp(App[None]):
         problem.update(Text("\n".join(told)))
         problem.display = bool(told)
 
-    def _show_table(self) -> None:
+    def _show_table(self, chosen: Line | None) -> None:
         table = self._table
-        chosen, scrolled = self._chosen, table.scroll_y
+        scrolled = table.scroll_y
         longest = max((len(line.cells[CONNECTOR]) for line in self._lines), default=0)
         columns = columns_for(self.size.width - _SCROLLBAR, longest)
         if columns != self._columns:
@@ -204,9 +207,9 @@ class TopApp(App[None]):
                     table.update_cell_at(Coordinate(row, at), cell)
         self._keep(chosen, scrolled)
 
-    def _keep(self, chosen: tuple[str, int | None] | None, scrolled: float) -> None:
+    def _keep(self, chosen: Line | None, scrolled: float) -> None:
         """Have the cursor stay on what was chosen, wherever that has moved."""
-        places = [at for at, line in enumerate(self._lines) if line.key == chosen]
+        places = [at for at, line in enumerate(self._lines) if chosen is not None and line.key == chosen.key]
         if places:
             self._table.move_cursor(row=places[0], scroll=False)
             self._table.scroll_to(y=scrolled, animate=False)
@@ -225,7 +228,6 @@ class TopApp(App[None]):
 
     def _show_detail(self) -> None:
         line = self._line()
-        self._chosen = None if line is None else line.key
         told = "There are no connectors." if line is None else line.cells[CONNECTOR].strip()
         if line is not None and self._answer is not None:
             row = self._answer["rows"][line.connector]
