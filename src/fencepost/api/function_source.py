@@ -23,6 +23,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.plugin_calls import kind_of
 from fencepost.api.record import PollResult, SourceOffset, SourceRecord
 from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.api.topic_names import topic_name
 
 Cursor = str | int | float | bool | Mapping[str, Any]
 """A position in the source: a simple value, or a dict of them."""
@@ -39,7 +40,10 @@ _LONGEST_S: Final = 1.0
 
 _CONFIG: Final = (
     ConfigDef()
-    .define(_TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH, "The topic to write to.")
+    .define(
+        _TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH, "The topic to write to.",
+        validator=topic_name,
+    )
     .define(_ROWS, ConfigDef.Type.INT, 1000, ConfigDef.Importance.LOW, "The most rows of one transaction.")
     .define(
         _INTERVAL, ConfigDef.Type.LONG, 1000, ConfigDef.Importance.LOW,

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue, parse_type
 from fencepost.api.errors import ConfigError
+from fencepost.api.topic_names import topic_name
 from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.error_handling import ErrorHandling, define_errors
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import TopicCreation, topic_creation
-from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of, topic_name
+from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import at_least, one_of, topic_name
+from fencepost.api.topic_names import topic_name
+from fencepost.config.validators import at_least, one_of
 
 _T = ConfigDef.Type
 _MEDIUM: Final = ConfigDef.Importance.MEDIUM

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from fencepost.api.config_def import Validator
 from fencepost.api.errors import ConfigError
-
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def at_least(minimum: int, *, nullable: bool = True) -> Validator:
@@ -42,16 +39,6 @@ def not_blank(name: str, value: Any) -> None:
     """Allow any text that is not empty or blank."""
     if value is not None and not str(value).strip():
         raise ConfigError(f"The property {name} is empty: give it a value, or remove it", name=name)
-
-
-def topic_name(name: str, value: Any) -> None:
-    """Allow the topic names that brokers accept."""
-    if value is not None and (not _TOPIC.fullmatch(str(value)) or str(value) in (".", "..")):
-        raise ConfigError(
-            f"Invalid value {value!r} for the property {name}: the name of a topic has 1 to 249 letters, digits, '.', "
-            "'_' and '-'",
-            name=name,
-        )
 
 
 def no_control_characters(name: str, value: Any) -> None:

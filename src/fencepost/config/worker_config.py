@@ -14,6 +14,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
+from fencepost.api.topic_names import topic_name
 from fencepost.config import client_overrides, config_transformer, rest_config
 from fencepost.config.client_overrides import ClientKind, OverridePolicy, is_client_property, overrides
 from fencepost.config.group_config import group_config_def
@@ -26,7 +27,6 @@ from fencepost.config.validators import (
     not_blank,
     one_of,
     replication_factor,
-    topic_name,
 )
 
 _log = logging.getLogger(__name__)

@@ -22,6 +22,8 @@ from fencepost.connectors.row_types import MisfitError, arrow_type, parse_timest
 from fencepost.connectors.scan import Block, FileRange, Quoting, read_blocks
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
+# The usual delimiters, as values of the property.
+_DELIMITERS: Final = {";": ";", "\t": "\\t", "|": "|", ",": ","}
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
 
@@ -99,8 +101,8 @@ class CsvReader(RowReader):
         fields = split_record(text, self.dialect)
         if len(fields) != len(self.file_columns):
             return (
-                f"it has {len(fields)} columns, where {len(self.file_columns)} are expected "
-                f"({', '.join(self.file_columns)})"
+                f"it has {len(fields)} column{'s' if len(fields) != 1 else ''}, where {len(self.file_columns)} are expected "
+                f"({', '.join(self.file_columns)}){_other_delimiter(fields)}"
             )
         for column in self._suspects(error):
             alone = replace(self, columns=t.StructType([column]), record=RecordColumns(), header=False)
@@ -137,15 +139,29 @@ def split_record(text: str, dialect: Dialect) -> list[str]:
     return next(fields, [])
 
 
-def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths) -> tuple[str, ...]:
+def _other_delimiter(fields: Sequence[str]) -> str:
+    """Say which delimiter the fields of a record seem to have, if they are one field with another one in it."""
+    if len(fields) != 1:
+        return ""
+    found = next((value for character, value in _DELIMITERS.items() if character in fields[0]), None)
+    return "" if found is None else f". If {found} separates its columns, set the property delimiter={found}"
+
+
+def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths, *, declared: bool = True) -> tuple[str, ...]:
     """Return the names in a file's first record, which must be in the range from its begin.
 
-    Raises DataError if there is none, or a name is empty or duplicated.
+    Raises DataError if there is none, or a name is empty or duplicated; and unless the columns are `declared`, if the
+    delimiter seems to be another one.
     """
     with open_range(head, allowed) as file:
         block = next(read_blocks(file, head, quoting=dialect.quoting, finished=True), Block.of(b""))
     text = block.data[: int(block.ends[0])].decode("utf-8", "replace").removeprefix(_BYTE_ORDER_MARK)
     names = tuple(split_record(text, dialect))
+    if not declared and (other := _other_delimiter(names)):
+        raise DataError(
+            f"The header of the file {head.path} is one column, {shown(text)}{other}; if not, name the column in the property "
+            "schema"
+        )
     if len(set(names)) < len(names) or "" in names:
         raise DataError(
             f"The header of the file {head.path} has a name twice, or an empty one: {shown(text)}. Correct it, or remove it "
@@ -171,8 +187,8 @@ def match_header(
     parts += [f"the file's {', '.join(extra)} missing in the schema"] if extra and not ignore_extra else []
     if parts:
         raise DataError(
-            f"The header of the file {path}, line 1, does not fit the schema: {'; '.join(parts)}. "
-            "Correct the file or the property schema, or see header.extra.columns and header.case.sensitive"
+            f"The header of the file {path}, line 1, does not fit the schema: {'; '.join(parts)}"
+            f"{_other_delimiter(names)}. Correct the file or the property schema, or see header.extra.columns and header.case.sensitive"
         )
     # A name that is not of the schema may be one of it in another case.
     return tuple(match or f"{name} (extra)" for name, match in zip(names, matched, strict=True))

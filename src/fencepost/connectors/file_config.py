@@ -23,6 +23,8 @@ from fencepost.connectors.record_columns import (
     HEADERS_COLUMNS,
     KEY_COLUMNS,
     TIMESTAMP_COLUMN,
+    TIMESTAMP_FORMAT,
+    TOPIC,
     TOPIC_COLUMN,
     RecordColumns,
     define_record_columns,
@@ -48,6 +50,12 @@ CASE_SENSITIVE = "header.case.sensitive"
 ENCODING = "encoding"
 BATCH_BYTES = "batch.bytes"
 TASK_FILES = "task.files"
+
+COLUMN_PROPERTIES = (
+    FORMAT, SCHEMA, HEADER, DELIMITER, QUOTE, ESCAPE, ENCODING,
+    TOPIC, TOPIC_COLUMN, KEY_COLUMNS, TIMESTAMP_COLUMN, TIMESTAMP_FORMAT, HEADERS_COLUMNS,
+)  # fmt: skip
+"""What `declared_columns` needs."""
 
 FORMATS = ("csv", "jsonl", "text", *TableFormat)
 

@@ -172,7 +172,7 @@ class FileWatch:
                 self._on_error(error)
                 return
             if new:
-                _log.info("%d new files, the first is %s", len(new), new[0])
+                _log.info("New files: %d, the first is %s", len(new), new[0])
                 self._on_new_files()
 
     def _look(self) -> list[str]:

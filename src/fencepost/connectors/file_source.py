@@ -25,7 +25,10 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.distribution import distribute
 from fencepost.connectors.file_config import (
+    AFTER_END,
+    COLUMN_PROPERTIES,
     FILE_SOURCE_CONFIG,
+    MOVE_TO,
     ORDER,
     POLL_INTERVAL,
     SETTLE,
@@ -54,11 +57,10 @@ class FileSourceConnector(SourceConnector):
     def validate(self, config: Config) -> list[ConfigValue]:
         """Check each property, those that depend on others, and that there are files that may be read."""
         values = super().validate(config)
-        if not any(value.errors for value in values):
-            parsed = FILE_SOURCE_CONFIG.parse(config)
-            blame(values, lambda: declared_columns(parsed))
-            blame(values, lambda: check_move(parsed))
-            blame(values, self._discovery(parsed).find)
+        parsed = {value.name: value.value for value in values}
+        blame(values, lambda: declared_columns(parsed), COLUMN_PROPERTIES)
+        blame(values, lambda: check_move(parsed), (MOVE_TO, AFTER_END))
+        blame(values, lambda: self._discovery(parsed).find(), (FILES, ORDER, SETTLE))
         return values
 
     def start(self, config: Config) -> None:

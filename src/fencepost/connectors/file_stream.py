@@ -24,6 +24,7 @@ from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import PollResult, SourceBatch, SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.api.topic_names import topic_name
 from fencepost.config.validators import at_least, not_blank
 from fencepost.connectors.growing_file import (
     DEFAULT_BATCH_BYTES,
@@ -56,7 +57,7 @@ _CONFIG = (
     .define(FILE, ConfigDef.Type.STRING, None, _Importance.HIGH, "The file to read.", validator=not_blank)
     .define(
         TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH, "The topic to write the lines to.",
-        validator=not_blank,
+        validator=topic_name,
     )
     .define(
         BATCH_SIZE, ConfigDef.Type.INT, 2000, _Importance.LOW,

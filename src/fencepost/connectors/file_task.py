@@ -14,6 +14,7 @@ from typing import cast
 
 from pyspark.sql.types import StringType, StructField, StructType
 
+from fencepost.api.errors import DataError
 from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset
 from fencepost.api.source import Config, SourceTask
 from fencepost.connectors.compression import Form, codec_of
@@ -37,6 +38,7 @@ from fencepost.connectors.file_config import (
     dialect_of,
     table_format,
 )
+from fencepost.connectors.file_discovery import FILES
 from fencepost.connectors.growing_file import (
     FILENAME_FIELD,
     SPLIT_BYTES,
@@ -186,7 +188,9 @@ class FileSourceTask(SourceTask):
         if self._format == "jsonl":
             return JsonLinesReader(cast("StructType", self._columns), record, allowed)
         dialect = dialect_of(self._parsed)
-        names = read_header(self._head(file), dialect, allowed) if self._parsed[HEADER] else None
+        names = None
+        if self._parsed[HEADER]:
+            names = read_header(self._head(file), dialect, allowed, declared=self._columns is not None)
         columns = self._columns or StructType([StructField(name, StringType()) for name in names or ()])
         if names is not None:
             names = match_header(
@@ -221,8 +225,16 @@ class FileSourceTask(SourceTask):
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Return whether all of every file was returned. The call itself means that the files are complete."""
+        """Return whether all of every file was returned. The call itself means that the files are complete.
+
+        Raises DataError if no file was found: a pattern that fits none is probably wrong, unless files are taken away.
+        """
         self._whole = True
+        if self._after_end is AfterEnd.LEAVE and not self._files:
+            raise DataError(
+                f"No file fits {', '.join(self._parsed[FILES])}, so there is nothing to read: correct the property "
+                f"{FILES}, or put the files there. Relative paths start at the worker's working directory"
+            )
         # Files that are to be taken away are not in the list any more.
         return all(file.finished and self._after_end is AfterEnd.LEAVE for file in self._files)
 

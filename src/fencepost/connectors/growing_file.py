@@ -6,7 +6,7 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import FileIO
 from typing import Any, Final, Protocol, TypeVar
 
@@ -190,8 +190,13 @@ def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
         raise ConfigError(f"The property {property_name} is refused. {error}", name=property_name) from None
 
 
-def blame(values: Iterable[ConfigValue], check: Callable[[], object]) -> None:
-    """Note the ConfigError that a check raises with the property that it names."""
+def blame(values: Iterable[ConfigValue], check: Callable[[], object], needed: Collection[str] = ()) -> None:
+    """Note the ConfigError that a check raises with the property that it names.
+
+    The check is omitted if a property that it has `needed` is invalid by itself.
+    """
+    if any(value.errors for value in values if value.name in needed):
+        return
     try:
         check()
     except ConfigError as error:

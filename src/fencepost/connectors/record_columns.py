@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import not_blank
+from fencepost.api.topic_names import topic_name
 from fencepost.connectors.row_types import MisfitError, ddl_of_columns
 
 TOPIC: Final = "topic"
@@ -37,13 +37,25 @@ _HEADER_TYPE: Final = t.ArrayType(
 )
 
 
+def _topic_of_columns(name: str, value: Any) -> None:
+    """Allow the names of topics, with columns as parts of them."""
+    try:
+        topic_name(name, None if value is None else _PLACE.sub("x", value))
+    except ConfigError as error:
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: {str(error).partition(': ')[2]}; a column is a part of it as "
+            "in orders-${region}",
+            name=name,
+        ) from None
+
+
 def define_record_columns(definitions: ConfigDef) -> ConfigDef:
     """Define the properties, with the topic."""
     return define_row_columns(
         definitions.define(
             TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
             "The topic to write the rows to. Columns may be part of its name, as in orders-${region}.",
-            validator=not_blank,
+            validator=_topic_of_columns,
         )
     )  # fmt: skip
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
+from fencepost.api.topic_names import topic_name
 from fencepost.config.connector_config import TransformSpec, transform_chain
 from fencepost.config.error_handling import ErrorHandling, define_errors
 from fencepost.config.unknown_properties import unknown_properties
-from fencepost.config.validators import at_least, no_control_characters, replication_factor, topic_name
+from fencepost.config.validators import at_least, no_control_characters, replication_factor
 from fencepost.kafka.config import client_properties
 from fencepost.kafka.config.client_config import ProducerConfig
 

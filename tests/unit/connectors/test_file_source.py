@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost import ConfigError, DataError, SourceBatch
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
 from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
@@ -214,7 +215,7 @@ def test_text_is_passed_on_line_by_line(path: Path) -> None:
     ("properties", "text", "message"),
     [
         ({"schema": "a INT, b STRING"}, '1,"x\ny"\n2,y\n\nzwei,z\n3,a\n', r"line 5.*column a \(number 1\): 'zwei' is not of type INT"),
-        ({"schema": "a INT, b STRING"}, "1,x\n2\n", r"line 2.*it has 1 columns, where 2 are expected \(a, b\)"),
+        ({"schema": "a INT, b STRING"}, "1,x\n2\n", r"line 2.*it has 1 column, where 2 are expected \(a, b\)"),
         ({"schema": "a INT, b STRING"}, "1,x\n2,y,z\n", "line 2.*it has 3 columns, where 2 are expected"),
         ({"schema": "a INT NOT NULL, b STRING"}, "1,x\n,y\n", "line 2.*column a.*'' is not of type INT NOT NULL"),
         ({"schema": "b STRING, a TINYINT", "header": "true"}, "a,b\n1,x\n300,y\n", "line 3.*column a.*'300'"),
@@ -363,6 +364,14 @@ def test_a_file_that_does_not_exist_is_an_error_at_the_start(path: Path) -> None
         ({"format": "csv", "schema": "a INT", "escape": ","}, "escape", "same character as delimiter"),
         ({"format": "csv", "schema": "a INT", "quote": ";", "delimiter": ";"}, "quote", "same character as delimiter"),
         ({"format": "text", "files": ""}, "files", "name a file"),
+        ({"format": "text", "topic": "two words"}, "topic", "'two words' .*: the name of a topic has 1 to 249 letters"),
+        (
+            {"format": "csv", "schema": "a INT", "topic": "o-${a}?"},
+            "topic",
+            r"a column is a part .* orders-\$\{region\}",
+        ),
+        ({"format": "csv", "schema": "a INT", "topic": "o-${a"}, "topic", "the name of a topic"),
+        ({"format": "text", "topic": ".."}, "topic", "is not '.' or '..'"),
     ],
 )
 def test_properties_that_will_not_do_are_blamed(properties: dict[str, str], blamed: str, message: str) -> None:
@@ -370,6 +379,51 @@ def test_properties_that_will_not_do_are_blamed(properties: dict[str, str], blam
     assert list(errors) == [blamed]
     with pytest.raises(ConfigError, match=message):
         raise ConfigError(errors[blamed])
+
+
+def test_the_errors_of_all_properties_are_found_at_once(tmp_path: Path) -> None:
+    (tmp_path / "shut").touch()
+    properties = {"files": str(tmp_path / "shut"), "topic": "not a topic", "files.after.end": "move"}
+
+    errors = errors_in(FileSourceConnector(), properties, AllowedPaths.of([str(tmp_path / "open")]))
+
+    assert list(errors) == ["topic", "files", "files.move.to", "format"]
+    assert "is required" in errors["format"][0]
+    assert "The property files is refused" in errors["files"][0]
+
+
+@pytest.mark.parametrize(("separator", "value"), [(";", ";"), ("\t", r"\t"), ("|", "|")])
+@pytest.mark.parametrize("schema", [{"schema": "id INT, name STRING"}, {}])
+def test_a_header_with_another_delimiter_names_the_property(
+    path: Path, separator: str, value: str, schema: dict[str, str]
+) -> None:
+    with pytest.raises(DataError) as caught:
+        rows_of(path, f"id{separator}name\n1{separator}x\n", format="csv", header="true", **schema)
+
+    assert f"separates its columns, set the property delimiter={value}" in str(caught.value)
+
+
+def test_a_row_with_another_delimiter_names_the_property(path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"1 column, .*\(id, name\). If ; separates its columns, set the property delimiter=;"
+    ):
+        rows_of(path, "1;x\n", format="csv", schema="id INT, name STRING")
+
+
+def test_a_column_may_have_a_semicolon_in_its_name_if_the_schema_says_so(path: Path) -> None:
+    assert rows_of(path, "a;b\nx\n", format="csv", header="true", schema="`a;b` STRING") == [{"a;b": "x"}]
+
+
+def test_a_pattern_that_fits_no_file_has_no_end_unless_files_are_taken_away(tmp_path: Path) -> None:
+    properties = config(tmp_path / "*.csv", format="csv", schema="a INT")
+    [task] = tasks(properties)
+    with pytest.raises(
+        DataError, match=r"No file fits .*\*\.csv, so there is nothing to read: correct the property files"
+    ):
+        task.at_end()
+
+    [task] = tasks({**properties, "files.after.end": "delete"})
+    assert task.at_end()
 
 
 def test_a_file_may_grow_while_it_is_read(path: Path) -> None:

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.config.validators import at_least, not_blank, one_of
+from fencepost.api.topic_names import topic_prefix
+from fencepost.config.validators import at_least, one_of
 from fencepost.connectors.record_columns import RecordColumns, define_row_columns
 
 
@@ -162,7 +163,7 @@ CONFIG: Final = define_row_columns(
     .define(
         TOPIC_PREFIX, _Type.STRING, ConfigDef.NO_DEFAULT, _Importance.HIGH,
         "The topic of a table is this prefix and the table's name; the topic of a query is the prefix alone.",
-        validator=not_blank,
+        validator=topic_prefix,
     )
     .define(
         POLL_INTERVAL, _Type.INT, 5000, _Importance.HIGH,

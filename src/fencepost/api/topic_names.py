@@ -1,0 +1,33 @@
+"""The names that brokers accept for topics. Validators for ConfigDef, which raise ConfigError for the property."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from fencepost.api.errors import ConfigError
+
+LONGEST: Final = 249
+"""The most characters of a topic's name."""
+
+_CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
+_RULE: Final = f"the name of a topic has 1 to {LONGEST} letters, digits, '.', '_' and '-', and is not '.' or '..'"
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether brokers accept a text as the name of a topic."""
+    return 1 <= len(text) <= LONGEST and bool(_CHARACTERS.fullmatch(text)) and text not in (".", "..")
+
+
+def topic_name(name: str, value: Any) -> None:
+    """Allow the names of topics, and None."""
+    if value is not None and not is_topic_name(str(value)):
+        raise ConfigError(f"Invalid value {value!r} for the property {name}: {_RULE}", name=name)
+
+
+def topic_prefix(name: str, value: Any) -> None:
+    """Allow what a topic's name can begin with, or be as a whole, and None."""
+    if value is not None and not is_topic_name(f"{value}-"):
+        raise ConfigError(
+            f"Invalid value {value!r} for the property {name}: names of topics begin with it, and {_RULE}", name=name
+        )
