@@ -36,6 +36,18 @@ def test_the_connector_in_the_readme_is_the_example() -> None:
     assert any(block.partition("```")[0].strip() in example for block in blocks)
 
 
+@pytest.mark.parametrize("name", ["worker.properties", "file.properties"])
+def test_a_file_in_the_readme_is_the_example(name: str) -> None:
+    blocks = re.findall(r"```properties\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (shown,) = [block for block in blocks if block.startswith(f"# examples/{name}\n")]
+
+    assert _properties(shown) == _properties((ROOT / "examples" / name).read_text())
+
+
+def _properties(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
 def _rows_of_kip_618() -> dict[str, str]:
     """Which tests show each row, as the page says it."""
     page = (ROOT / "docs" / "kip-618.md").read_text()
