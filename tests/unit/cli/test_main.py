@@ -206,12 +206,12 @@ def test_top_names_the_missing_extra(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.delitem(sys.modules, "fencepost.cli.top_app", raising=False)
     monkeypatch.setitem(sys.modules, "textual", None)
 
-    assert main.run(["top"]) == 1
+    assert main.run(["top"]) == 2
     assert capsys.readouterr().err == (
         "fencepost: This command needs the package textual, which is not installed: pip install 'fencepost[top]'\n"
     )
 
 
 def test_top_asks_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["top"]) == 1
+    assert main.run(["top"]) == 2
     assert "needs a terminal: fencepost connectors list -o json" in capsys.readouterr().err
