@@ -9,7 +9,6 @@ import json
 import random
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
 from fencepost.api.allowed_paths import ANYWHERE
@@ -61,21 +60,6 @@ def slot_in_use(topics: Topics) -> bool:
     )
 
 
-def drop_slot_in_use(topics: Topics) -> None:
-    """Drop the slot as an administrator does: the stream is ended first, and its task may be faster to come back."""
-
-    def dropped() -> bool:
-        end = "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s and active"
-        topics.database.execute(end, [topics.slot])
-        try:
-            topics.drop_slot()
-        except psycopg.errors.ObjectInUse:
-            return False
-        return True
-
-    wait_for(dropped, what="the slot is dropped")
-
-
 def invalidate_slot(database: Database) -> None:
     """Have the server write so much log that it gives the slot up."""
     database.execute("create table if not exists noise(id int)")
@@ -104,7 +88,7 @@ def test_a_slot_that_was_dropped_is_refused(running: bool, topics: Topics, datab
     if running:
         with topics.running():
             wait_for(lambda: slot_in_use(topics), what="the stream")
-            drop_slot_in_use(topics)
+            topics.drop_slot()
             database.execute("insert into t values (2)")
             wait_for(lambda: topics.fatal, what="the task ends")
         assert isinstance(topics.fatal, PositionLostError)

@@ -90,9 +90,7 @@ class PostgresSource:
         return [(_read(record.key), _read(record.value)) for record in self.records(table)]
 
     def drop_slot(self) -> None:
-        self.database.execute(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", [self.slot]
-        )
+        self.database.drop_slot(self.slot)
 
 
 def _read(text: bytes | None) -> Any:

@@ -177,6 +177,4 @@ class Topics:
         return rows
 
     def drop_slot(self) -> None:
-        self.database.execute(
-            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", [self.slot]
-        )
+        self.database.drop_slot(self.slot)

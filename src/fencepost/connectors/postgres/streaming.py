@@ -66,7 +66,7 @@ class Streaming:
         self._new_table = False
         """Whether the stream described a table since the publication was last looked at."""
         self._open_since: float | None = None
-        """When the first batch was returned that is not committed."""
+        """When the first batch was returned since the last offset."""
         self._advanced = time.monotonic()
         # Between two heartbeats a read returns nothing, and the worker can ask for the end.
         self._wait_s = min(_WAIT_S, config.heartbeat_s / 2) if config.heartbeat_s else _WAIT_S
@@ -88,7 +88,6 @@ class Streaming:
 
     def committed(self) -> None:
         """Let the server forget what is committed: all that was returned."""
-        self._open_since = None
         if self._stream is not None:
             try:
                 self._stream.confirm(self._offered)
@@ -164,6 +163,7 @@ class Streaming:
         offsets = [(self._partition, self._state.at(self._position).offset())]
         last = replace(batches[-1], offsets=offsets) if batches else ready("topic STRING, value STRING", [], offsets)
         self._offered, self._offered_publication = self._position, self._state.publication
+        self._open_since = None
         self._advanced = time.monotonic()
         return Piece((*batches[:-1], last), commit=True)
 

@@ -67,9 +67,11 @@ def _resume_points(reference: Reading) -> Iterator[_ResumePoint]:
             count += 1
             yield _ResumePoint(count, committed.copy())
         if not step.positions:
-            committed.commit(step.offsets)
             count += len(step.records)
-            yield _ResumePoint(count, committed.copy())
+            # A batch without offsets is committed with a later one.
+            if step.offsets:
+                committed.commit(step.offsets)
+                yield _ResumePoint(count, committed.copy())
 
 
 def _in_spread_order(points: list[_ResumePoint]) -> Iterator[_ResumePoint]:
