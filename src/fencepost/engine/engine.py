@@ -53,6 +53,10 @@ _log: Final = logging.getLogger(__name__)
 SMALL_BATCH: Final = 4 * 1024 * 1024
 """The size up to which the worker reads and writes a batch itself: that is faster than starting a Spark job."""
 
+TINY_BATCH: Final = 512 * 1024
+"""The size up to which a batch is read on the task's own thread. Another one costs a millisecond, and has nothing to do
+while the only block is written."""
+
 WORTH_SPARK: Final = 256 * 1024 * 1024
 """The size of the larger batches that the worker writes itself before it starts Spark for the following ones: what it
 writes in the time that Spark takes to start."""
@@ -241,7 +245,8 @@ class _BatchWrite:
         stage = WriteStage(self.spec, rows, reader_types(batch.reader))
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
-            return list(stage.write(rows.read([0], self.errors), writer, Ownership(), self.errors, check).acks)
+            read = rows.read([0], self.errors, ahead=batch.bytes > TINY_BATCH)
+            return list(stage.write(read, writer, Ownership(), self.errors, check).acks)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:
         session, mark = self.session(), new_mark()

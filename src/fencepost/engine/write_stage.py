@@ -116,10 +116,11 @@ class SplitRows:
         except Exception as error:
             raise DataError(f"read() of {type(self.reader).__name__} failed: {describe_error(error)}") from error
 
-    def read(self, runs: Sequence[int], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
-        """Read some of the runs, ahead of their consumption. `errors` gets what is not a row."""
+    def read(self, runs: Sequence[int], errors: ErrorHandler, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
+        """Read some of the runs, by default ahead of their consumption. `errors` gets what is not a row."""
         positions = chain.from_iterable(contiguous_run(len(self.splits), run, self.runs) for run in runs)
-        for part in read_ahead(part for position in positions for part in self._read_split(self.splits[position])):
+        parts = (part for position in positions for part in self._read_split(self.splits[position]))
+        for part in read_ahead(parts) if ahead else parts:
             if isinstance(part, pa.RecordBatch):
                 yield part
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +65,20 @@ def test_a_reader_that_yields_no_batches_is_reported_with_the_expected_type():
     ):
         _read({"value": "a"})
     assert _read(_ROWS, _ROWS) == [_ROWS, _ROWS]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_only_a_read_ahead_is_on_another_thread(ahead: bool):
+    seen: list[threading.Thread] = []
+
+    class Reader(_Reader):
+        def read(self, split: Any) -> Iterator[Any]:
+            seen.append(threading.current_thread())
+            yield from super().read(split)
+
+    rows = SplitRows(Reader(_ROWS, _ROWS), [0]).read([0], ErrorHandler(ErrorHandling()), ahead=ahead)
+    assert list(rows) == [_ROWS, _ROWS]
+    assert (seen == [threading.current_thread()]) is not ahead
 
 
 def test_a_reader_without_a_schema_is_reported():
