@@ -147,8 +147,13 @@ def offsets_of(lengths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def valid_only(text: pa.Array, like: pa.Array) -> pa.Array:
-    """`text`, null where `like` is null."""
-    return text if like.null_count == 0 else pc.if_else(like.is_valid(), text, pa.scalar(None, text.type))
+    """`text`, null where `like` is null. The bytes are not copied: null slots keep theirs."""
+    if like.null_count == 0:
+        return text
+    valid = pc.and_(text.is_valid(), like.is_valid()).to_numpy(zero_copy_only=False)
+    offsets, data = _parts(text)
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.StringArray.from_buffers(len(text), pa.py_buffer(np.ascontiguousarray(offsets)), data, bitmap)
 
 
 def _special(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -29,6 +29,7 @@ COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
 ROW: Final = "__fencepost_row"
 """The column with a polled record's position in its batch."""
 
+_PLAIN: Final = (pa.binary(), pa.large_binary())
 _WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
 
@@ -189,7 +190,12 @@ def _with_nulls(converted: pa.Array, given: pa.Array, types: ColumnTypes) -> pa.
     """Return converted values, null where a SourceBatch has a null, whatever the converter writes for it."""
     if not types.batch or given.null_count == 0:
         return converted
-    return pc.if_else(given.is_valid(), converted, pa.scalar(None, converted.type))
+    if isinstance(converted, pa.ChunkedArray) or converted.offset or converted.type not in _PLAIN:
+        return pc.if_else(given.is_valid(), converted, pa.scalar(None, converted.type))
+    # Without a copy of the bytes: null slots keep theirs.
+    valid = pc.and_(given.is_valid(), converted.is_valid()).to_numpy(zero_copy_only=False)
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(converted.type, len(converted), [bitmap, *converted.buffers()[1:]])
 
 
 class _Rows:
