@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fencepost.converters.text import is_constant
+from fencepost.converters.text import is_constant, valid_only
 
 pytestmark = pytest.mark.unit
 
@@ -36,3 +36,11 @@ def test_equal_numbers_and_nulls_are_constant():
 @pytest.mark.parametrize("values", [pa.array(["ab"]), pa.array([], pa.string()), pa.nulls(1), pa.array([0.0, -0.0])])
 def test_few_values_and_other_types_are_not_looked_at(values: pa.Array):
     assert not is_constant(values)
+
+
+def test_texts_are_null_where_they_or_the_others_are():
+    texts = pa.array(["z", "a", "b", None, "d"]).slice(1)
+    found = valid_only(texts, pa.array([9, None, 1, 1, 1]).slice(1))
+    assert found.to_pylist() == [None, "b", None, "d"]
+    found.validate(full=True)
+    assert valid_only(texts, pa.array([1, 1, 1, 1])) is texts

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as spark
 
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
+from fencepost.converters import StringConverter
 from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
@@ -79,3 +82,16 @@ def test_topics_of_rows_part_them_and_the_default_fills_gaps():
     assert [(c.topic, c.records.value.to_pylist()) for c in found] == [("a", [b"1", b"3"]), ("d", [b"2"])]
     with pytest.raises(DataError, match="have no topic"):
         converted(batch, ddl, pipeline(None, value=bytes_converter()))
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
+def test_nulls_of_a_batch_stay_nulls_whatever_a_converter_writes_for_them(kind: pa.DataType):
+    class Writing(StringConverter):
+        def from_connect_data(self, topic: str, schema: spark.DataType | None, values: pa.Array) -> pa.Array:
+            del topic, schema
+            return pa.array([None if value == 0 else str(value) for value in values.to_pylist()]).cast(kind)
+
+    batch = pa.record_batch({"value": pa.array([7, None, 5, 0, None, 3])})
+    steps = replace(pipeline(), value_converter=Writing(), default_topic="topic")
+    (found,) = converted(batch, types("value BIGINT"), steps)
+    assert found.records.value.to_pylist() == [b"7", None, b"5", None, None, b"3"]
