@@ -326,7 +326,7 @@ def test_tables_that_are_dropped_or_renamed_do_not_end_the_stream(running: bool,
         topics.run()
 
 
-def test_a_server_that_is_down_is_waited_for_and_its_errors_refuse_the_configuration(
+def test_a_server_that_is_down_is_waited_for_and_a_wrong_database_refused(
     topics: Topics, server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ):
     database = topics.database
