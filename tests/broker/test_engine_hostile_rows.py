@@ -20,6 +20,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkDataError
+from fencepost.spark import write_kafka
 from tests.support.checker import read_topic
 from tests.support.engine import pipeline, producer, write
 
@@ -133,4 +134,6 @@ def test_a_file_that_names_a_python_class_for_a_column_imports_nothing(
         frame = engine.session().read.parquet(str(tmp_path / "p.parquet"))
         with producer(bootstrap_servers) as owner, pytest.raises(DataError, match=r"type named_by_a_file\.Kind, whose"):
             write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+        with pytest.raises(DataError, match=r"type named_by_a_file\.Kind, whose"):
+            write_kafka(frame, topic=topic, **{"bootstrap.servers": bootstrap_servers})
     assert not touched.exists()

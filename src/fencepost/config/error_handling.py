@@ -29,8 +29,8 @@ class Tolerance(StrEnum):
 
 
 _DEAD_LETTERS_NEVER: Final = (
-    f"The property {DEAD_LETTER_TOPIC} has no effect with errors.tolerance=none, where the first refused record fails the "
-    "task: set errors.tolerance=all, or remove it"
+    f"The property {DEAD_LETTER_TOPIC} has no effect with errors.tolerance=none, where the first refused record ends "
+    "the write: set errors.tolerance=all, or remove it"
 )
 
 

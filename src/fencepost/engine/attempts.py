@@ -41,8 +41,8 @@ def task_context() -> TaskContext:
     if context.attemptNumber() > 0:
         raise WriteRetriedError(
             f"Spark ran partition {context.partitionId()} of a write again (attempt {context.attemptNumber()}), which "
-            "could write its records twice: the transaction is aborted. Look for lost executors, and leave "
-            "spark.task.maxFailures at 1"
+            "could write its records twice: the transaction is aborted. What its first attempt failed with, such as a lost "
+            "executor, is in Spark's log; with spark.task.maxFailures=1 it is shown here"
         )
     return context
 

@@ -148,7 +148,8 @@ def require_topic(topic: str | None) -> str:
     """The topic for rows that name none. Raises DataError if there is no such."""
     if topic is None:
         raise DataError(
-            "Rows of a SourceBatch have no topic: add a column 'topic', or set the property 'topic' of the connector"
+            "There are rows that have no topic: give them a column 'topic' with one in each row, or set 'topic', which is "
+            "for rows without one"
         )
     return topic
 

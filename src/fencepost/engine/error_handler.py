@@ -194,11 +194,13 @@ class ErrorHandler:
                 f"{refused} Nothing of its batch is written, and it may pass: errors.retry.timeout says for how long it "
                 "is tried again before the task fails, task.restart.policy whether that starts again by itself",
                 tally=self._tally,
+                record=str(refused),
             )
         return RecordRefusedError(
             f"{refused} Nothing of its batch is written: correct the record, or the connector's configuration; with "
             "errors.tolerance=all such records are skipped",
             tally=self._tally,
+            record=str(refused),
         )
 
     def _described(self, rows: StageRows, position: int | None, reason: Exception) -> RefusedRecord:

@@ -42,12 +42,13 @@ class SparkDataError(DataError):
 class RecordRefusedError(DataError):
     """A transform or converter refused a record, and the connector does not tolerate that.
 
-    `tally` has the errors of the same batch up to then.
+    `tally` has the errors of the same batch up to then, `record` says which record was refused, and why.
     """
 
-    def __init__(self, message: str, *, tally: Tally | None = None) -> None:
+    def __init__(self, message: str, *, tally: Tally | None = None, record: str = "") -> None:
         super().__init__(message)
         self.tally = tally or Tally()
+        self.record = record
 
 
 class RecordWaitsError(RecordRefusedError, RetriableError):

@@ -14,6 +14,7 @@ from fencepost.transforms.chain import Step
 class Pipeline:
     """The transforms of a connector, in order, its converters, the topic for rows that name none, and its `errors.*`.
 
+    `given` is what messages call a DataFrame that passes through.
     `without_transforms` is pickled to Spark's executors: the converters hold only plain data.
     """
 
@@ -23,6 +24,7 @@ class Pipeline:
     header_converter: HeaderConverter
     default_topic: str | None = None
     errors: ErrorHandling = field(default_factory=ErrorHandling)
+    given: str = "a SourceBatch"
 
     @property
     def transform_names(self) -> str:

@@ -64,8 +64,8 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     spark.WriteRetriedError: (),
     spark.BatchCancelledError: (),
     spark.SparkDataError: (),
-    spark.RecordRefusedError: ("tally",),
-    spark.RecordWaitsError: ("tally",),
+    spark.RecordRefusedError: ("tally", "record"),
+    spark.RecordWaitsError: ("tally", "record"),
     spark.ConverterContractError: (),
     spark.RetriableJobError: (),
 }
@@ -150,7 +150,7 @@ def _readable() -> Iterator[None]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SparkJobError(
             f"An executor of Spark sent what is no report of a writer ({type(error).__name__}: {error}): check that "
-            "the executors have the same version of fencepost as the worker"
+            "the executors have the same version of fencepost as this process"
         ) from error
 
 

@@ -106,7 +106,7 @@ class InvalidTimestampError(KafkaError):
         super().__init__(
             f"The broker refused records for topic {topic} with INVALID_TIMESTAMP: their timestamps are further from "
             "the broker's clock than message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic "
-            f"allow{told}. Set the clocks of this machine and of the brokers; if the connector gives its records "
+            f"allow{told}. Set the clocks of this machine and of the brokers; if the source gives its records "
             "timestamps, check those"
         )
         self.topic = topic

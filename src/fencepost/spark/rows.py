@@ -21,6 +21,7 @@ from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter, Stri
 from fencepost.engine.conversion import COLUMNS, ColumnTypes, column_types
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import PluginBuilder
+from fencepost.engine.spark.transform import check_user_types
 from fencepost.spark.sink_config import SinkConfig
 
 _FRAME: Final = "the DataFrame"
@@ -28,7 +29,11 @@ _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
 
 
 def record_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
-    """Return the frame with the columns of records. Raises ConfigError for columns that it does not have."""
+    """Return the frame with the columns of records. Raises ConfigError for columns that it does not have.
+
+    Raises DataError for a user-defined type whose class would have to be imported.
+    """
+    check_user_types(frame, where=_FRAME)
     names = frame.schema.names
     if not config.key_columns and "value" in names:
         known = [name for name in COLUMNS if name in names]
@@ -68,6 +73,7 @@ def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
         header_converter=_header_converter(plugins, config, types),
         default_topic=config.topic,
         errors=config.errors,
+        given=_FRAME,
     )
 
 

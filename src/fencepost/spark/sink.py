@@ -24,19 +24,15 @@ from fencepost.engine.errors import BatchCancelledError, RecordRefusedError, Spa
 from fencepost.engine.pipeline import Pipeline
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.clients import KafkaClients
-from fencepost.kafka.errors import (
-    ProducerFencedError,
-    TransactionAbortableError,
-    TransactionExpiredError,
-    UnknownOutcomeError,
-)
+from fencepost.kafka.errors import TransactionAbortableError, UnknownOutcomeError
 from fencepost.kafka.producer.transaction import TransactionState
-from fencepost.spark.errors import BatchExpiredError, CommitLostError, CommitUnknownError, SinkFencedError
+from fencepost.spark.errors import CommitLostError
 from fencepost.spark.frame_write import SMALL, FrameWrite
 from fencepost.spark.progress import Progress, SinkKey, Step, check_topic
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.topic_gate import SinkTopicGate
+from fencepost.spark.wording import in_spark_terms
 from fencepost.spark.written import SinkStatistics, Written
 
 _log: Final = logging.getLogger(__name__)
@@ -142,7 +138,11 @@ class Sink:
         except FencepostError as error:
             reason = producer.resolve(error)
             self._abort()
-            raise self._explained(reason, progress) from error
+            worded = in_spark_terms(reason, sink=str(self.key), batch=self._named(progress))
+            if worded is error:
+                raise
+            # An error with another text would be followed by the same in a worker's words.
+            raise worded from (error if worded is reason else None)
         except BaseException:
             self.close()
             raise
@@ -187,23 +187,3 @@ class Sink:
 
     def _named(self, progress: Progress) -> str:
         return f"the {self.key}" if progress.batch is None else f"batch {progress.batch} of sink {self.key.sink}"
-
-    def _explained(self, error: FencepostError, progress: Progress) -> FencepostError:
-        if isinstance(error, ProducerFencedError):
-            return SinkFencedError(
-                f"The {self.key} was taken over by another query of that name, or by a newer instance of this one: "
-                f"nothing of this instance's last batch is in Kafka. Stop one of the two, or give them different names"
-            )
-        if isinstance(error, TransactionExpiredError):
-            return BatchExpiredError(
-                f"The transaction of {self._named(progress)} was open for {error.open_ms} ms, and "
-                f"transaction.timeout.ms={error.timeout_ms} is the limit: its rows are aborted. Raise "
-                "transaction.timeout.ms (up to transaction.max.timeout.ms of the brokers), or make batches smaller, for "
-                "example by maxOffsetsPerTrigger or maxFilesPerTrigger of the source"
-            )
-        if isinstance(error, UnknownOutcomeError):
-            return CommitUnknownError(
-                f"It is not known whether the {self.key} was committed: {error.last_problem}. Look whether its rows are in "
-                "the topic. With a run (run=...) it could just be written again"
-            )
-        return error

@@ -95,7 +95,7 @@ def _chosen(name: str, changed: DataFrame, step: Step) -> Column:
         raise ConfigError(
             f"The transform {type(step.transform).__name__} has a predicate, but makes {new.simpleString()} of the "
             f"{name}'s type {old.simpleString()}: records of one batch must be of one type. Apply it to all records, "
-            "or use a separate connector for the records that it selects"
+            "or write the records that it selects separately"
         )
     return (
         F.when(F.col(_APPLIES), F.col(name)).otherwise(F.col(f"{_BEFORE}{name}")).alias(name, metadata=before.metadata)

@@ -49,8 +49,8 @@ FAILURES = (
     kafka.ProducerFencedError("tid"),
     RecordTooLargeError("t", 10, 5, "max.message.bytes"),
     TransactionExpiredError("tid", open_ms=5, timeout_ms=3),
-    RecordRefusedError("refused", tally=TALLY),
-    RecordWaitsError("waits", tally=TALLY),
+    RecordRefusedError("refused", tally=TALLY, record="A record failed"),
+    RecordWaitsError("waits", tally=TALLY, record="A record failed"),
     spark.WriteRetriedError("again"),
 )
 

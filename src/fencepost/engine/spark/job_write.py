@@ -153,9 +153,9 @@ def write_batch(write: SparkWrite, batch: SourceBatch) -> list[Ack]:
         frame = batch.dataframe if rows is None else read_frame(write.session, rows, write.spec.pipeline, write.mark)
         if frame is None:
             return []
-        check_user_types(frame)
+        check_user_types(frame, where=write.spec.pipeline.given)
         if not write.spec.pipeline.transforms:
-            return write.frame(frame, column_types(frame.schema, where="a SourceBatch"))
+            return write.frame(frame, column_types(frame.schema, where=write.spec.pipeline.given))
     return _write_transformed(write, frame)
 
 

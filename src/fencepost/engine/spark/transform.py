@@ -158,7 +158,7 @@ def _schemaless(group: RecordGroup, found: ColumnTypes) -> dict[str, bool]:
         if schemaless[name] and isinstance(kind, NamedStruct):
             raise DataError(
                 f"The {name}s for the topic {group.topic} have no schema, so SetSchemaMetadata cannot name it: remove "
-                f"the transform, or let the connector give a {name}_schema"
+                f"the transform, or let the source give a {name}_schema"
             )
     return schemaless
 
@@ -212,7 +212,7 @@ def read_frame(session: SparkSession, rows: SplitRows, pipeline: Pipeline, mark:
     return numbers.mapInArrow(ReadStage(rows, pipeline.errors, mark), reader_schema(rows.reader))
 
 
-def check_user_types(frame: DataFrame) -> None:
+def check_user_types(frame: DataFrame, *, where: str) -> None:
     """Raise DataError if a column has a user-defined type whose class would have to be imported.
 
     Files may declare one (Parquet's do, in Spark's own metadata), with the name of a Python class. To ask pyspark for
@@ -224,9 +224,8 @@ def check_user_types(frame: DataFrame) -> None:
             module = name.rpartition(".")[0]
             if module not in _LINEAR_ALGEBRA and module not in sys.modules:
                 raise DataError(
-                    f"The column '{column['name']}' of a SourceBatch is of the user-defined type {name}, whose module the "
-                    "connector has not imported: import it if you trust it, or cast the column to the type that it is "
-                    "stored as"
+                    f"The column '{column['name']}' of {where} is of the user-defined type {name}, whose module was not "
+                    "imported: import it if you trust it, or cast the column to the type that it is stored as"
                 )
 
 
@@ -253,11 +252,11 @@ def transform_frame(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Co
         absent.append("topic")
     left = transformed.drop(*absent)
     with _planning():
-        return left, column_types(left.schema, where="a transformed SourceBatch")
+        return left, column_types(left.schema, where=f"{pipeline.given}, transformed,")
 
 
 def _with_all_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    types = column_types(frame.schema, where="a SourceBatch")
+    types = column_types(frame.schema, where=pipeline.given)
     columns = {name: F.col(name) for name in frame.columns if name in COLUMNS}
     for name, kind in _ABSENT.items():
         columns.setdefault(name, F.lit(None).cast(kind).alias(name))
