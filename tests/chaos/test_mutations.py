@@ -189,6 +189,20 @@ GUARDS = (
         "tests/broker/test_spark_sink_owner.py::test_a_failed_commit_that_took_place_is_not_repeated",
     ),
     Guard(
+        "the refusal of a second function for a Spark sink in one query",
+        "spark/writers.py",
+        "            if known.run == batch.run and former() not in (None, function):",
+        "            if False:",
+        "tests/unit/spark/test_writers.py::test_a_second_function_in_one_query_is_refused",
+    ),
+    Guard(
+        "the refusal of a second query for a Spark sink, which would fence the first",
+        "spark/writers.py",
+        "            if known.run != batch.run and is_running(known):",
+        "            if False:",
+        "tests/unit/spark/test_writers.py::test_a_query_beside_a_running_one_is_refused",
+    ),
+    Guard(
         "the edge around a task's poll",
         "runtime/task/instance.py",
         "answer: Any = call_plugin(what, self._task.poll)",
@@ -428,7 +442,7 @@ GUARDS = (
     Guard(
         "the look at a schema before Python imports what it names",
         "engine/spark/job_write.py",
-        "        check_user_types(frame)\n",
+        "        check_user_types(frame, where=write.spec.pipeline.given)\n",
         "",
         "tests/broker/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
     ),

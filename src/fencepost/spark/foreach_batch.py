@@ -8,13 +8,12 @@ watermarks come from the run.
 from __future__ import annotations
 
 import logging
-import threading
 import weakref
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from fencepost.api.errors import ConfigError
 from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.reports import new_mark
 from fencepost.spark.jobs import jobs_of
@@ -23,14 +22,13 @@ from fencepost.spark.rows import pipeline_for, record_columns
 from fencepost.spark.session_check import check_classic, check_session
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
-from fencepost.spark.streaming_batch import StreamingBatch
+from fencepost.spark.streaming_batch import StreamingBatch, is_running
+from fencepost.spark.writers import Writers
 from fencepost.spark.written import SinkStatistics
 
 _log: Final = logging.getLogger(__name__)
 
-_LOCK: Final = threading.Lock()
-_OF_RUN: Final[weakref.WeakValueDictionary[tuple[str, str], ExactlyOnce]] = weakref.WeakValueDictionary()
-"""The function that writes a sink in a run of a query, by (run, sink)."""
+_WRITERS: Final = Writers()
 
 
 def exactly_once(*, topic: str | None = None, name: str | None = None, **options: Any) -> ExactlyOnce:
@@ -92,24 +90,15 @@ class ExactlyOnce:
         run, sink = self._sinks.get(name, (None, None))
         if run == batch.run and sink is not None:
             return sink
+        check_session(frame.sparkSession)
+        brokers = self._config.producer.client.bootstrap_servers
+        _WRITERS.claim(name, self, batch, brokers=brokers, is_running=partial(is_running, frame))
         if sink is not None:
             sink.close()
-        check_session(frame.sparkSession)
-        self._claim(batch.run, name)
         sink = Sink(self._config, SinkKey(name))
         self._sinks[name] = batch.run, sink
         sink.own()
         return sink
-
-    def _claim(self, run: str, name: str) -> None:
-        """Raise ConfigError if another function writes the same sink in the same query: it would skip all batches."""
-        with _LOCK:
-            if _OF_RUN.setdefault((run, name), self) is not self:
-                raise ConfigError(
-                    f"Two functions of exactly_once(...) write to sink {name} in one query, so the second would find each "
-                    "batch written: give each a name of its own (name=...)",
-                    name="name",
-                )
 
 
 def _close(sinks: dict[str, tuple[str, Sink]]) -> None:

@@ -14,6 +14,7 @@ from fencepost.spark.progress import Progress
 
 _QUERY_ID = "sql.streaming.queryId"
 _JOB_GROUP = "spark.jobGroup.id"
+_UNTOLD = (Py4JError, AttributeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,27 @@ class StreamingBatch:
         return Progress(self.query, self.batch, self.timestamp_ms)
 
 
-def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
-    """The time in the offset log's entry, from Spark's internals: None where they are not as expected."""
-    session: Any = frame.sparkSession
+def is_running(frame: DataFrame, batch: StreamingBatch) -> bool:
+    """Whether the run that a batch is of goes on in this application; False if Spark does not tell."""
     try:
-        identity = _uuid_of(session._jvm)(query)  # noqa: SLF001 - no public interface has it
-        execution = session._jsparkSession.sharedState().activeStreamingQueries().get(identity)  # noqa: SLF001
-        return int(execution.lastExecution().offsetSeqMetadata().batchTimestampMs())
-    except (Py4JError, AttributeError, TypeError, ValueError):
+        return str(_execution(frame, batch.query).runId()) == batch.run
+    except _UNTOLD:
+        return False
+
+
+def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
+    """The time in the offset log's entry; None if Spark does not tell."""
+    try:
+        return int(_execution(frame, query).lastExecution().offsetSeqMetadata().batchTimestampMs())
+    except _UNTOLD:
         return None
+
+
+def _execution(frame: DataFrame, query: str) -> Any:
+    """The execution of a running query, from Spark's internals, which may not be as expected (_UNTOLD)."""
+    session: Any = frame.sparkSession
+    identity = _uuid_of(session._jvm)(query)  # noqa: SLF001 - no public interface has it
+    return session._jsparkSession.sharedState().activeStreamingQueries().get(identity)  # noqa: SLF001
 
 
 @lru_cache(maxsize=1)
