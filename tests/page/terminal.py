@@ -29,7 +29,7 @@ async def picture_of_top(url: str, path: Path) -> None:
     async with app.run_test(size=(120, 18)) as pilot:
         while len(app.rates.of("orders")) < 15:
             await pilot.pause(0.5)
-        await pilot.press("down", "space")
+        await pilot.press("down", "down", "space")
         while not app.rates.of("orders", 0):
             await pilot.pause(0.5)
         save(path, app.export_screenshot(title="fencepost top"))
