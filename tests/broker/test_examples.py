@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from fencepost.config.properties import load_properties
 from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.postgres import Database
 from tests.support.processes import Process, wait_for
-from tests.support.topics import unique
+from tests.support.topics import Topics, unique
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -19,7 +21,9 @@ EXAMPLES = ROOT / "examples"
 class Example:
     """An example's files, on the test's broker and with names of this test's own."""
 
-    def __init__(self, folder: Path, name: str, bootstrap_servers: str, topic: str) -> None:
+    def __init__(
+        self, folder: Path, name: str, bootstrap_servers: str, topic: str, changes: dict[str, str] | None = None
+    ) -> None:
         group = unique("group")
         self.log_file = folder / "log"
         worker = {
@@ -31,7 +35,7 @@ class Example:
         }
         self._files = [
             self._changed(folder, "worker.properties", worker),
-            self._changed(folder, f"{name}.properties", {"topic": topic}),
+            self._changed(folder, f"{name}.properties", {"topic": topic} | (changes or {})),
         ]
 
     def start(self, *options: str) -> Process:
@@ -78,3 +82,44 @@ def test_a_custom_connector_resumes_from_its_position(tmp_path: Path, bootstrap_
 
     numbers = [int(value) for value in values(read_topic(bootstrap_servers, topic))]
     assert_exactly_once(numbers, range(1, max(numbers) + 1))
+
+
+def test_changes_of_a_table(tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database) -> None:
+    _make_orders(database, "postgres.md")
+    prefix = unique("shop")
+    slot = prefix.replace("-", "_")
+    place = {"database.port": str(database.server.port), "database.dbname": database.name}
+    changes = {"topic.prefix": prefix, "slot.name": slot, "publication.name": slot, **place}
+    topic = topics.create(f"{prefix}.public.orders")
+
+    _assert_orders(Example(tmp_path, "postgres", bootstrap_servers, topic, changes), bootstrap_servers, topic)
+
+    # It would keep the database from being dropped.
+    database.execute(f"select pg_drop_replication_slot('{slot}')")
+
+
+def test_rows_of_a_table(tmp_path: Path, bootstrap_servers: str, topics: Topics, database: Database) -> None:
+    _make_orders(database, "jdbc.md")
+    prefix = unique("shop")
+    changes = {"topic.prefix": prefix, "connection.url": database.jdbc_url}
+    topic = topics.create(f"{prefix}orders")
+
+    _assert_orders(Example(tmp_path, "jdbc", bootstrap_servers, topic, changes), bootstrap_servers, topic)
+
+
+def _make_orders(database: Database, page: str) -> None:
+    """Run the first SQL of a page, which makes the table of the example."""
+    sql = re.search(r"```sql\n(.*?)```", (ROOT / "docs" / "connectors" / page).read_text(), re.DOTALL)
+    assert sql is not None
+    for statement in filter(str.strip, sql[1].split(";")):
+        database.execute(statement)
+
+
+def _assert_orders(example: Example, bootstrap_servers: str, topic: str) -> None:
+    with example.start() as process:
+        wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 2, what="both rows are there")
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0, process.output
+    ada, grace = (value or b"" for value in values(read_topic(bootstrap_servers, topic)))
+    assert b'"customer":"Ada"' in ada
+    assert b'"customer":"Grace"' in grace

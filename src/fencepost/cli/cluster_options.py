@@ -45,13 +45,12 @@ def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
         if _SERVERS not in properties:
             raise click.UsageError(f"Give --bootstrap-server, or {_SERVERS} in the file of --command-config")
         config = ClientConfig.from_properties(properties, where=str(command_config or "--bootstrap-server"))
-        _require_answer(config)
         command(config, as_json=output == "json", **arguments)
 
     return with_cluster
 
 
-def _require_answer(config: ClientConfig) -> None:
+def require_answer(config: ClientConfig) -> None:
     """Raise BrokerUnavailableError soon if no broker answers: each of the command's own requests would wait longer."""
     timeout_ms = min(config.request_timeout_ms, _ANSWER_MS)
     with Admin(replace(config, request_timeout_ms=timeout_ms)) as admin:

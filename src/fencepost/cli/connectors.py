@@ -21,7 +21,7 @@ from fencepost.cli.connector_watch import watch_connectors
 from fencepost.cli.exit_codes import ExitCode, exit_codes
 from fencepost.cli.tables import output_option, print_json
 from fencepost.cli.url_option import url_option
-from fencepost.config.properties import load_connector_config
+from fencepost.config.properties import load_connector_config, required_property
 
 _EXIT_CODES: Final = exit_codes(
     failed="refused, invalid, not reachable, or timed out",
@@ -112,7 +112,7 @@ def show(terminal: _Terminal, name: str) -> None:
 def create(terminal: _Terminal, file: Path, state: str | None) -> None:
     """Create a connector from a file. A name that is already taken is refused."""
     config = load_connector_config(file)
-    name = _required(config, "name", file)
+    name = required_property(config, "name", file)
     initial = {} if state is None else {"initial_state": state}
     body = terminal.client.ask("POST", "/connectors", {"name": name, "config": config, **initial})
     terminal.done(body, f"Created {name}.")
@@ -124,7 +124,7 @@ def create(terminal: _Terminal, file: Path, state: str | None) -> None:
 def update(terminal: _Terminal, file: Path) -> None:
     """Set a connector's configuration from a file, or create the connector."""
     config = load_connector_config(file)
-    name = _required(config, "name", file)
+    name = required_property(config, "name", file)
     terminal.done(terminal.client.ask("PUT", connector_path(name, "config"), config), f"Configured {name}.")
 
 
@@ -134,7 +134,7 @@ def update(terminal: _Terminal, file: Path) -> None:
 def validate(terminal: _Terminal, file: Path) -> None:
     """Let a worker validate a file, without creating anything."""
     config = load_connector_config(file)
-    plugin = _required(config, "connector.class", file)
+    plugin = required_property(config, "connector.class", file)
     body = terminal.client.ask("PUT", f"/connector-plugins/{quote(plugin, safe='')}/config/validate", config)
     terminal.show(body, views.print_validation)
     if body["error_count"]:
@@ -260,12 +260,6 @@ def _telling_to_stop(name: str) -> Iterator[None]:
         raise RequestRefusedError(
             f"{refusal}. The command for that: fencepost connectors stop {name}", refusal.status
         ) from refusal
-
-
-def _required(config: dict[str, str], name: str, file: Path) -> str:
-    if not config.get(name):
-        raise ConfigError(f"{file}: the property {name} is missing", name=name)
-    return config[name]
 
 
 def _load_json(file: Path) -> Any:

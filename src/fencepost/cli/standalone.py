@@ -47,7 +47,7 @@ async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: b
     # The dependencies (Spark, Arrow, a Kafka client) take a second to import.
     from fencepost.cli.transfer_progress import shown_progress  # noqa: PLC0415 - see above
     from fencepost.config.config_transformer import resolve_worker_properties  # noqa: PLC0415 - see above
-    from fencepost.config.properties import load_connector_config, load_properties  # noqa: PLC0415 - see above
+    from fencepost.config.properties import load_connector_config, load_properties, required_property  # noqa: PLC0415 - see above
     from fencepost.config.rest_config import RestConfig  # noqa: PLC0415 - see above
     from fencepost.config.worker_config import WorkerConfig  # noqa: PLC0415 - see above
     from fencepost.herder.standalone.herder import StandaloneHerder  # noqa: PLC0415 - see above
@@ -62,6 +62,9 @@ async def _run(worker: Path, connectors: Sequence[Path], *, once: bool, quiet: b
     transfers = Transfers()
     runtime.metrics.on_task = transfers.watch
     configs = [load_connector_config(path) for path in connectors]
+    for path, connector in zip(connectors, configs, strict=True):
+        for name in ("name", "connector.class"):
+            required_property(connector, name, path)
     server = RestServer(rest)
     herder: StandaloneHerder | None = None
     with shown_progress(transfers, quiet=quiet):

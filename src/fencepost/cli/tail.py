@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 import click
 
 from fencepost.api.texts import printable
-from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.cluster_options import asks_cluster, require_answer
 from fencepost.cli.exit_codes import exit_codes
 from fencepost.cli.record_decoding import CONVERTERS, Decoder, decoder, to_json
 from fencepost.cli.tables import counted, shown_time
@@ -118,6 +118,7 @@ def tail(
     With -o json each record is one line. Open transactions that hide records are named on stderr.
     """
     show = _Printer(decoder(key_converter), decoder(value_converter), as_json=as_json)
+    require_answer(config)
     with TopicReader(config, topic) as reader, suppress(BrokenPipeError):
         # Waits for the markers of transactions that have just been committed.
         open_transactions(config, topic)

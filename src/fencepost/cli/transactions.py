@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.cluster_options import asks_cluster, require_answer
 from fencepost.cli.exit_codes import exit_codes
 from fencepost.cli.tables import print_json, print_table, shown_time
 from fencepost.kafka.admin.admin import Admin
@@ -29,6 +29,7 @@ def transactions() -> None:
 @asks_cluster
 def list_transactions(config: ClientConfig, *, as_json: bool, older_than: float | None, group: str | None) -> None:
     """List open transactions, oldest first."""
+    require_answer(config)
     with Admin(config) as admin:
         found = admin.open_transactions()
     now_ms = time.time() * 1000
@@ -72,6 +73,7 @@ def abort(
 
 
 def _abort_known(config: ClientConfig, transactional_id: str, *, as_json: bool) -> None:
+    require_answer(config)
     with Admin(config) as admin:
         aborted = admin.abort_transaction(transactional_id)
     if as_json:
@@ -81,6 +83,7 @@ def _abort_known(config: ClientConfig, transactional_id: str, *, as_json: bool) 
 
 
 def _abort_hanging(config: ClientConfig, topic: str, partition: int, start_offset: int, *, as_json: bool) -> None:
+    require_answer(config)
     with Admin(config) as admin:
         identity = admin.abort_hanging_transaction(topic, partition, start_offset)
     if as_json:

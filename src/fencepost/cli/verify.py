@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fencepost.api.errors import DataError
-from fencepost.cli.cluster_options import asks_cluster
+from fencepost.cli.cluster_options import asks_cluster, require_answer
 from fencepost.cli.count_progress import shown_count
 from fencepost.cli.csv_rows import CsvRows
 from fencepost.cli.exit_codes import ExitCode, exit_codes
@@ -143,6 +143,7 @@ def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -
     """
     asked = Asked(**options)
     asked.check()
+    require_answer(config)
     report = examine(config, topic, asked)
     print_report(report, as_json=as_json)
     if not report.sound:

@@ -43,6 +43,13 @@ def load_connector_config(path: str | Path) -> dict[str, str]:
     return connector_config_from_json(loaded, where=str(path))
 
 
+def required_property(config: Mapping[str, str], name: str, path: str | Path) -> str:
+    """Return a property of a connector's file. Raises ConfigError that names the file if it is missing or empty."""
+    if not config.get(name, "").strip():
+        raise ConfigError(f"{path}: the property {name} is required: add '{name}=...'", name=name)
+    return config[name]
+
+
 def connector_config_from_json(loaded: Any, *, where: str) -> dict[str, str]:
     """Return a connector's configuration from parsed JSON, see `load_connector_config`. Raises ConfigError."""
     if not isinstance(loaded, dict):

@@ -299,6 +299,7 @@ class WorkerConfig:
     ) -> WorkerConfig:
         """Check a worker's properties. Raises ConfigError that names `where`; warns of unknown properties."""
         definitions = worker_config_def(mode)
+        _require_valid(definitions, properties, where)
         try:
             values = definitions.parse(properties)
             support = _exactly_once_source_support(values, mode)
@@ -370,6 +371,14 @@ def _exactly_once_source_support(values: Mapping[str, Any], mode: WorkerMode) ->
             name=name,
         )
     return support
+
+
+def _require_valid(definitions: ConfigDef, properties: Mapping[str, str], where: str) -> None:
+    """Raise ConfigError with all invalid properties."""
+    wrong = [value for value in definitions.validate(properties) if value.errors]
+    if wrong:
+        # Further errors of one property follow from the first.
+        raise ConfigError(f"{where}: {'; '.join(value.errors[0] for value in wrong)}", name=wrong[0].name)
 
 
 def _allowed_paths(paths: Sequence[str] | None) -> AllowedPaths:

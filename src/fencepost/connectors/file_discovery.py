@@ -106,6 +106,12 @@ def _of_path(path: str, known: Sequence[str]) -> list[str]:
             "Relative paths start at the worker's working directory",
             name=FILES,
         )
+    if os.path.isdir(path):  # noqa: PTH112 - as above
+        raise ConfigError(
+            f"The property {FILES} names {path}, which is a directory: name files in it, for example "
+            f"{os.path.join(path, '*.csv')}",  # noqa: PTH118 - as above
+            name=FILES,
+        )
     return [path]
 
 

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from io import FileIO
+from pathlib import Path
 
 from fencepost import __version__
 from fencepost.api.config_def import ConfigDef, ConfigValue
@@ -104,6 +105,12 @@ class FileStreamSourceConnector(SourceConnector):
                 name=FILE,
             )
         check_file(config[FILE], FILE, self.context.allowed_paths)
+        if Path(config[FILE]).is_dir():
+            raise ConfigError(
+                f"The property {FILE} names {config[FILE]}, which is a directory: name a file. FileSource reads all files of "
+                "a directory",
+                name=FILE,
+            )
 
     def task_class(self) -> type[SourceTask]:
         """Return FileStreamSourceTask."""

@@ -129,7 +129,7 @@ def test_a_file_without_a_name_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "c.properties").write_text("connector.class=FileStreamSource\n")
     code, _, err = run("create", tmp_path / "c.properties")
     assert code == 2
-    assert "c.properties: the property name is missing" in err
+    assert "c.properties: the property name is required" in err
 
 
 def test_a_connector_is_shown_with_its_configuration(run: Run, file: Path) -> None:

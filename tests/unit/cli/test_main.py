@@ -65,6 +65,13 @@ def test_the_help_lists_the_exit_codes(command: list[str], capsys: pytest.Captur
     [
         (["standalone", "{dir}", "x.properties"], "{dir}"),
         (["standalone", "{gone}", "x.properties"], "{gone}"),
+        (["standalone", "{worker}", "{dir}"], "{dir}"),
+        (["standalone", "{worker}", "{bad}"], "{bad}, line 1"),
+        (["standalone", "{worker}", "{empty}"], "{empty}: the property name is required"),
+        (
+            ["standalone", "{empty}", "{gone}"],
+            "'bootstrap.servers=...' to the configuration; The property key.converter",
+        ),
         (["worker", "{gone}"], "{gone}"),
         (["worker", "{empty}"], "{empty}"),
         (["connectors", "create", "{gone}"], "{gone}"),
@@ -74,6 +81,8 @@ def test_the_help_lists_the_exit_codes(command: list[str], capsys: pytest.Captur
         (["connectors", "list", "--url", "nonsense"], "nonsense"),
         (["tail", "t", "--command-config", "{gone}"], "{gone}"),
         (["tail", "t", "--bootstrap-server", "nonsense"], "nonsense"),
+        (["tail", "t", "--value-converter", "Avro", "--bootstrap-server", "127.0.0.1:1"], "the converter Avro"),
+        (["verify", "t", "--bootstrap-server", "127.0.0.1:1"], "Say what to compare with"),
         (["verify", "t", "--source", "{dir}"], "{dir}"),
         (["verify", "t", "--expect-count", "1", "--bootstrap-server", "a:b"], "a:b"),
         (["transactions", "list", "--command-config", "{dir}"], "{dir}"),
@@ -88,6 +97,10 @@ def test_bad_input_is_named_and_ends_with_2(
 ) -> None:
     places = {"dir": tmp_path, "gone": tmp_path / "gone.properties", "empty": tmp_path / "empty.properties"}
     places["bad"] = tmp_path / "bad.json"
+    places["worker"] = tmp_path / "worker.properties"
+    places["worker"].write_text(
+        "bootstrap.servers=127.0.0.1:1\nkey.converter=StringConverter\nvalue.converter=StringConverter\n"
+    )
     places["empty"].touch()
     places["bad"].write_text("{")
 

@@ -19,6 +19,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
 from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
+from fencepost.connectors.file_stream import FileStreamSourceConnector
 from tests.unit.connectors.support import CommittedOffsets, errors_in, read, read_to_end, start, start_connector
 
 
@@ -379,6 +380,14 @@ def test_properties_that_will_not_do_are_blamed(properties: dict[str, str], blam
     assert list(errors) == [blamed]
     with pytest.raises(ConfigError, match=message):
         raise ConfigError(errors[blamed])
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    errors = errors_of(files=str(tmp_path), format="text")
+
+    assert f"names {tmp_path}, which is a directory: name files in it, for example {tmp_path}/*.csv" in errors["files"]
+    errors = errors_in(FileStreamSourceConnector(), {"file": str(tmp_path), "topic": "lines"})
+    assert "which is a directory: name a file" in errors["file"][0]
 
 
 def test_the_errors_of_all_properties_are_found_at_once(tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ def test_a_client_that_waits_for_its_first_broker_logs_once(nobody: str, caplog:
     assert sum("retrying: check" in message for message in caplog.messages) == 1
 
 
+def test_no_transaction_is_called_open_or_not_while_no_broker_answers(nobody: str) -> None:
+    with (
+        Admin(ClientConfig((nobody,), request_timeout_ms=200)) as admin,
+        pytest.raises(BrokerUnavailableError, match=f"No Kafka broker answers at bootstrap.servers={nobody}"),
+    ):
+        admin.open_transactions()
+
+
 def test_a_writer_that_looks_for_leaders_logs_once(nobody: str, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(ClientConfig((nobody,)))
     with pytest.raises(BrokerUnavailableError):
