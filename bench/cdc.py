@@ -76,8 +76,18 @@ begin
     commit;
   end loop;
 end $$;
+create function fill_one(n int) returns void language sql as $$
+insert into history select nextval('h'), 1, 1, i, 1, clock_timestamp(), 1, 'note ' || i from generate_series(1, n) i $$;
+create procedure fill(n int) language plpgsql as $$
+begin
+  for i in 1..n loop
+    perform fill_one(200);
+    commit;
+  end loop;
+end $$;
 """
 CHANGES = 20
+FILLED = 200
 
 
 class Run(NamedTuple):
@@ -143,14 +153,13 @@ def backlog(bench: Bench, rounds: int, transactions: int) -> None:
 
 
 def memory(bench: Bench, transactions: int) -> None:
-    """Print the worker's size for a short and a ten times longer backlog, and for one transaction as long as the short one."""
+    """Print the worker's size for backlogs of short transactions, one ten times the other, and for one large transaction."""
     rows = transactions * CHANGES
     loads = {
         "nothing": "select 1",
-        f"{rows:,} changes": f"call churn({transactions})",
-        f"{rows * 10:,} changes": f"call churn({transactions * 10})",
-        f"one transaction of {rows:,} rows": "insert into history select nextval('h'), 1, 1, 1, 1, now(), 1, 'x' "  # noqa: S608
-        f"from generate_series(1, {rows})",
+        f"{rows:,} changes": f"call fill({rows // FILLED})",
+        f"{rows * 10:,} changes": f"call fill({rows * 10 // FILLED})",
+        f"one transaction of {rows:,} changes": f"select fill_one({rows})",
     }
     connector = bench.connector()
     for name, statement in loads.items():
