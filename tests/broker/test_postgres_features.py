@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -71,6 +72,43 @@ def test_heartbeats_tell_the_time_while_tables_are_quiet(topics: Topics, databas
     assert {json.dumps(key) for key, _ in beats} == {json.dumps({"serverName": topics.prefix})}
     times = [value["ts_ms"] for _, value in beats]
     assert times == sorted(times)
+
+
+def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics, database: Database):
+    database.execute("create table t(id int primary key)")
+    topics.change(message_prefix_exclude_list="noise.*")
+    topics.run()
+    with database.connect(autocommit=False) as connection:
+        connection.execute("insert into t values (1)")
+        connection.execute("select pg_logical_emit_message(true, 'outbox', 'inside')")
+        # Written at once, also if the transaction is rolled back.
+        connection.execute("select pg_logical_emit_message(false, 'audit', 'at once')")
+        connection.execute("insert into t values (2)")
+        connection.commit()
+        connection.execute("select pg_logical_emit_message(true, 'outbox', 'never')")
+        connection.execute("select pg_logical_emit_message(false, 'noise-1', 'left out')")
+        connection.execute("select pg_logical_emit_message(false, 'audit', convert_to(E'\u00fc', 'UTF8'))")
+        connection.rollback()
+    chance = random.Random(3)
+    # Each end before or after a commit resumes behind what is committed.
+    while not topics.run(chance, crash=0.3):
+        pass
+    topics.run()
+
+    found = {value["message"]["content"]: value for _, value in topics.events("message")}
+    assert {(key["prefix"], value["message"]["content"]) for key, value in topics.events("message")} == {
+        ("audit", b"at once"), ("outbox", b"inside"), ("audit", "\u00fc".encode()),
+    }  # fmt: skip
+    assert len(topics.events("message")) == 3
+    inside, outside = found[b"inside"]["source"], found[b"at once"]["source"]
+    rows = {key["id"]: value["source"] for key, value in topics.events("public.t")}
+    assert inside["txId"] == rows[1]["txId"]
+    assert [json.loads(source["sequence"])[1] for source in (rows[1], inside, rows[2])] == ["0", "1", "2"]
+    assert outside["txId"] is None
+    assert {value["op"] for value in found.values()} == {"m"}
+    # Rows and message of a transaction of the database are in one of Kafka.
+    (whole,) = [part for part in topics.committed if any(table == "public.t" for table, _, _ in part)]
+    assert b"inside" in [value["message"]["content"] for table, _, value in whole if table == "message"]
 
 
 @pytest.mark.parametrize(

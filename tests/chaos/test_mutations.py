@@ -112,6 +112,13 @@ GUARDS = (
         "tests/unit/connectors/postgres/test_decoder.py::test_a_stream_that_is_cut_anywhere_resumes_at_the_next_change",
     ),
     Guard(
+        "the position after a logical message of no transaction",
+        "connectors/postgres/decoder.py",
+        "self._end = max(self._end, int(block.be64[starts[loose[-1]] + MESSAGE + 2]) + 1)",
+        "pass",
+        "tests/unit/connectors/postgres/test_decoder.py::test_logical_messages_arrive_once_wherever_a_stream_is_cut",
+    ),
+    Guard(
         "the position of a quiet slot within a transaction",
         "connectors/postgres/decoder.py",
         "if decoded.wal_end and not self._in_transaction:",

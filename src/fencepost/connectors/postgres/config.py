@@ -185,6 +185,18 @@ DEFINITIONS: Final = (
         validator=_key_columns,
     )
     .define(
+        "message.prefix.include.list", _T.LIST, "", _I.LOW,
+        "Regular expressions for the prefixes of logical messages (pg_logical_emit_message) to capture, each matched with "
+        "the whole prefix. By default all. Their topic is topic.prefix and .message; PostgreSQL 14 or newer.",
+        validator=_patterns,
+    )
+    .define(
+        "message.prefix.exclude.list", _T.LIST, "", _I.LOW,
+        "Regular expressions for the prefixes of logical messages not to capture. Not allowed together with "
+        "message.prefix.include.list.",
+        validator=_patterns,
+    )
+    .define(
         "heartbeat.interval.ms", _T.LONG, 0, _I.MEDIUM,
         "After how many milliseconds a record with the time is written to the topic of heartbeats; 0 for none. The slot "
         "advances without it.",
@@ -244,16 +256,20 @@ class PostgresConfig:
     key_columns: Sequence[tuple[re.Pattern[str], frozenset[str]]]
     included: Sequence[re.Pattern[str]]
     excluded: Sequence[re.Pattern[str]]
+    included_messages: Sequence[re.Pattern[str]]
+    excluded_messages: Sequence[re.Pattern[str]]
     excluded_columns: Sequence[re.Pattern[str]]
 
     @classmethod
     def parse(cls, config: Mapping[str, str]) -> PostgresConfig:
         """Return the properties of a configuration. Raises ConfigError."""
         given = DEFINITIONS.parse(config)
-        if given["table.include.list"] and given["table.exclude.list"]:
-            raise ConfigError(
-                "table.include.list and table.exclude.list are both set: remove one of them", name="table.exclude.list"
-            )
+        for what in ("table", "message.prefix"):
+            if given[f"{what}.include.list"] and given[f"{what}.exclude.list"]:
+                raise ConfigError(
+                    f"{what}.include.list and {what}.exclude.list are both set: remove one of them",
+                    name=f"{what}.exclude.list",
+                )
         options = {
             name: given[f"database.{name}"] for name in ("sslmode", *_FILES) if given[f"database.{name}"] is not None
         }
@@ -284,6 +300,8 @@ class PostgresConfig:
             key_columns=_keys(given["message.key.columns"]),
             included=_compiled(given["table.include.list"]),
             excluded=_compiled(given["table.exclude.list"]),
+            included_messages=_compiled(given["message.prefix.include.list"]),
+            excluded_messages=_compiled(given["message.prefix.exclude.list"]),
             excluded_columns=_compiled(given["column.exclude.list"]),
         )  # fmt: skip
 
@@ -295,9 +313,11 @@ class PostgresConfig:
 
     def captures(self, table: str) -> bool:
         """Whether `schema.table` is captured."""
-        if self.included:
-            return any(pattern.fullmatch(table) for pattern in self.included)
-        return not any(pattern.fullmatch(table) for pattern in self.excluded)
+        return _listed(table, self.included, self.excluded)
+
+    def captures_message(self, prefix: str) -> bool:
+        """Whether logical messages of a prefix are captured."""
+        return _listed(prefix, self.included_messages, self.excluded_messages)
 
     def chosen_key(self, table: str) -> frozenset[str] | None:
         """Return the columns that are to be the key of `schema.table`, None for its own."""
@@ -306,6 +326,12 @@ class PostgresConfig:
     def has_column(self, column: str) -> bool:
         """Whether `schema.table.column` is part of the events."""
         return not any(pattern.fullmatch(column) for pattern in self.excluded_columns)
+
+
+def _listed(name: str, included: Sequence[re.Pattern[str]], excluded: Sequence[re.Pattern[str]]) -> bool:
+    if included:
+        return any(pattern.fullmatch(name) for pattern in included)
+    return not any(pattern.fullmatch(name) for pattern in excluded)
 
 
 def _compiled(patterns: Sequence[str]) -> list[re.Pattern[str]]:

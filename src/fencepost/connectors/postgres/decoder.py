@@ -1,6 +1,6 @@
 """Decodes blocks of messages of pgoutput, protocol version 1, to Arrow columns of text, without a step per row.
 
-    Begin, {Relation | Type | Insert | Update | Delete | Truncate}, Commit
+    {Begin, {Relation | Type | Insert | Update | Delete | Truncate | Message}, Commit | Message}
 
 Version 1 sends whole transactions in the order of their commits, with all values as text. Rows of one table are decoded
 column by column, all rows at once: the values of a column lie in order in the block, so the block itself is the data of
@@ -21,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fencepost.connectors.postgres.frames import KEEPALIVE, MESSAGE, PAYLOAD, XLOG_DATA, Positions
+from fencepost.connectors.postgres.messages import Message, parse_message
 from fencepost.connectors.postgres.position import Position
 from fencepost.connectors.postgres.relation import Relation, parse_relation
 
@@ -28,7 +29,7 @@ EPOCH_US: Final = 946_684_800_000_000
 """PostgreSQL's epoch, 2000-01-01, in microseconds of Unix's."""
 
 INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
-_BEGIN, _COMMIT, _RELATION = b"BCR"
+_BEGIN, _COMMIT, _RELATION, _MESSAGE = b"BCRM"
 _NEW: Final = ord("N")
 # The tag of a change and the number of its relation.
 _HEADER: Final = 5
@@ -81,6 +82,7 @@ class Decoded:
     """The content of a block. `wal_end` is 0 without a keepalive; `reply` tells that the server wants an answer."""
 
     changes: list[Changes] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     wal_end: int = 0
     reply: bool = False
 
@@ -130,7 +132,9 @@ class Decoder:
             decoded.wal_end = int(block.be64[block.keepalives[-1] + PAYLOAD + 1])
             decoded.reply = bool((block.u8[block.keepalives + PAYLOAD + 17] == 1).any())
         if len(block.starts):
-            changes = self._number(block)
+            loose = self._loose_messages(block)
+            changes = self._number(block, loose)
+            decoded.messages = [*_messages(block, changes), *(_message(block, int(at)) for at in loose)]
             decoded.changes = [
                 part for low, high in self._runs(block) for part in self._tables(block, changes, low, high)
             ]
@@ -139,10 +143,20 @@ class Decoder:
             self._end = max(self._end, decoded.wal_end)
         return decoded
 
-    def _number(self, block: _Block) -> _Numbered:
-        """Find the transaction of each change, and its number in it."""
+    def _loose_messages(self, block: _Block) -> Array:
+        """Return which messages of the block are logical messages that belong to no transaction."""
+        found = np.flatnonzero(block.tags == _MESSAGE)
+        loose: Array = found[block.u8[block.starts[found] + MESSAGE + 1] == 0]
+        return loose
+
+    def _number(self, block: _Block, loose: Array) -> _Numbered:
+        """Find the transaction of each change, and its number in it. `loose` messages belong to none."""
         tags, starts = block.tags, block.starts
-        at = np.flatnonzero(np.isin(tags, (INSERT, UPDATE, DELETE, TRUNCATE)))
+        at = np.flatnonzero(np.isin(tags, (INSERT, UPDATE, DELETE, TRUNCATE, _MESSAGE)))
+        if len(loose):
+            at = np.setdiff1d(at, loose)
+            # The server sends what begins at or after the position at which a stream starts.
+            self._end = max(self._end, int(block.be64[starts[loose[-1]] + MESSAGE + 2]) + 1)
         begins = np.flatnonzero(tags == _BEGIN)
         where = starts[begins] + MESSAGE + 1
         former = self._transaction
@@ -182,7 +196,8 @@ class Decoder:
         yield low, len(block.starts)
 
     def _tables(self, block: _Block, changes: _Numbered, low: int, high: int) -> Iterator[Changes]:
-        part = changes.part(np.flatnonzero((changes.at >= low) & (changes.at < high)))
+        in_run = (changes.at >= low) & (changes.at < high)
+        part = changes.part(np.flatnonzero(in_run & (block.tags[changes.at] != _MESSAGE)))
         if not len(part.at):
             return
         tags = block.tags[part.at]
@@ -297,6 +312,19 @@ class _Block:
         values = gaps.take(pa.array(even) if sent.all() else pa.array(even, mask=~sent))
         unchanged = kinds == _UNCHANGED
         return TextColumn(values, unchanged if unchanged.any() else None), ends
+
+
+def _messages(block: _Block, changes: _Numbered) -> Iterator[Message]:
+    for row in np.flatnonzero(block.tags[changes.at] == _MESSAGE).tolist():
+        numbers = (changes.number[row], changes.commit_lsn[row], changes.commit_us[row], changes.xid[row])
+        yield _message(block, int(changes.at[row]), *map(int, numbers))
+
+
+def _message(block: _Block, at: int, *place: int) -> Message:
+    """Return a logical message; `place` is where it is in its transaction, from `number` on."""
+    data = block.message(at)
+    (lsn,) = struct.unpack_from(">Q", data, 2)
+    return Message(*parse_message(data), lsn, *place)
 
 
 def _between(cuts: Array, count: int) -> Iterator[tuple[int, int]]:

@@ -36,6 +36,8 @@ _BACKLOG_BYTES: Final = 1 << 18
 _FULL: Final = 0.75
 # The server ends a connection that is silent for wal_sender_timeout, a minute by default.
 _REPLY_S: Final = 10.0
+# Logical messages came to pgoutput with version 14.
+_WITH_MESSAGES: Final = 140_000
 # Classes of SQLSTATE after which a start is tried again: connection, resources, operator intervention; 55006: the slot is
 # in use, by an earlier task whose connection the server has not missed yet; 42704: the slot was dropped a moment ago,
 # which the checks before the next attempt tell with what to do.
@@ -110,9 +112,10 @@ class ReplicationStream:
 
     def _start(self, slot: str, publication: str, position: Position) -> socket.socket | None:
         """Send the command; return the socket to read from, None if libpq has to read."""
+        messages = ", messages 'true'" if self._session.info.server_version >= _WITH_MESSAGES else ""
         wanted = (
             f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(position.lsn)} '
-            f"(proto_version '1', publication_names '{quoted_name(publication)}')"
+            f"(proto_version '1', publication_names '{quoted_name(publication)}'{messages})"
         )
         if self._connection.ssl_in_use:
             _start_by_libpq(self._connection, wanted)

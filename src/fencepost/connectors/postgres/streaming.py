@@ -15,6 +15,7 @@ from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.database import LogStatus, SourceDatabase
 from fencepost.connectors.postgres.decoder import Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.message_events import message_batch
 from fencepost.connectors.postgres.position import Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
 from fencepost.connectors.postgres.stream import ReplicationStream
@@ -129,6 +130,8 @@ class Streaming:
             # With the first change of a table, the offset says that the table is published.
             self._check_publication()
         batches = self._tables.of(decoded.changes, now_ms())
+        if messages := [message for message in decoded.messages if self._config.captures_message(message.prefix)]:
+            batches.append(message_batch(self._config.envelope, messages, now_ms()))
         self._position = self._decoder.position
         if batches and self._open_since is None:
             self._open_since = time.monotonic()

@@ -75,6 +75,11 @@ def delete(table: Relation, old: Row, *, full: bool = False) -> bytes:
     return logged(b"D" + struct.pack(">I", table.oid) + (b"O" if full else b"K") + values(old))
 
 
+def message(prefix: str, content: bytes, *, lsn: int, transactional: bool) -> bytes:
+    head = b"M" + struct.pack(">BQ", transactional, lsn)
+    return logged(head + prefix.encode() + b"\0" + struct.pack(">I", len(content)) + content, lsn)
+
+
 def truncate(*tables: Relation) -> bytes:
     return logged(b"T" + struct.pack(">IB", len(tables), 0) + b"".join(struct.pack(">I", t.oid) for t in tables))
 

@@ -22,6 +22,7 @@ from tests.unit.connectors.postgres.messages import (
     delete,
     insert,
     keepalive,
+    message,
     relation,
     truncate,
     update,
@@ -147,6 +148,39 @@ def test_a_stream_that_is_cut_anywhere_resumes_at_the_next_change(cuts: list[int
         assert decoder.position >= position
         position = decoder.position
     assert found == [[str(n)] for n in range(9)]
+    assert position == Position(130)
+
+
+WITH_MESSAGES = [
+    *(begin(100), relation(HISTORY), insert(HISTORY, ["1"])),
+    *(message("p", b"inside", lsn=98, transactional=True), insert(HISTORY, ["2"]), commit(100, 110)),
+    message("p", b"loose", lsn=115, transactional=False),
+    *(begin(120), insert(HISTORY, ["3"]), commit(120, 130)),
+]
+
+
+def sent_with_messages(lsn: int) -> list[bytes]:
+    """Messages of no transaction are sent if they begin at the position or behind it."""
+    if lsn <= 100:
+        return WITH_MESSAGES
+    return [relation(HISTORY), *WITH_MESSAGES[6 if lsn <= 115 else 7 :]] if lsn <= 120 else []
+
+
+@given(st.lists(st.integers(0, len(WITH_MESSAGES)), max_size=6), st.data())
+def test_logical_messages_arrive_once_wherever_a_stream_is_cut(cuts: list[int], data: st.DataObject):
+    position, found = START, []
+    for cut in [*cuts, len(WITH_MESSAGES)]:
+        decoder = Decoder(position)
+        again = sent_with_messages(position.lsn)[:cut]
+        blocks = sorted(data.draw(st.lists(st.integers(0, len(again)), max_size=3)))
+        for low, high in zip([0, *blocks], [*blocks, len(again)], strict=True):
+            block = buffer(*again[low:high])
+            decoded = decoder.decode(block, find_frames(block, len(block) - 64)[0])
+            found += [row[2][0] for row in shown(decoded.changes)]
+            found += [f"{one.content.decode()} {one.number} {one.xid}" for one in decoded.messages]
+        assert decoder.position >= position
+        position = decoder.position
+    assert sorted(found) == ["1", "2", "3", "inside 1 7", "loose None None"]
     assert position == Position(130)
 
 

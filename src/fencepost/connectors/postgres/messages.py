@@ -1,0 +1,34 @@
+"""Logical messages: what `pg_logical_emit_message` puts into the log, as the stream has it.
+
+A transactional message is one of the changes of its transaction. One that is not is written to the log at once, whatever
+becomes of the transaction around it, and the server sends it between transactions.
+
+    M, flags (1: transactional), LSN (8 bytes), prefix, 0, length (4 bytes), content
+
+https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message and its place in the log. `number`, `commit_lsn`, `commit_us` and `xid` are None outside transactions."""
+
+    prefix: str
+    content: bytes
+    lsn: int
+    number: int | None = None
+    commit_lsn: int | None = None
+    commit_us: int | None = None
+    xid: int | None = None
+
+
+def parse_message(data: bytes) -> tuple[str, bytes]:
+    """Return prefix and content of a message of type M."""
+    end = data.index(0, 10)
+    (size,) = struct.unpack_from(">I", data, end + 1)
+    return data[10:end].decode(), data[end + 5 : end + 5 + size]
