@@ -35,7 +35,7 @@ class Discovery:
     """Finds the files of paths and patterns.
 
     A directory that fits a pattern is not a file of it. `by_time` orders those of a pattern by their last change, else by name. A file of a pattern is found once it has not
-    changed for `settle_s` seconds. `clock` returns the time as `os.stat` does.
+    changed for `settle_s` seconds and is `ready`. `clock` returns the time as `os.stat` does.
     """
 
     patterns: tuple[str, ...]
@@ -43,6 +43,7 @@ class Discovery:
     by_time: bool = False
     settle_s: float = 0.0
     clock: Callable[[], float] = time.time
+    ready: Callable[[str], bool] | None = None
 
     def find(self, known: Sequence[str] = ()) -> list[str]:
         """Return the files, each once. Those that are `known` need not settle again, and may be gone.
@@ -71,8 +72,19 @@ class Discovery:
             if not stat.S_ISDIR(status.st_mode):
                 changed[match] = status.st_mtime
         latest = self.clock() - self.settle_s
-        settled = [match for match, at in changed.items() if match in known or not self.settle_s or at <= latest]
+        settled = [
+            match
+            for match, at in changed.items()
+            if match in known or ((not self.settle_s or at <= latest) and self._is_ready(match))
+        ]
         return sorted(settled, key=lambda match: (changed[match], match)) if self.by_time else sorted(settled)
+
+    def _is_ready(self, path: str) -> bool:
+        if self.ready is None:
+            return True
+        # A look inside must not tell anything of other directories.
+        check_file(path, FILES, self.allowed)
+        return self.ready(path)
 
 
 def is_pattern(path: str) -> bool:
@@ -183,7 +195,8 @@ class FileWatch:
 
     def _look(self) -> list[str]:
         known = set(self._files)
-        new = [file for file in self._discovery.find(self._files) if file not in known]
+        # A path that was there at the start may be gone later, also when it is forgotten.
+        new = [file for file in self._discovery.find((*known, *self._discovery.patterns)) if file not in known]
         if new:
             self._files = (*filter(os.path.lexists, self._files), *new)
         return new

@@ -58,6 +58,8 @@ def test_a_watch_tells_of_new_files_and_keeps_the_order_of_known_ones(tmp_path: 
     assert told.wait(WAIT_SECONDS)
     watch.stop()
     assert watch.files == (known, new)
+    # A path that was forgotten is not missed.
+    assert watch._look() == []
 
 
 def test_a_watch_ends_with_an_error_if_a_file_appears_that_may_not_be_read(tmp_path: Path) -> None:
