@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pyspark.sql.types import StructField, StructType
 
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
@@ -30,6 +31,7 @@ from fencepost.connectors.record_columns import (
     define_record_columns,
 )
 from fencepost.connectors.row_types import relaxed
+from fencepost.connectors.schema_inference import infer_csv, infer_json
 from fencepost.connectors.tables.avro_table import check_avro_is_installed
 from fencepost.connectors.tables.table import TableFormat
 
@@ -50,6 +52,10 @@ CASE_SENSITIVE = "header.case.sensitive"
 ENCODING = "encoding"
 BATCH_BYTES = "batch.bytes"
 TASK_FILES = "task.files"
+TASK_SCHEMA = "task.schema"
+
+INFER = "infer"
+"""The value of `schema` for columns that are inferred."""
 
 COLUMN_PROPERTIES = (
     FORMAT, SCHEMA, HEADER, DELIMITER, QUOTE, ESCAPE, ENCODING,
@@ -100,7 +106,7 @@ def dialect_of(parsed: Mapping[str, Any]) -> Dialect:
 
 
 def _ddl(name: str, value: Any) -> None:
-    if value is not None:
+    if value is not None and value != INFER:
         try:
             parse_columns(value)
         except ConfigError as error:
@@ -160,8 +166,8 @@ FILE_SOURCE_CONFIG = (
     )
     .define(
         SCHEMA, _Type.STRING, None, _Importance.HIGH,
-        "The columns and their types in Spark's DDL, for example 'id BIGINT NOT NULL, name STRING'. Needed for jsonl, "
-        "and for csv without a header; csv with a header and no schema has columns of type STRING.",
+        "The columns and their types in Spark's DDL, for example 'id BIGINT NOT NULL, name STRING'; or infer. Needed for "
+        "jsonl, and for csv without a header; csv with a header and no schema has columns of type STRING.",
         validator=_ddl,
     )
     .define(HEADER, _Type.BOOLEAN, False, _Importance.MEDIUM, "Whether each csv file begins with its columns' names.")
@@ -224,6 +230,15 @@ def _check_table(parsed: Mapping[str, Any]) -> None:
         check_avro_is_installed()
 
 
+def infer(parsed: Mapping[str, Any], path: str, allowed: AllowedPaths) -> StructType | None:
+    """Return the columns of a file, None if it has no row yet. Raises DataError as `schema_inference`."""
+    encoding = parsed[ENCODING]
+    if parsed[FORMAT].lower() == "jsonl":
+        return infer_json(path, encoding, allowed)
+    nulls = parsed[NULL_VALUE] or [""]
+    return infer_csv(path, encoding, dialect_of(parsed), nulls, allowed, header=parsed[HEADER])
+
+
 def check_move(parsed: Mapping[str, Any]) -> None:
     """Raise ConfigError unless there is a directory for files that are to be moved, and only for those."""
     folder, moves = parsed[MOVE_TO], parsed[AFTER_END].lower() == AfterEnd.MOVE
@@ -237,7 +252,7 @@ def check_move(parsed: Mapping[str, Any]) -> None:
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
-    """Return the columns of the property `schema`, None if the format declares none.
+    """Return the columns of the property `schema`, None if the format declares none, or they are to be inferred.
 
     Raises ConfigError if they contradict the format, or are required and missing.
     """
@@ -262,6 +277,8 @@ def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:
         raise ConfigError(
             f"{needed_by} needs the property {SCHEMA}, for example {SCHEMA}=id BIGINT, name STRING", name=SCHEMA
         )
+    if ddl == INFER:
+        return None
     columns = StructType(
         [StructField(column.name, relaxed(column.dataType), column.nullable) for column in parse_columns(ddl)]
     )

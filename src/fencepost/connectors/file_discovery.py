@@ -169,7 +169,8 @@ class FileWatch:
         self._files = tuple(self._discovery.find())
         if not self._files:
             _log.warning(
-                "No file fits %s yet: waiting for one, with a look every %g seconds",
+                "No file%s fits %s yet: waiting for one, with a look every %g seconds",
+                "" if self._discovery.ready is None else " with a row",
                 ", ".join(self._discovery.patterns),
                 self._interval_s,
             )

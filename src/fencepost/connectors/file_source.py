@@ -15,12 +15,16 @@ Files that are compressed are recognised by their content, and read by the worke
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from fencepost import __version__
+from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
+from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.distribution import distribute
@@ -28,19 +32,43 @@ from fencepost.connectors.file_config import (
     AFTER_END,
     COLUMN_PROPERTIES,
     FILE_SOURCE_CONFIG,
+    INFER,
     MOVE_TO,
     ORDER,
     POLL_INTERVAL,
+    SCHEMA,
     SETTLE,
     TASK_FILES,
+    TASK_SCHEMA,
     check_move,
     declared_columns,
+    infer,
     table_format,
 )
 from fencepost.connectors.file_discovery import FILES, Discovery, FileWatch
 from fencepost.connectors.file_task import FileSourceTask
-from fencepost.connectors.growing_file import blame, check_offsets, position_of
+from fencepost.connectors.growing_file import FILENAME_FIELD, blame, check_offsets, position_of
+from fencepost.connectors.schema_inference import ddl_text
 from fencepost.connectors.tables.table_file import TablePosition
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _AfterRows:
+    """Holds files of a pattern back until one has a row to infer the columns from."""
+
+    def __init__(self, parsed: Mapping[str, Any], allowed: AllowedPaths) -> None:
+        self._parsed = parsed
+        self._allowed = allowed
+        self._found = False
+
+    def __call__(self, path: str) -> bool:
+        try:
+            self._found = self._found or infer(self._parsed, path, self._allowed) is not None
+        except DataError:
+            # It is told when the columns are asked for.
+            return True
+        return self._found
 
 
 class FileSourceConnector(SourceConnector):
@@ -72,6 +100,8 @@ class FileSourceConnector(SourceConnector):
         declared_columns(parsed)
         check_move(parsed)
         discovery = self._discovery(parsed)
+        if parsed[SCHEMA] == INFER:
+            discovery = replace(discovery, ready=_AfterRows(parsed, self.context.allowed_paths))
         context = self.context
         self._watch = FileWatch(
             discovery,
@@ -81,6 +111,8 @@ class FileSourceConnector(SourceConnector):
         )
         self._watch.start()
         self._config = dict(config)
+        self._parsed = parsed
+        self._inferred: str | None = None
 
     def stop(self) -> None:
         """End the watch."""
@@ -89,6 +121,25 @@ class FileSourceConnector(SourceConnector):
     def _discovery(self, parsed: Mapping[str, Any]) -> Discovery:
         by_time, settle_s = parsed[ORDER].lower() == "time", parsed[SETTLE] / 1000
         return Discovery(tuple(parsed[FILES]), self.context.allowed_paths, by_time=by_time, settle_s=settle_s)
+
+    def _schema(self, files: Sequence[str]) -> str:
+        """Return the inferred columns: those of a committed offset, else of the first file with a row."""
+        offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in files])
+        pinned = next((str(offset[SCHEMA]) for offset in offsets if offset and SCHEMA in offset), None)
+        if pinned is not None:
+            _log.info("The schema that was inferred before goes on: %s", pinned)
+            return pinned
+        for path in files:
+            columns = infer(self._parsed, path, self.context.allowed_paths)
+            if columns is not None:
+                inferred = ddl_text(columns)
+                _log.info("Inferred from the begin of %s: schema=%s", path, inferred)
+                return inferred
+        raise ConfigError(
+            f"{SCHEMA}={INFER} needs a row, but there is none in {', '.join(files)}: wait until there is one and restart the "
+            "connector, name the files by a pattern, or set the property to columns",
+            name=SCHEMA,
+        )
 
     def task_class(self) -> type[SourceTask]:
         """Return FileSourceTask."""
@@ -101,6 +152,9 @@ class FileSourceConnector(SourceConnector):
         files = self._watch.files
         # A single task waits for the first file, so that the connector does not seem to have none by mistake.
         shares = distribute(files, min(max_tasks, len(files))) if files else [[]]
+        if files and self._parsed[SCHEMA] == INFER:
+            self._inferred = self._inferred or self._schema(files)
+            own |= {TASK_SCHEMA: self._inferred}
         return [own | {TASK_FILES: json.dumps(files)} for files in shares]
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations

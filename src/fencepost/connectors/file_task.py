@@ -30,10 +30,13 @@ from fencepost.connectors.file_config import (
     FILE_SOURCE_CONFIG,
     FORMAT,
     HEADER,
+    INFER,
     MOVE_TO,
     NULL_VALUE,
+    SCHEMA,
     SETTLE,
     TASK_FILES,
+    TASK_SCHEMA,
     declared_columns,
     dialect_of,
     table_format,
@@ -72,7 +75,8 @@ class FileSourceTask(SourceTask):
     def start(self, config: Config) -> None:
         """Start in each file after the last committed record."""
         self._parsed = FILE_SOURCE_CONFIG.parse(config)
-        self._columns = declared_columns(self._parsed)
+        self._inferred = {SCHEMA: config[TASK_SCHEMA]} if TASK_SCHEMA in config else {}
+        self._columns = declared_columns({**self._parsed, **self._inferred})
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
         paths = cast("list[str]", json.loads(config[TASK_FILES]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in paths])
@@ -108,7 +112,7 @@ class FileSourceTask(SourceTask):
         return SourceBatch(
             reader=self._reader(file),
             splits=splits,
-            offsets=[(file.partition, file.offset)],
+            offsets=[(file.partition, {**file.offset, **self._inferred})],
             bytes=sum(split.size for split in splits),
         )
 
@@ -135,7 +139,7 @@ class FileSourceTask(SourceTask):
                 mark = Mark.of(file.path, self.context.allowed_paths)
                 if mark is not None and mark.size == file.looked_at_size and mark.modified <= latest:
                     self._ended[file.path] = mark
-                    offset = {**file.offset, ENDED_FIELD: mark.in_json()}
+                    offset = {**file.offset, **self._inferred, ENDED_FIELD: mark.in_json()}
                     return SourceBatch(reader=self._reader(file), offsets=[(file.partition, offset)], bytes=0)
         return None
 
@@ -231,8 +235,9 @@ class FileSourceTask(SourceTask):
         """
         self._whole = True
         if self._after_end is AfterEnd.LEAVE and not self._files:
+            rows = " with a row" if self._parsed[SCHEMA] == INFER else ""
             raise DataError(
-                f"No file fits {', '.join(self._parsed[FILES])}, so there is nothing to read: correct the property "
+                f"No file{rows} fits {', '.join(self._parsed[FILES])}, so there is nothing to read: correct the property "
                 f"{FILES}, or put the files there. Relative paths start at the worker's working directory"
             )
         # Files that are to be taken away are not in the list any more.
