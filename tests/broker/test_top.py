@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -123,8 +124,8 @@ def test_a_restart_of_the_worker_is_survived(start: Start) -> None:
     listeners = f"http://127.0.0.1:{port}"
 
     async def use(screen: _Screen) -> None:
-        with start(listeners=listeners):
-            await screen.wait_for(lambda: screen.row(0)[:2] == ["filed", "RUNNING"], "it is shown")
+        await screen.wait_for(lambda: screen.row(0)[:2] == ["filed", "RUNNING"], "it is shown")
+        first.close()
         await screen.wait_for(lambda: "cannot be reached" in screen.text("problem"), "that it is away is told")
         assert screen.row(0)[0] == "filed"
         await screen.press("p")
@@ -132,7 +133,10 @@ def test_a_restart_of_the_worker_is_survived(start: Start) -> None:
             await screen.wait_for(lambda: screen.text("problem") == "", "it is back")
             await screen.wait_for(lambda: screen.row(0)[:2] == ["filed", "RUNNING"], "it is shown again")
 
-    _use(f"http://127.0.0.1:{nobody}", listeners, size=_WIDE, use=use)
+    # The application replaces stderr, which the first fork of a process needs.
+    with ExitStack() as first:
+        first.enter_context(start(listeners=listeners))
+        _use(f"http://127.0.0.1:{nobody}", listeners, size=_WIDE, use=use)
 
 
 def test_sixty_columns_suffice_without_colours(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

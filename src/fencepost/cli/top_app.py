@@ -128,6 +128,11 @@ class TopApp(App[None]):
         self.set_interval(_TICK_SECONDS, self._show_head)
 
     @property
+    def _open(self) -> bool:
+        """Whether there is something to show on: events and answers also come while the application closes."""
+        return bool(self.screen_stack)
+
+    @property
     def _table(self) -> DataTable[Text]:
         return self.screen_stack[0].query_one(DataTable)
 
@@ -165,8 +170,7 @@ class TopApp(App[None]):
 
     def _show(self) -> None:
         self._show_head()
-        # An answer may come while the application is closed.
-        if self._answer is not None and self.screen_stack:
+        if self._open and self._answer is not None:
             chosen = self._line()
             self._lines = list(lines(self._answer, self._tasks, self._unfolded, self.rates))
             self._show_table(chosen)
@@ -174,7 +178,7 @@ class TopApp(App[None]):
             self._static("workers").update(Text("\n".join(worker_lines(self._answer))))
 
     def _show_head(self) -> None:
-        if not self.screen_stack:
+        if not self._open:
             return
         answer = self._answer
         self._static("head").update(Text("Asking the worker ..." if answer is None else group_line(answer)))
@@ -238,7 +242,8 @@ class TopApp(App[None]):
 
     def on_data_table_row_highlighted(self) -> None:
         """Show what the cursor is on."""
-        self._show_detail()
+        if self._open:
+            self._show_detail()
 
     def on_data_table_row_selected(self) -> None:
         """Show or hide the tasks of the connector."""
@@ -285,7 +290,7 @@ class TopApp(App[None]):
         async def ask() -> None:
             status = await self._reading.request("GET", connector_path(line.connector, "status"))
             text = traces(status, line.task)
-            if text:
+            if text and self._open:
                 self.push_screen(TraceScreen(text))
             else:
                 self.notify(f"{line.cells[CONNECTOR].strip()} has not failed", markup=False)

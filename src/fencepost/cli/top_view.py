@@ -54,7 +54,7 @@ COLUMNS: Final = (
     Column("skipped", 7, 10, right=True),
     Column("rows", 13, 11, right=True),
     Column("worker", 21, 12),
-    Column(ERROR, 30, 8),
+    Column(ERROR, 20, 8),
 )
 
 
