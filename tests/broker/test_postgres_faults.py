@@ -6,14 +6,21 @@ The server is the tests' own, since they kill it and change its settings.
 from __future__ import annotations
 
 import json
+import os
 import random
+import socket
 from collections.abc import Iterator
+from typing import Any
 
+import psycopg
 import pytest
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.config.validation_context import ValidationContext
+from fencepost.connectors.jdbc.connection import PostgresAddress
+from fencepost.connectors.jdbc.properties import JdbcConfig
 from fencepost.connectors.postgres import task
+from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PositionLostError, PostgresError
 from fencepost.connectors.postgres.connector import PostgresSourceConnector
 from fencepost.embedded.postgres import EmbeddedPostgres
@@ -127,6 +134,23 @@ def test_a_slot_that_was_invalidated_is_refused(running: bool, topics: Topics, d
 
     with pytest.raises(PositionLostError, match=r"was invalidated.*Raise max_slot_wal_keep_size"):
         topics.run()
+
+
+def test_what_is_sent_to_a_server_that_is_gone_ends_the_connection(topics: Topics, database: Database):
+    address = PostgresAddress.of(
+        JdbcConfig.parse({"connection.url": database.jdbc_url, "topic.prefix": "t"}).values, ANYWHERE
+    )
+    with (
+        PostgresConfig.parse(topics.configs()).connection.connect() as stream,
+        psycopg.connect(**address.parameters, user="postgres") as polled,
+    ):
+        assert (_unanswered_ms(stream), _unanswered_ms(polled)) == (20_000, 60_000)
+
+
+def _unanswered_ms(connection: psycopg.Connection[Any]) -> int:
+    """After how long the kernel gives up on a connection whose other side does not confirm what it was sent."""
+    with socket.socket(fileno=os.dup(connection.pgconn.socket)) as own:
+        return own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
 
 
 def test_a_server_that_gave_up_a_silent_stream_is_gone_on_with(topics: Topics, database: Database, proxy: FaultProxy):

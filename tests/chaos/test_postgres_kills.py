@@ -16,7 +16,10 @@ from tests.support.postgres_source import PostgresSource
 
 KILLS = 3
 # The steps between which the transaction, the offset and the slot may disagree.
-POINTS = (FailPoint.MID_SEND, FailPoint.AFTER_END_TXN_SENT)
+POINTS = (
+    FailPoint.BEFORE_BEGIN, FailPoint.MID_SEND, FailPoint.BEFORE_OFFSETS, FailPoint.AFTER_END_TXN_SENT,
+    FailPoint.BEFORE_CALLBACKS,
+)  # fmt: skip
 
 
 @pytest.fixture

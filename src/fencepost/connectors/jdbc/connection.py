@@ -43,7 +43,13 @@ _SESSION: Final = (
     "set extra_float_digits = 1; set client_encoding = 'UTF8'; set xmlbinary = 'base64'; "
     "set default_transaction_read_only = on"
 )
-_KEEPALIVE: Final = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+# A server that is gone without a word is noticed after a minute, also if it was sent something meanwhile.
+_KEEPALIVE: Final = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
 _CONNECT_TIMEOUT_SECONDS: Final = "10"
 
 
