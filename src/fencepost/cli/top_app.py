@@ -111,15 +111,17 @@ class TopApp(App[None]):
         self._lines: list[Line] = []
         self._columns: list[Column] = []
         self._due = asyncio.Event()
+        self._head_part, self._problem_part = Static(id="head"), Static(id="problem")
+        self._grid: DataTable[Text] = DataTable(cursor_type="row")
+        self._detail_part, self._workers_part = Static(id="detail"), Static(id="workers")
 
     def compose(self) -> ComposeResult:
         """Lay out the group, the table, and what is chosen in it."""
-        yield Static(id="head")
-        yield Static(id="problem")
-        table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=False)
-        yield table
-        yield Static(id="detail")
-        yield Static(id="workers")
+        yield self._head_part
+        yield self._problem_part
+        yield self._grid
+        yield self._detail_part
+        yield self._workers_part
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -130,14 +132,7 @@ class TopApp(App[None]):
     @property
     def _open(self) -> bool:
         """Whether there is something to show on: events and answers also come while the application closes."""
-        return bool(self.screen_stack)
-
-    @property
-    def _table(self) -> DataTable[Text]:
-        return self.screen_stack[0].query_one(DataTable)
-
-    def _static(self, name: str) -> Static:
-        return self.screen_stack[0].query_one(f"#{name}", Static)
+        return self._grid.is_attached
 
     @work
     async def _follow(self) -> None:
@@ -175,25 +170,24 @@ class TopApp(App[None]):
             self._lines = list(lines(self._answer, self._tasks, self._unfolded, self.rates))
             self._show_table(chosen)
             self._show_detail()
-            self._static("workers").update(Text("\n".join(worker_lines(self._answer))))
+            self._workers_part.update(Text("\n".join(worker_lines(self._answer))))
 
     def _show_head(self) -> None:
         if not self._open:
             return
         answer = self._answer
-        self._static("head").update(Text("Asking the worker ..." if answer is None else group_line(answer)))
+        self._head_part.update(Text("Asking the worker ..." if answer is None else group_line(answer)))
         told = [] if answer is None else problems(answer)
         old = time.monotonic() - self._answered_at
         if self._failure:
             told.insert(0, f"{self._failure}. Asking again; what is shown is {old:.0f} s old")
         elif old > _OLD_SECONDS:
             told.insert(0, f"The worker has not answered for {old:.0f} s")
-        problem = self._static("problem")
-        problem.update(Text("\n".join(told)))
-        problem.display = bool(told)
+        self._problem_part.update(Text("\n".join(told)))
+        self._problem_part.display = bool(told)
 
     def _show_table(self, chosen: Line | None) -> None:
-        table = self._table
+        table = self._grid
         scrolled = table.scroll_y
         longest = max((len(line.cells[CONNECTOR]) for line in self._lines), default=0)
         columns = columns_for(self.size.width - _SCROLLBAR, longest)
@@ -215,8 +209,8 @@ class TopApp(App[None]):
         """Have the cursor stay on what was chosen, wherever that has moved."""
         places = [at for at, line in enumerate(self._lines) if chosen is not None and line.key == chosen.key]
         if places:
-            self._table.move_cursor(row=places[0], scroll=False)
-            self._table.scroll_to(y=scrolled, animate=False)
+            self._grid.move_cursor(row=places[0], scroll=False)
+            self._grid.scroll_to(y=scrolled, animate=False)
 
     def _cells(self, line: Line) -> Iterable[Text]:
         for column in self._columns:
@@ -227,7 +221,7 @@ class TopApp(App[None]):
             yield text
 
     def _line(self) -> Line | None:
-        row = self._table.cursor_row
+        row = self._grid.cursor_row
         return self._lines[row] if 0 <= row < len(self._lines) else None
 
     def _show_detail(self) -> None:
@@ -238,7 +232,7 @@ class TopApp(App[None]):
             told += f"  {row['class']}  on {line.cells['worker'] or 'no worker'}"
             error = line.error or (row["error"] or "")
             told += f"\n{error}" * bool(error)
-        self._static("detail").update(Text(told))
+        self._detail_part.update(Text(told))
 
     def on_data_table_row_highlighted(self) -> None:
         """Show what the cursor is on."""
@@ -261,7 +255,7 @@ class TopApp(App[None]):
 
     def action_workers(self) -> None:
         """Show or hide the workers."""
-        self._static("workers").display = not self._static("workers").display
+        self._workers_part.display = not self._workers_part.display
 
     def action_pause(self) -> None:
         """Pause the connector."""

@@ -80,3 +80,22 @@ def test_what_a_worker_refuses_is_told(tmp_path: Path) -> None:
                 assert _problem(app) == ""
 
         apis.call(use())
+
+
+def test_it_may_be_closed_while_answers_come(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(top_app, "_LOOK_SECONDS", 0.005)
+    (tmp_path / "lines").write_text("one\n")
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "lines"), "topic": "t"}
+    with RestApis() as apis:
+        api = apis.serve(ModelHerder())
+        assert api.post("/connectors", {"name": "a", "config": config}).status == 201
+
+        async def use() -> None:
+            for pauses in range(8):
+                app = TopApp(api.url)
+                async with app.run_test(size=(60, 20)) as pilot:
+                    for _ in range(pauses):
+                        await pilot.pause(0.02)
+                assert not app.is_running
+
+        apis.call(use())
