@@ -105,6 +105,28 @@ GUARDS = (
         "test_positions_count_the_content_and_each_of_them_can_be_resumed_from",
     ),
     Guard(
+        "the identity of a file with groups of rows",
+        "connectors/tables/table_file.py",
+        "if known.identity is not None and known.identity != table.identity:",
+        "if known.identity is None and known.group is not None:",
+        "tests/unit/connectors/test_table_files.py::test_another_file_in_its_place_is_told",
+    ),
+    Guard(
+        "the rows of a group that were read before",
+        "connectors/tables/table.py",
+        "part = batch.slice(skip, left)",
+        "part = batch.slice(0, left)",
+        "tests/unit/connectors/test_table_files.py::test_each_row_is_read_once_whatever_the_batches_and_restarts",
+    ),
+    Guard(
+        "the inferred schema in the offset",
+        "connectors/file_task.py",
+        "offsets=[(file.partition, {**file.offset, **self._inferred})],",
+        "offsets=[(file.partition, file.offset)],",
+        "tests/unit/connectors/test_schema_inference.py::"
+        "test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it",
+    ),
+    Guard(
         "the changes of a transaction that were read before its stream was cut",
         "connectors/postgres/decoder.py",
         "        if known.any():",
