@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import orc
 
-from fencepost.connectors.tables.table import Group, IncompleteTableError, Table, identity_of_tail
+from fencepost.connectors.tables.table import BATCH_BYTES, Group, IncompleteTableError, Table, identity_of_tail
 
 _POSTSCRIPT_LENGTH: Final = 1
 
@@ -55,10 +55,13 @@ class OrcTable(Table):
             yield Group(number, number + 1, rows, self._stripe_size)
 
     def batches(self, key: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the stripes, each in one batch."""
+        """Yield the rows in batches of about a MiB. A stripe is in memory as a whole."""
         del rows
         for number in range(key, self._table.nstripes):
-            yield self._table.read_stripe(number)
+            stripe = self._table.read_stripe(number)
+            together = max(1, BATCH_BYTES * stripe.num_rows // max(1, stripe.nbytes))
+            for begin in range(0, stripe.num_rows, together):
+                yield stripe.slice(begin, together)
 
     def left(self, key: int) -> int:
         """Return the size of the stripes from one on."""
