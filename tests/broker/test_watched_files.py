@@ -11,13 +11,12 @@ from tests.support.standalone import StandaloneWorker, running
 from tests.support.topics import Topics, unique
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
-def test_files_that_appear_are_read_without_a_restart_each_line_once(
-    bootstrap_servers: str, topics: Topics, tmp_path: Path
-) -> None:
-    topic, group = topics.create(partitions=2), unique("group")
-    config = WorkerConfig.from_properties(
+def worker_config(bootstrap_servers: str) -> WorkerConfig:
+    group = unique("group")
+    return WorkerConfig.from_properties(
         {
             "bootstrap.servers": bootstrap_servers,
             "group.id": group,
@@ -29,6 +28,12 @@ def test_files_that_appear_are_read_without_a_restart_each_line_once(
         },
         where="test worker",
     )
+
+
+def test_files_that_appear_are_read_without_a_restart_each_line_once(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path
+) -> None:
+    topic, config = topics.create(partitions=2), worker_config(bootstrap_servers)
     folder = tmp_path / "incoming ü"
     folder.mkdir()
     connector = {
@@ -49,3 +54,25 @@ def test_files_that_appear_are_read_without_a_restart_each_line_once(
     assert not failures
     lines = [f"{count} {line}".encode() for count in range(1, 4) for line in range(100)]
     assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)
+
+
+def test_an_inferred_schema_outlives_a_restart_and_rows_that_do_not_fit(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path
+) -> None:
+    topic, config = topics.create(), worker_config(bootstrap_servers)
+    file = tmp_path / "rows.csv"
+    connector = {
+        "name": unique("connector"), "connector.class": "FileSource", "files": str(file), "format": "csv",
+        "header": "true", "schema": "infer", "topic": topic, "errors.tolerance": "all", "value.converter": JSON,
+        "value.converter.schemas.enable": "false",
+    }  # fmt: skip
+    for text, count in (("n,t\n1,a\n", 1), ("n,t\nx,a\ny,b\n2,c\n", 2)):
+        # What is at the begin would be inferred otherwise after the restart.
+        file.write_text(text)
+        with running(StandaloneWorker(config, connector)) as failures:
+            wait_for(
+                lambda count=count: failures or len(read_topic(bootstrap_servers, topic)) >= count,
+                what=f"{count} rows are committed",
+            )
+        assert not failures
+    assert values(read_topic(bootstrap_servers, topic)) == [b'{"n":1,"t":"a"}', b'{"n":2,"t":"c"}']
