@@ -90,6 +90,15 @@ def test_each_command_is_there_or_says_what_to_install(place: Path) -> None:
         ), (command, shown.stderr)
 
 
+def test_the_wheel_has_the_module_by_which_spark_finds_the_format(place: Path) -> None:
+    code = "import pyspark_fencepost; print(pyspark_fencepost.DefaultSource.name(), pyspark_fencepost.__file__)"
+    command = [str(place / "venv" / "bin" / "python"), "-c", code]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, cwd=place, env=environment())
+    name, file = told.stdout.strip().split(" ", 1)
+    assert name == "fencepost"
+    assert str(place) in file
+
+
 def test_lines_are_sent_through_spark_from_odd_paths_in_an_ascii_locale(
     place: Path, bootstrap_servers: str, topic: str
 ) -> None:

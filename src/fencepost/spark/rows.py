@@ -1,16 +1,10 @@
-"""Makes records of a DataFrame's rows: the columns, and the converters for their types.
-
-A DataFrame with a column `value` has the columns of Spark's own Kafka sink; others than those are ignored. Else, and with
-`key.columns`, the value of a record is a struct of all columns.
-https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html#writing-data-to-kafka
-"""
+"""Makes records of a DataFrame's rows: the columns, and the converters for their types."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError, DataError
@@ -18,10 +12,11 @@ from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.config.connector_config import PluginSpec, below
 from fencepost.config.plugin_sources import ANY_MODULE
 from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter, StringConverter
-from fencepost.engine.conversion import COLUMNS, ColumnTypes, column_types
+from fencepost.engine.conversion import ColumnTypes, column_types
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import PluginBuilder
 from fencepost.engine.spark.transform import check_user_types
+from fencepost.spark.record_columns import RecordColumns
 from fencepost.spark.sink_config import SinkConfig
 
 _FRAME: Final = "the DataFrame"
@@ -34,27 +29,7 @@ def record_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
     Raises DataError for a user-defined type whose class would have to be imported.
     """
     check_user_types(frame, where=_FRAME)
-    names = frame.schema.names
-    if not config.key_columns and "value" in names:
-        known = [name for name in COLUMNS if name in names]
-        # A small batch takes a tenth of its time for a select.
-        return frame if known == names else frame.select(*known)
-    if "value.converter" not in config.properties:
-        raise ConfigError(
-            f"The DataFrame has the columns {', '.join(names)}: name one of them 'value', or set value.converter, for "
-            "example to JsonConverter, which writes each row as a whole",
-            name="value.converter",
-        )
-    for name in config.key_columns:
-        if name not in names:
-            raise ConfigError(
-                f"key.columns names {name!r}, which is not a column; there are: {', '.join(names)}", name="key.columns"
-            )
-    value = F.struct(*map(_column, names)).alias("value")
-    keys = [_column(name) for name in config.key_columns]
-    if not keys:
-        return frame.select(value)
-    return frame.select(value, (keys[0] if len(keys) == 1 else F.struct(*keys)).alias("key"))
+    return RecordColumns.of(frame.schema.names, config).frame(frame)
 
 
 def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
@@ -103,7 +78,3 @@ def _header_converter(plugins: PluginBuilder, config: SinkConfig, types: ColumnT
 
 def _spec(config: SinkConfig, role: str) -> PluginSpec:
     return PluginSpec(config.properties[role], below(config.properties, f"{role}."))
-
-
-def _column(name: str) -> Any:
-    return F.col("`" + name.replace("`", "``") + "`")

@@ -109,6 +109,10 @@ class Admin:
         """Return how many brokers the cluster has."""
         return self._client.run(self._count_brokers, doing="counting the brokers")
 
+    def usual_replication_factor(self) -> int:
+        """Return the number of replicas of an internal topic: 1 in a cluster of one broker, else 3."""
+        return 1 if self.broker_count() == 1 else _USUAL_REPLICATION_FACTOR
+
     def cluster_id(self) -> str:
         """Return the id of the Kafka cluster."""
         return self._client.run(self._cluster_id, doing="asking for the id of the cluster")
@@ -130,7 +134,7 @@ class Admin:
         if self._exists_compacted(name):
             return False
         if replication_factor is None:
-            replication_factor = 1 if self.broker_count() == 1 else _USUAL_REPLICATION_FACTOR
+            replication_factor = self.usual_replication_factor()
         settings = dict(configs or {}) | {CLEANUP_POLICY: COMPACT}
         if self.create_topics(NewTopic(name, partitions, replication_factor, settings))[name]:
             return True

@@ -1,0 +1,170 @@
+"""format("fencepost") without Spark: its attempts and its driver meet in every order, on a real broker."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from fencepost.api.errors import FencepostError
+from fencepost.embedded.broker import EmbeddedBroker
+from fencepost.engine.errors import WriteRetriedError
+from fencepost.kafka.errors import TransactionAbortableError
+from fencepost.kafka.producer.transaction import TransactionVersion
+from fencepost.spark.data_source_writer import FencepostWriter, TaskDone, begin_write
+from fencepost.spark.errors import SinkFencedError
+from fencepost.spark.task_write import TaskWrite
+from tests.support.checker import read_topic
+from tests.support.spark_queries import texts
+from tests.support.topics import Topics, unique
+
+SCHEMA = StructType([StructField("value", StringType())])
+KEYED = StructType([StructField("key", StringType()), StructField("value", StringType())])
+
+
+@pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
+def servers(request: pytest.FixtureRequest) -> str:
+    """Brokers of each transaction version."""
+    if request.param is TransactionVersion.V1:
+        broker: EmbeddedBroker = request.getfixturevalue("tv1_broker")
+        return broker.bootstrap_servers
+    return str(request.getfixturevalue("bootstrap_servers"))
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    return Topics(servers).create(partitions=1)
+
+
+def begun(servers: str, topic: str, schema: StructType = SCHEMA, **options: str) -> FencepostWriter:
+    """A writer as Spark passes it on."""
+    told = {"kafka.bootstrap.servers": servers, "topic": topic, **options}
+    sent = pickle.dumps(begin_write(told, schema, overwrite=False))
+    found: FencepostWriter = pickle.loads(sent)  # noqa: S301 - our own
+    return found
+
+
+def task_write(writer: FencepostWriter, task: int, attempt: int) -> TaskWrite:
+    opened = writer._open
+    assert opened is not None
+    return TaskWrite(writer._spec, opened.handed_over.transaction, opened.place, task, attempt)
+
+
+def write(writer: FencepostWriter, task: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> TaskDone:
+    with closing(task_write(writer, task, attempt)) as found:
+        acks = found.write(batches)
+        return TaskDone(task, attempt if found.has_claimed else None, acks, found.asked)
+
+
+def rows(*values: str, keys: tuple[str, ...] | None = None) -> pa.RecordBatch:
+    columns = {} if keys is None else {"key": pa.array(keys)}
+    return pa.record_batch({**columns, "value": pa.array(values)})
+
+
+def test_tasks_hand_a_partition_on_and_all_is_committed_at_once(servers: str, topic: str):
+    writer = begun(servers, topic)
+    done = [write(writer, task, 10 + task, [rows(f"{task}-a"), rows(f"{task}-b")]) for task in range(3)]
+    assert texts(servers, topic) == []
+    writer.commit([*done])
+    assert texts(servers, topic) == ["0-a", "0-b", "1-a", "1-b", "2-a", "2-b"]
+
+
+def test_a_second_attempt_of_a_task_is_refused_and_nothing_is_visible(servers: str, topic: str):
+    writer = begun(servers, topic)
+    first = write(writer, 0, 10, [rows("a")])
+    with pytest.raises(WriteRetriedError, match="ran task 0 of a write again"):
+        write(writer, 0, 11, [rows("a")])
+    writer.abort([first])
+    assert texts(servers, topic) == []
+
+
+def test_a_result_that_was_lost_keeps_the_driver_from_committing(servers: str, topic: str):
+    writer = begun(servers, topic)
+    write(writer, 0, 10, [rows("a")])
+    other = write(writer, 1, 12, [rows("b")])
+    with pytest.raises(WriteRetriedError):
+        writer.commit([other])
+    writer.abort([other])
+    assert texts(servers, topic) == []
+
+
+def test_an_attempt_that_is_late_writes_nothing(servers: str, topic: str):
+    writer = begun(servers, topic)
+    done = write(writer, 0, 10, [rows("a")])
+
+    def between() -> Iterator[pa.RecordBatch]:
+        writer.commit([done])
+        yield rows("late")
+
+    with pytest.raises(TransactionAbortableError, match="closed"):
+        write(writer, 1, 12, between())
+    assert texts(servers, topic) == ["a"]
+
+
+def test_a_writer_that_survives_the_abort_is_refused_by_the_brokers(servers: str, topic: str):
+    writer = begun(servers, topic)
+    many = rows(*(f"{number:0100}" for number in range(20_000)))
+
+    def between() -> Iterator[pa.RecordBatch]:
+        yield many
+        with pytest.raises(WriteRetriedError):
+            writer.commit([])
+        writer.abort([])
+        yield many
+
+    with pytest.raises(FencepostError):
+        write(writer, 0, 10, between())
+    assert read_topic(servers, topic) == []
+    again = begun(servers, topic)
+    again.commit([write(again, 0, 10, [rows("a")])])
+    assert texts(servers, topic) == ["a"]
+
+
+def test_a_run_is_written_once_and_a_newer_writer_fences_the_older(servers: str, topic: str):
+    run = unique("run")
+    older = begun(servers, topic, run=run)
+    done = write(older, 0, 10, [rows("old")])
+    newer = begun(servers, topic, run=run)
+    with pytest.raises(SinkFencedError):
+        older.commit([done])
+    older.abort([done])
+    newer.commit([write(newer, 0, 10, [rows("new")])])
+    assert texts(servers, topic) == ["new"]
+    again = begun(servers, topic, run=run)
+    assert again._open is None
+    again.commit([TaskDone(0)])
+    again.abort([])
+    assert texts(servers, topic) == ["new"]
+
+
+def test_an_empty_dataframe_is_a_run_too(servers: str, topic: str):
+    run = unique("run")
+    first = begun(servers, topic, run=run)
+    first.commit([write(first, 0, 10, [])])
+    assert begun(servers, topic, run=run)._open is None
+    without = begun(servers, topic)
+    without.commit([])
+    assert texts(servers, topic) == []
+
+
+def test_rows_with_keys_of_several_tasks_keep_their_order(servers: str):
+    topic = Topics(servers).create(partitions=3)
+    writer = begun(servers, topic, KEYED)
+    keys = tuple(str(number % 7) for number in range(100))
+    done = [
+        write(writer, task, 10 + task, [rows(*(f"{task}-{number:03}" for number in range(100)), keys=keys)])
+        for task in range(2)
+    ]
+    writer.commit([*done])
+    by_key: dict[bytes | None, list[str]] = {}
+    for record in read_topic(servers, topic):
+        by_key.setdefault(record.key, []).append((record.value or b"").decode())
+    expected = {
+        str(key).encode(): [f"{task}-{number:03}" for task in range(2) for number in range(100) if number % 7 == key]
+        for key in range(7)
+    }
+    assert by_key == expected
