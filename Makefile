@@ -48,10 +48,11 @@ MINUTES ?= 10
 chaos: install
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# Drivers of Spark queries, killed at each step of a micro-batch, with 20 seeds: make chaos-spark SEEDS=5
+# Faults under the Spark sink, with 20 seeds: drivers killed at each step, brokers and networks that fail, lost shuffle
+# files: make chaos-spark SEEDS=5
 SEEDS ?= 20
 chaos-spark: install
-	FENCEPOST_TEST_SPARK_SEEDS=$(SEEDS) $(PYTEST) tests/chaos/test_spark_sink_kills.py
+	FENCEPOST_TEST_SPARK_SEEDS=$(SEEDS) $(PYTEST) tests/chaos/test_spark_sink_kills.py tests/chaos/spark_sink_faults.py
 
 # Everything that strangers do, at once and on each kind of broker: make hostile MINUTES=10 SEED=7
 hostile: install

@@ -28,10 +28,12 @@ class FileQuery:
     folder: Path
     function: Callable[[DataFrame, int], None]
     shape: Callable[[DataFrame], DataFrame] = lambda frame: frame
+    output_mode: str = "append"
+    checkpoint_name: str = "checkpoint"
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
+        return self.folder / self.checkpoint_name
 
     def add(self, *values: str, name: str | None = None) -> None:
         """Add a file, whose lines are `values`."""
@@ -45,7 +47,7 @@ class FileQuery:
 
     def start(self, *, available_now: bool = True) -> StreamingQuery:
         frame = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder / "input"))
-        writer = self.shape(frame).writeStream.foreachBatch(self.function)
+        writer = self.shape(frame).writeStream.foreachBatch(self.function).outputMode(self.output_mode)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 

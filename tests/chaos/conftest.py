@@ -1,0 +1,36 @@
+"""What tests of random faults share."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded.broker import EmbeddedBroker
+from tests.support.spark_drivers import Drivers
+
+SPARK_SEEDS = int(os.environ.get("FENCEPOST_TEST_SPARK_SEEDS", "1"))
+"""How often tests of the Spark sink repeat their random choices."""
+
+
+@pytest.fixture(params=range(SPARK_SEEDS), ids=lambda number: f"seed {number}")
+def chance() -> random.Random:
+    """Random choices of a test that shows its seed when it fails."""
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    return random.Random(seed)
+
+
+@pytest.fixture
+def broker_of_a_version(chance: random.Random, request: pytest.FixtureRequest) -> EmbeddedBroker:
+    """A broker of either transaction version."""
+    broker: EmbeddedBroker = request.getfixturevalue(chance.choice(["broker", "tv1_broker"]))
+    return broker
+
+
+@pytest.fixture
+def drivers(chance: random.Random, broker_of_a_version: EmbeddedBroker, tmp_path: Path) -> Drivers:
+    """Drivers of a streaming query."""
+    return Drivers(tmp_path, broker_of_a_version.bootstrap_servers, chance)

@@ -1,0 +1,92 @@
+"""Drivers of Spark queries in processes of their own, which tests kill, and what must be in Kafka at the end."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import psutil
+
+from fencepost.failpoint import VARIABLE, FailPoint
+from tests.support.checker import assert_exactly_once, read_topic, values
+from tests.support.processes import Process
+from tests.support.spark_queries import FileQuery
+from tests.support.spark_sink_app import WAIT
+from tests.support.topics import Topics, unique
+
+PATIENCE = 1_200
+
+# More than the driver writes itself. Each half has several times 64 KiB, by which rows pass from process to process.
+_ROWS = 1_200
+_PADDING = "x" * 1_000
+MID_WRITE = "mid-write"
+POINTS = [
+    FailPoint.BEFORE_BEGIN.value,
+    FailPoint.AFTER_BEGIN.value,
+    MID_WRITE,
+    FailPoint.BEFORE_OFFSETS.value,
+    FailPoint.BEFORE_END_TXN.value,
+    FailPoint.AFTER_END_TXN_SENT.value,
+    FailPoint.BEFORE_CALLBACKS.value,
+]
+
+
+class Drivers:
+    """Drivers of one query, one after the other, or at once. With `runs` they write each file by write_kafka."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, chance: random.Random, *, runs: bool = False) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.topic = Topics(bootstrap_servers).create(unique("killed"), partitions=chance.choice([1, 3]))
+        self.folder = folder
+        self.files = 0
+        self.expected: set[str] = set()
+        self._started = 0
+        self._mode = "runs" if runs else "query"
+
+    def add(self, *, wait: bool = False) -> None:
+        """Add a micro-batch; one that waits in the middle."""
+        rows = [f"{self.files}-{number}-{_PADDING}" for number in range(_ROWS)]
+        if wait:
+            rows[_ROWS // 2] = WAIT
+        self.expected |= set(rows)
+        FileQuery.add(FileQuery(None, self.folder, lambda *_: None), *rows)  # type: ignore[arg-type]
+        self.files += 1
+
+    def start(self, *, dies_at: str | None = None) -> Process:
+        self._started += 1
+        environment = {VARIABLE: dies_at} if dies_at else {}
+        arguments = (self.bootstrap_servers, self.topic, str(self.folder), str(self.files), self._mode)
+        command = [sys.executable, "-m", "tests.support.spark_sink_app", *arguments]
+        return Process(command, self.folder / f"run-{self._started}.log", environment=environment)
+
+    def finish(self) -> None:
+        """Run to the end, undisturbed, and count."""
+        with self.start() as driver:
+            assert driver.wait(PATIENCE) == 0, driver.output
+        self.check()
+
+    def check(self) -> None:
+        """Fail unless each row is in the topic once."""
+        found = [(value or b"").decode() for value in values(read_topic(self.bootstrap_servers, self.topic))]
+        assert_exactly_once(found, self.expected)
+
+    def go_on(self) -> None:
+        """Let batches that wait go on, also those that are run again."""
+        (self.folder / "go").touch()
+
+    def is_mid_write(self) -> bool:
+        """Whether a batch waits in the middle, with some of its records in Kafka and not committed."""
+        if not (self.folder / "waiting").exists():
+            return False
+        visible, all_of_it = (
+            len(read_topic(self.bootstrap_servers, self.topic, isolation=isolation))
+            for isolation in ("read_committed", "read_uncommitted")
+        )
+        return all_of_it > visible
+
+
+def processes_of(driver: Process) -> list[psutil.Process]:
+    """A driver, its JVM and its Python workers."""
+    process = psutil.Process(driver.pid)
+    return [process, *process.children(recursive=True)]
