@@ -15,11 +15,12 @@ import pytest
 from fencepost.api.record import SourceBatch
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkJobError
-from fencepost.spark import write_kafka
+from fencepost.spark import exactly_once, write_kafka
 from tests.support.checker import read_topic
 from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write, write_into
 from tests.support.processes import wait_for
 from tests.support.spark_cluster import SparkCluster, spark_cluster
+from tests.support.spark_queries import FileQuery, numbered, texts
 from tests.support.topics import Topics
 
 COUNT = 40_000
@@ -116,3 +117,25 @@ def test_a_users_dataframe_whose_executor_was_killed_is_written_once(
     killer.join()
     assert write_kafka(frame, topic=topic, run="1", **options).skipped
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
+
+
+def test_a_streaming_query_whose_executor_was_killed_goes_on(
+    cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    name = topics.create(partitions=2)
+    marker = tmp_path / "hangs"
+
+    def kill_executor() -> None:
+        cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text(), 400))).kill()
+
+    function = exactly_once(topic=name, name=name, **{"bootstrap.servers": bootstrap_servers})
+    query = FileQuery(engine.session(), tmp_path, function)
+    query.shape = lambda frame: frame.dropDuplicates(["value"]).mapInArrow(HangingOnce(str(marker)), "value STRING")
+    query.add(*numbered(0, COUNT))
+    query.add(*numbered(COUNT - 5, COUNT + 5))
+    killer = threading.Thread(target=kill_executor)
+    killer.start()
+    query.run()
+    killer.join()
+    assert [sink.retries for sink in function.statistics] == [1]
+    assert texts(bootstrap_servers, name) == sorted(numbered(0, COUNT + 5))
