@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.config.validation_context import ValidationContext
@@ -143,7 +144,7 @@ def test_what_is_sent_to_a_server_that_is_gone_ends_the_connection(topics: Topic
     )
     with (
         PostgresConfig.parse(topics.configs()).connection.connect() as stream,
-        psycopg.connect(**address.parameters, user="postgres") as polled,
+        psycopg.connect(make_conninfo(**address.parameters, user="postgres")) as polled,
     ):
         assert (_unanswered_ms(stream), _unanswered_ms(polled)) == (20_000, 60_000)
 
