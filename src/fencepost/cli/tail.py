@@ -210,11 +210,13 @@ def _between(reader: TopicReader, starts: Mapping[int, int], ends: Mapping[int, 
 
 
 def _polled(reader: TopicReader) -> list[ConsumedRecord]:
+    # Brokers that refuse connections make `poll` return nothing, those that do not answer make it raise.
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
             found = reader.poll()
         except BrokerUnavailableError:
-            if reader.silent_seconds > _PATIENCE_SECONDS:
+            if time.monotonic() > deadline:
                 raise
         else:
             if reader.silent_seconds > _PATIENCE_SECONDS:
