@@ -28,7 +28,7 @@ from fencepost.cli.topic_transactions import open_transactions
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
-from fencepost.kafka.consumer.read_to_end import EARLIEST, LATEST, TopicReader
+from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS, EARLIEST, LATEST, TopicReader
 from fencepost.kafka.errors import BrokerUnavailableError, KafkaError
 
 _BEGINNING: Final = "beginning"
@@ -39,6 +39,8 @@ _WIDER: Final = 4
 # Brokers may be away for a while, for example during a restart.
 _PATIENCE_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 5.0
+# While brokers are away the look must not keep the command from noticing.
+_LOOK_TIMEOUT_MS: Final = 2_000.0
 _SHOWN_ENDS: Final = 5
 
 _EXAMPLES: Final = """\b
@@ -306,13 +308,15 @@ class _Hidden:
         """Call `tell` if the last look is some seconds ago. Brokers that do not answer are asked again later."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             with suppress(KafkaError):
-                self.tell()
+                self.tell(_LOOK_TIMEOUT_MS)
             self._looked = time.monotonic()
 
-    def tell(self) -> None:
-        """Print on stderr what is hidden, and by whom."""
-        stable = self._reader.committed_offsets(LATEST)
-        hidden = {p: end - stable[p] for p, end in self._reader.end_offsets().items() if end > stable.get(p, end)}
+    def tell(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> None:
+        """Print on stderr what is hidden, and by whom. Raises KafkaError after the time-out for each list of offsets."""
+        stable, ends = self._reader.committed_offsets(LATEST, timeout_ms), self._reader.end_offsets(timeout_ms)
+        hidden = {
+            partition: end - stable[partition] for partition, end in ends.items() if end > stable.get(partition, end)
+        }
         if not hidden:
             return
         topic = self._reader.topic
