@@ -5,6 +5,7 @@ The answers are those of the page at /ui: the overview of the group, and the tas
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _TREND_WIDTH: Final = 20
 _PADDING: Final = 2
 _LONGEST_NAME: Final = 48
 _LISTED_WORKERS: Final = 6
+# The modules or packages of an exception's class, for which a column is too narrow.
+_MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ def _task(name: str, task: Json, figures: Json | None, now: int, rates: Rates) -
 
 def _line(connector: str, task: int | None, state: str, error: str | None, cells: Mapping[str, str]) -> Line:
     told = printable(error or "")
-    return Line(connector, task, state, told, {**cells, STATE: state, ERROR: told.partition("\n")[0]})
+    return Line(connector, task, state, told, {**cells, STATE: state, ERROR: _MODULE.sub("", told.partition("\n")[0])})
 
 
 def _figures(of: Json, now: int, rates: Sequence[float]) -> dict[str, str]:

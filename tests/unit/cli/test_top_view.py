@@ -87,6 +87,20 @@ def test_names_and_errors_cannot_control_the_terminal():
     assert line.connector == "a\x1b[2J"
 
 
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("fencepost.engine.errors.RecordError: it broke", "RecordError: it broke"),
+        ("org.apache.kafka.common.KafkaException: no", "KafkaException: no"),
+        ("orders.csv has gone: look", "orders.csv has gone: look"),
+    ],
+)
+def test_the_column_of_errors_leaves_modules_out(error: str, shown: str):
+    (line,) = lines(_answer({"a": _row(error=error)}), {}, set(), Rates())
+
+    assert (line.cells[ERROR], line.error) == (shown, error)
+
+
 def test_sixty_columns_have_room_for_what_matters_most():
     columns = columns_for(60)
 
