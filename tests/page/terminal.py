@@ -12,7 +12,7 @@ from rich.terminal_theme import MONOKAI
 from fencepost.cli.demo import play
 from fencepost.cli.top_app import TopApp
 
-_WIDTH = 104
+_WIDTH = 106
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
