@@ -21,12 +21,12 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from fencepost.api.record import RecordMetadata, SourceBatch, SourceRecord
+from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
 from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
@@ -34,6 +34,7 @@ from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.grouping import RecordGroup, group_records
 from fencepost.engine.letter_write import write_letters
 from fencepost.engine.local_write import write_polled
+from fencepost.engine.own_writes import OwnWrites
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage, Tally
 from fencepost.engine.reports import new_mark
@@ -114,6 +115,7 @@ class SparkEngine:
         self._batches = itertools.count()
         self._lock = threading.Lock()
         self._written_without_spark = 0
+        self._own_writes = OwnWrites()
 
     def session(self) -> SparkSession:
         """The worker's Spark session, started at the first call. Raises SparkStartError or JavaNotFoundError."""
@@ -125,8 +127,8 @@ class SparkEngine:
         return self._session.started
 
     def warm_up(self) -> None:
-        """Start Spark in the background, for a worker that will need it."""
-        self._session.warm_up()
+        """Start Spark in the background, for a worker that will need it, but not beside large batches of its own."""
+        self._session.warm_up(self._own_writes.quiet)
 
     def stop(self) -> None:
         """End Spark. Batches that are being written fail."""
@@ -185,6 +187,7 @@ class SparkEngine:
         return _BatchWrite(
             session=self.session,
             spark_ready=self._spark_ready,
+            own_writes=self._own_writes,
             jobs=self._jobs,
             plans=self._plans,
             producer=producer,
@@ -212,6 +215,7 @@ class _BatchWrite:
 
     session: Callable[[], SparkSession]
     spark_ready: Callable[[int], bool]
+    own_writes: OwnWrites
     jobs: Jobs
     plans: GroupPlans
     producer: RecordProducer
@@ -239,13 +243,19 @@ class _BatchWrite:
         """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""
         if batch.reader is None or self.spec.pipeline.transforms or batch.bytes is None:
             return self._by_spark(batch)
-        if batch.bytes > SMALL_BATCH and self.spark_ready(batch.bytes):
+        if batch.bytes <= SMALL_BATCH:
+            return self._by_worker(batch.reader, batch.splits, ahead=batch.bytes > TINY_BATCH)
+        if self.spark_ready(batch.bytes):
             return self._by_spark(batch)
-        rows = SplitRows.of(batch.reader, batch.splits, self.spec.pipeline)
-        stage = WriteStage(self.spec, rows, reader_types(batch.reader))
+        with self.own_writes.one():
+            return self._by_worker(batch.reader, batch.splits, ahead=True)
+
+    def _by_worker(self, reader: ArrowReader, splits: Sequence[Any], *, ahead: bool) -> list[Ack]:
+        rows = SplitRows.of(reader, splits, self.spec.pipeline)
+        stage = WriteStage(self.spec, rows, reader_types(reader))
         with closing(self.producer.writer()) as writer:
             check = partial(check_cancelled, self.task, self.cancelled)
-            read = rows.read([0], self.errors, ahead=batch.bytes > TINY_BATCH)
+            read = rows.read([0], self.errors, ahead=ahead)
             return list(stage.write(read, writer, Ownership(), self.errors, check).acks)
 
     def _by_spark(self, batch: SourceBatch) -> list[Ack]:

@@ -15,6 +15,9 @@ _log: Final = logging.getLogger(__name__)
 _AGAIN_SECONDS: Final = 60.0
 """How long after a failed start the next one begins at the earliest."""
 
+_LOOK_SECONDS: Final = 0.2
+"""How often a start looks whether it must still wait."""
+
 
 class BackgroundStart:
     """Starts a session with `get`, and runs its first job. Safe to use from several threads."""
@@ -24,28 +27,50 @@ class BackgroundStart:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._not_before = 0.0
+        self._waiting = False
+        self._wait_no_more = threading.Event()
         self._stopping = False
 
     @property
     def under_way(self) -> bool:
-        """Whether Spark is being started, or runs its first job."""
+        """Whether Spark is being started, or runs its first job. False while the start waits."""
+        return self._is_alive and not self._waiting
+
+    def begin(self, quiet: Callable[[], bool] | None = None) -> None:
+        """Begin, unless a start is under way or failed recently. A failure is logged.
+
+        With `quiet` the start waits until that returns True, or until a call without it.
+        """
+        with self._lock:
+            if quiet is None:
+                self._wait_no_more.set()
+            if self._is_alive or time.monotonic() < self._not_before:
+                return
+            self._stopping = False
+            self._waiting = quiet is not None
+            if self._waiting:
+                self._wait_no_more.clear()
+            # A daemon: a worker that ends does not wait for a JVM that may never start.
+            self._thread = threading.Thread(target=self._run, args=(quiet,), name="spark-warm-up", daemon=True)
+            self._thread.start()
+
+    def expect_failure(self) -> None:
+        """Spark is stopped: a failure of what is under way is not worth a warning, and a start that waits is given up."""
+        self._stopping = True
+        self._wait_no_more.set()
+
+    @property
+    def _is_alive(self) -> bool:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
-    def begin(self) -> None:
-        """Begin, unless a start is under way or failed recently. A failure is logged."""
-        with self._lock:
-            if not self.under_way and time.monotonic() >= self._not_before:
-                self._stopping = False
-                # A daemon: a worker that ends does not wait for a JVM that may never start.
-                self._thread = threading.Thread(target=self._start, name="spark-warm-up", daemon=True)
-                self._thread.start()
-
-    def expect_failure(self) -> None:
-        """Spark is stopped: a failure of what is under way is not worth a warning."""
-        self._stopping = True
-
-    def _start(self) -> None:
+    def _run(self, quiet: Callable[[], bool] | None) -> None:
+        if quiet is not None:
+            while not quiet() and not self._wait_no_more.wait(_LOOK_SECONDS):
+                pass
+            if self._stopping:
+                return
+            self._waiting = False
         try:
             run_first_job(self._get())
         except Exception as error:  # noqa: BLE001 - the caller that needs the session gets the error

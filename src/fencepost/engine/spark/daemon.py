@@ -38,6 +38,9 @@ def import_ahead() -> None:
     for module in _MODULES:
         with suppress(Exception):
             importlib.import_module(module)
+    with suppress(Exception):
+        # The first array of Python values imports pandas: 0.3 s of CPU.
+        importlib.import_module("pyarrow").array([""])
     # A worker collects garbage after each task: these objects stay, and need not be looked at, nor copied by a fork.
     gc.collect()
     gc.freeze()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -229,13 +229,13 @@ class LazySession:
     def _jvm_died(self) -> bool:
         return self._owned and not _jvm_runs()
 
-    def warm_up(self) -> None:
+    def warm_up(self, quiet: Callable[[], bool] | None = None) -> None:
         """Start the session in the background, and run a first job, unless that is under way or failed recently.
 
-        A failure is logged, and raised again by `get`.
+        With `quiet` it waits until that returns True. A failure is logged, and raised again by `get`.
         """
         if self._session is None or self._jvm_died():
-            self._background.begin()
+            self._background.begin(quiet)
 
     def stop(self) -> None:
         """End the session, its JVM and its Python workers. A later `get` starts another one.

@@ -50,3 +50,37 @@ def test_a_start_that_a_stop_ends_is_no_news(caplog: pytest.LogCaptureFixture):
     wait_for(lambda: not background.under_way)
 
     assert [record for record in caplog.records if record.levelno >= logging.INFO] == []
+
+
+def test_a_start_waits_until_it_is_quiet():
+    start, quiet = Start(), threading.Event()
+    background = BackgroundStart(start)
+    background.begin(quiet.is_set)
+    assert not background.under_way
+    quiet.set()
+    wait_for(lambda: background.under_way and start.count == 1)
+    start.go_on.set()
+    wait_for(lambda: not background.under_way)
+
+
+def test_a_start_that_waits_begins_when_it_is_needed():
+    start = Start()
+    background = BackgroundStart(start)
+    background.begin(lambda: False)
+    background.begin(lambda: False)
+    assert not background.under_way
+    background.begin()
+    wait_for(lambda: background.under_way and start.count == 1)
+    start.go_on.set()
+    wait_for(lambda: not background.under_way)
+    assert start.count == 1
+
+
+def test_a_start_that_waits_is_given_up_at_a_stop():
+    start = Start()
+    start.go_on.set()
+    background = BackgroundStart(start)
+    background.begin(lambda: False)
+    background.expect_failure()
+    wait_for(lambda: background._thread is not None and not background._thread.is_alive())
+    assert start.count == 0
