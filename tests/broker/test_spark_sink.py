@@ -134,7 +134,7 @@ def test_few_rows_take_one_job_of_one_stage(spark: SparkSession):
     tracker = context.statusTracker()
     context.setLocalProperty("spark.jobGroup.id", group)
     try:
-        few_rows(spark.range(0, 100, 1, 3), 1_000)
+        few_rows(spark.range(0, 100_000, 1, 3), 1_000)
         # Spark tells of jobs later, and in their order.
         spark.range(1).toArrow()
     finally:
