@@ -328,7 +328,9 @@ def test_a_session_that_may_write_twice_is_refused_with_the_line_to_add(query: F
 
 
 def test_the_columns_of_sparks_own_sink(spark: SparkSession, bootstrap_servers: str, topics: Topics):
-    one, two = topics.create(partitions=3), topics.create()
+    # Brokers delete records with timestamps as old as these within minutes.
+    kept = {"retention.ms": "-1"}
+    one, two = topics.create(partitions=3, config=kept), topics.create(config=kept)
     frame = spark.createDataFrame(
         [
             (bytearray(b"k\xff"), "v1", one, [("h", bytearray(b"\x00\x01"))], 2, 1_700_000_000_123),
