@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +43,21 @@ def confirmed(source: PostgresSource) -> str | None:
     return str(found[0][0]) if found else None
 
 
+def tellers_did(tellers: Tellers, transfers: int) -> bool:
+    return tellers.transfers > transfers
+
+
 def slot_advances(source: PostgresSource) -> None:
     """Wait until the slot advances, which it does after commits only."""
     before = wait_for(lambda: confirmed(source), what="the slot")
     wait_for(lambda: confirmed(source) != before, what="the slot to advance")
 
 
-def committed(source: PostgresSource) -> dict[str, Any] | None:
-    """The offset in Kafka, None while a broker that has just started has no leaders."""
+def committed(source: PostgresSource) -> dict[str, Any]:
+    """The offset in Kafka, empty while a broker that has just started has no leaders."""
     with contextlib.suppress(KafkaException):
-        return source.offset()
-    return None
+        return source.offset() or {}
+    return {}
 
 
 def test_a_worker_that_was_frozen_adds_nothing(
@@ -88,7 +93,7 @@ def test_the_slot_stays_behind_kafka_while_kafka_is_down(tmp_path: Path, bank: D
                 for survives in (True, False):
                     broker.kill()
                     before = tellers.transfers
-                    wait_for(lambda before=before: tellers.transfers > before + 100, what="transfers")
+                    wait_for(partial(tellers_did, tellers, before + 100), what="transfers")
                     if not survives:
                         worker.kill()
                     slot = confirmed(source)
