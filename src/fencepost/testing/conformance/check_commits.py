@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from fencepost.storage.offsets.codec import identity_of
-from fencepost.testing.conformance.sequence import Reading, Seen, Step, difference
+from fencepost.testing.conformance.sequence import Reading, Seen, Step, difference, records_of
 from fencepost.testing.conformance.subject import CheckedTask, Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
 from fencepost.testing.source_offsets import SourceOffsets
@@ -78,7 +78,7 @@ def _chain(subject: Subject, what: str, run: Run) -> None:
             steps = list(run(task, committed))
             if keep is None:
                 task.stop()
-            found += [record for step in steps for record in step.records]
+            found += records_of(steps)
             ended = not steps
             wrong = difference(reference, 0, found, ended=ended)
             if wrong is not None:

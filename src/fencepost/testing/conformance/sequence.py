@@ -1,12 +1,13 @@
 """Compares what a task returned with what an earlier task returned. Pure.
 
-Records are compared for each source partition, because the order between partitions may differ from run to run.
+Records are compared for each source partition and topic. The order between source partitions may differ from run to run,
+and Kafka keeps no order between topics: a batch may have more rows in one run than in another, and has one topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fencepost.api.record import SourceOffset, SourcePartition, SourceRecord
@@ -34,6 +35,11 @@ class Seen:
         partition = identity_of(record.source_partition) if record.source_partition else None
         shown = repr(record.key), repr(record.value)
         return cls(partition, (record.topic, *shown, record.partition, repr(list(record.headers))))
+
+    @property
+    def topic(self) -> str:
+        """The topic of the record."""
+        return self.contents[0]
 
     def __str__(self) -> str:
         topic, key, value, _, _ = self.contents
@@ -63,7 +69,25 @@ class Reading:
     @property
     def records(self) -> list[Seen]:
         """All records, in the order in which they were returned."""
-        return [record for step in self.steps for record in step.records]
+        return records_of(self.steps)
+
+
+def records_of(steps: Iterable[Step]) -> list[Seen]:
+    """Return the records of some polls, in order, each with its source partition.
+
+    A batch without offsets is committed with a later one, so it belongs to that one's source partition; if none came yet,
+    to that of the last one before.
+    """
+    found, uncommitted, partition = list[Seen](), list[Seen](), None
+    for step in steps:
+        if not step.offsets and not step.positions:
+            uncommitted += step.records
+            continue
+        partitions = {identity_of(source_partition) for source_partition, _ in step.offsets}
+        partition = partitions.pop() if len(partitions) == 1 else None
+        found += [*(replace(record, partition=partition) for record in uncommitted), *step.records]
+        uncommitted = []
+    return found + [replace(record, partition=partition) for record in uncommitted]
 
 
 def by_partition(records: Iterable[Seen]) -> dict[str | None, list[Seen]]:
@@ -105,6 +129,16 @@ def _overlap(some: Iterable[Seen], others: Iterable[Seen]) -> bool:
 
 
 def _first_difference(whole: Sequence[Seen], left: Sequence[Seen], found: Sequence[Seen], *, ended: bool) -> str | None:
+    for topic in dict.fromkeys(record.topic for record in found):
+        parts = ([record for record in part if record.topic == topic] for part in (whole, left, found))
+        if wrong := _first_difference_in_topic(*parts, ended=ended):
+            return wrong
+    return None
+
+
+def _first_difference_in_topic(
+    whole: Sequence[Seen], left: Sequence[Seen], found: Sequence[Seen], *, ended: bool
+) -> str | None:
     for position, (record, wanted) in enumerate(zip(found, left, strict=False)):
         if record.contents != wanted.contents:
             return _described(whole, len(whole) - len(left) + position, record, wanted)
@@ -114,7 +148,7 @@ def _first_difference(whole: Sequence[Seen], left: Sequence[Seen], found: Sequen
 
 
 def _described(whole: Sequence[Seen], index: int, record: Seen, wanted: Seen | None) -> str:
-    """Name the difference at a position of a source partition."""
+    """Name the difference at a position of a source partition's records in a topic."""
     before = [number for number, one in enumerate(whole[:index]) if one.contents == record.contents]
     after = [number for number, one in enumerate(whole[index:]) if one.contents == record.contents]
     expected = "the end" if wanted is None else str(wanted)
