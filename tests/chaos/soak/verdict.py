@@ -107,5 +107,7 @@ def _asked(name: str, offsets_topic: str) -> Asked:
         offsets_topic=offsets_topic if numbered else None,
         source=None,
         null_value=None,
+        delimiter=None,
+        dead_letter_topic=None,
         expect_count=None,
     )
