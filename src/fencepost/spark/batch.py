@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from contextlib import closing
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from fencepost.api.errors import ConfigError
-from fencepost.spark.progress import Progress, SinkKey, Step
+from fencepost.spark.progress import Progress, Step
 from fencepost.spark.rows import pipeline_for, record_columns
 from fencepost.spark.session_check import check_classic, check_session
 from fencepost.spark.sink import Sink
@@ -40,7 +39,7 @@ def write_kafka(
     columns = record_columns(frame, config)
     pipeline = pipeline_for(columns.schema, config)
     check_session(frame.sparkSession)
-    with closing(Sink(config, _key(config, run), keeps_progress=run is not None)) as sink:
+    with closing(Sink(config, config.key_of(run), keeps_progress=run is not None)) as sink:
         sink.own()
 
         def decide(last: Progress | None) -> Step:
@@ -50,13 +49,3 @@ def write_kafka(
     if written.skipped:
         _log.warning("The %s is in Kafka: it is not written again", sink.key)
     return written
-
-
-def _key(config: SinkConfig, run: str | None) -> SinkKey:
-    if run is None:
-        # Nothing is known of earlier writes, so none is fenced.
-        return SinkKey(f"{config.name or config.topic}-{uuid.uuid4()}")
-    sink = config.name or config.topic
-    if sink is None:
-        raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
-    return SinkKey(sink, run)

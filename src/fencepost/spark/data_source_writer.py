@@ -11,7 +11,6 @@ Spark makes each of these calls in a new or another Python process, with this ob
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -125,7 +124,7 @@ def begin_write(options: Mapping[str, Any], schema: StructType, *, overwrite: bo
     run = options.get(_RUN)
     config = SinkConfig.from_options({name: value for name, value in options.items() if name != _RUN})
     _check_supported(config)
-    key = _key(config, run)
+    key = config.key_of(run)
     columns = RecordColumns.of(schema.fieldNames(), config)
     records = columns.schema(schema)
     spec = TaskSpec(
@@ -145,15 +144,6 @@ def begin_write(options: Mapping[str, Any], schema: StructType, *, overwrite: bo
         raise
     reach(FailPoint.AFTER_BEGIN)
     return FencepostWriter(key, config, spec, OpenWrite(handed_over, place))
-
-
-def _key(config: SinkConfig, run: str | None) -> SinkKey:
-    if run is None:
-        return SinkKey(f"{config.name or config.topic}-{uuid.uuid4()}")
-    sink = config.name or config.topic
-    if sink is None:
-        raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
-    return SinkKey(sink, run)
 
 
 def _check_supported(config: SinkConfig) -> None:

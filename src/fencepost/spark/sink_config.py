@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +18,7 @@ from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, replication_factor
 from fencepost.kafka.config import client_properties
 from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.spark.progress import SinkKey
 
 _T: Final = ConfigDef.Type
 _I: Final = ConfigDef.Importance
@@ -119,6 +121,16 @@ class SinkConfig:
             ),
             properties={name: value for name, value in properties.items() if name in own or name.startswith(_BELOW)},
         )
+
+    def key_of(self, run: str | None) -> SinkKey:
+        """Return the key of a batch's progress. Raises ConfigError for a run whose sink has no name."""
+        if run is None:
+            # Nothing is known of earlier writes, so none is fenced.
+            return SinkKey(f"{self.name or self.topic}-{uuid.uuid4()}")
+        sink = self.name or self.topic
+        if sink is None:
+            raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
+        return SinkKey(sink, run)
 
 
 def _text(value: Any) -> str:
