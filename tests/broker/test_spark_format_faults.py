@@ -1,0 +1,236 @@
+"""df.write.format("fencepost") on a session with Spark's own defaults: tasks and stages are run again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.engine.engine import SparkEngine
+from fencepost.engine.spark.session import REQUIRED
+from tests.support.checker import read_topic
+from tests.support.processes import wait_for
+from tests.support.spark_queries import texts
+from tests.support.topics import Topics, unique
+
+COUNT = 40_000
+MANY = 200_000
+_LATE = 15
+"""The number of an Arrow batch of many rows, so that earlier ones have left the buffers between two Python workers."""
+
+_PATIENCE = 200.0
+FAILURES = (PySparkException, Py4JError)
+
+
+@pytest.fixture(scope="module")
+def local_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark keeps the files of shuffles."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="module")
+def spark(local_dir: Path) -> Iterator[SparkSession]:
+    settings = {
+        "spark.master": "local[2,4]",
+        "spark.task.maxFailures": "4",
+        "spark.stage.maxConsecutiveAttempts": "4",
+        "spark.local.dir": str(local_dir),
+        # The stage that reads a shuffle is then the one that writes.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.shuffle.reduceLocality.enabled": "false",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        # A worker's session may not run a stage again: a user's may.
+        patch.delitem(REQUIRED, "spark.stage.maxConsecutiveAttempts")
+        engine = SparkEngine(settings)
+        session = engine.session()
+    # Spark looks data sources up in the session of the calling thread; the engine has started it on another.
+    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
+    sessions.setActiveSession(session._jsparkSession)
+    yield session
+    sessions.clearActiveSession()
+    engine.stop()
+
+
+@pytest.fixture
+def topic(topics: Topics) -> str:
+    return topics.create(partitions=2)
+
+
+def values(spark: SparkSession, partitions: int, count: int = COUNT) -> DataFrame:
+    """The numbers below `count` as text."""
+    return spark.range(0, count, numPartitions=partitions).select(F.col("id").cast("string").alias("value"))
+
+
+def save(frame: DataFrame, servers: str, topic: str, **options: str) -> None:
+    told = {"kafka.bootstrap.servers": servers, "topic": topic, **options}
+    frame.write.format("fencepost").options(**told).mode("append").save()
+
+
+def numbers(servers: str, topic: str) -> list[int]:
+    return sorted(int(record.value or b"") for record in read_topic(servers, topic))
+
+
+@pytest.mark.parametrize("partitions", [1, 9])
+def test_a_run_is_written_once_by_any_number_of_tasks(
+    spark: SparkSession, bootstrap_servers: str, topic: str, partitions: int
+):
+    run = unique("run")
+    for _ in range(2):
+        save(values(spark, partitions), bootstrap_servers, topic, run=run)
+    assert numbers(bootstrap_servers, topic) == list(range(COUNT))
+
+
+def test_a_dataframe_with_converters_becomes_structs(spark: SparkSession, bootstrap_servers: str, topic: str):
+    options = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false", "key.columns": "b"}
+    frame = spark.range(0, 3, numPartitions=2).selectExpr("id AS a", "'k' || id AS b")
+    save(frame, bootstrap_servers, topic, **options)
+    assert sorted(texts(bootstrap_servers, topic)) == [f'{{"a":{n},"b":"k{n}"}}' for n in range(3)]
+    assert sorted(record.key or b"" for record in read_topic(bootstrap_servers, topic)) == [b"k0", b"k1", b"k2"]
+
+
+def test_rows_with_keys_go_where_their_keys_belong(spark: SparkSession, bootstrap_servers: str, topic: str):
+    frame = values(spark, 3, 900).withColumn("key", (F.col("value").cast("int") % 5).cast("string"))
+    save(frame, bootstrap_servers, topic)
+    assert numbers(bootstrap_servers, topic) == list(range(900))
+    places: dict[bytes | None, set[int]] = {}
+    for record in read_topic(bootstrap_servers, topic):
+        places.setdefault(record.key, set()).add(record.partition)
+    assert {len(found) for found in places.values()} == {1}
+
+
+@contextmanager
+def told_when_written(servers: str, topic: str, file: Path) -> Iterator[Callable[[], None]]:
+    """Gives a function with which a Python worker waits until brokers have records of the open transaction."""
+    ended = threading.Event()
+
+    def look() -> None:
+        wait_for(lambda: ended.is_set() or read_topic(servers, topic, isolation="read_uncommitted") != [], _PATIENCE)
+        file.touch()
+
+    def wait() -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield wait
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_task_whose_python_worker_dies_fails_the_write(
+    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    died = tmp_path / "died"
+    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+
+        def die_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for number, batch in enumerate(batches):
+                yield batch
+                if number == _LATE and not died.exists():
+                    wait()
+                    died.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        frame = values(spark, 1, MANY).mapInArrow(die_once, "value STRING")
+        with pytest.raises(FAILURES, match="of a write again after an attempt that may have written"):
+            save(frame, bootstrap_servers, topic, **{"kafka.batch.size": "16384"})
+    assert died.exists()
+    assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") != []
+    assert read_topic(bootstrap_servers, topic) == []
+    save(frame, bootstrap_servers, topic)
+    assert numbers(bootstrap_servers, topic) == list(range(MANY))
+
+
+def test_a_stage_that_lost_its_input_fails_the_write(
+    spark: SparkSession, local_dir: Path, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    """One task reads two shuffled parts. What it wrote of the first is in Kafka when the second cannot be fetched."""
+    lost = tmp_path / "lost"
+    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+
+        def lose_shuffle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from batches
+            if not lost.exists():
+                wait()
+                files = list(local_dir.rglob("shuffle_*"))
+                lost.write_text(str(len(files)))
+                for file in files:
+                    file.unlink()
+
+        frame = values(spark, 2, MANY).repartition(2).mapInArrow(lose_shuffle_files, "value STRING").coalesce(1)
+        with pytest.raises(FAILURES, match="of a write again after an attempt that may have written"):
+            save(frame, bootstrap_servers, topic, **{"kafka.batch.size": "16384"})
+    assert int(lost.read_text()) > 0
+    assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") != []
+    assert read_topic(bootstrap_servers, topic) == []
+    save(frame, bootstrap_servers, topic)
+    assert numbers(bootstrap_servers, topic) == list(range(MANY))
+
+
+def test_a_failure_of_the_query_leaves_nothing(spark: SparkSession, bootstrap_servers: str, topic: str):
+    refuses = F.when(F.col("value") == "39999", F.raise_error(F.lit("a bad row"))).otherwise(F.col("value"))
+    with pytest.raises(FAILURES):
+        save(values(spark, 2).select(refuses.alias("value")), bootstrap_servers, topic)
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_the_first_failure_of_a_task_is_told_after_its_repetitions(
+    spark: SparkSession, bootstrap_servers: str, topic: str
+):
+    frame = values(spark, 1, 30_000).withColumn("partition", F.when(F.col("value") == "29999", 7).otherwise(0))
+    with pytest.raises(FAILURES, match="A record is for partition 7"):
+        save(frame, bootstrap_servers, topic)
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_what_a_data_source_cannot_do_is_refused_with_the_remedy(
+    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    told = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    rows = values(spark, 1, 3)
+    with pytest.raises(FAILURES, match=r'mode\("append"\)'):
+        rows.write.format("fencepost").options(**told).mode("overwrite").save()
+    with pytest.raises(FAILURES, match="only writes: read topics with"):
+        spark.read.format("fencepost").options(**told).load()
+    for options in ({"transforms": "a", "transforms.a.type": "Flatten$Value"}, {"errors.tolerance": "all"}):
+        with pytest.raises(FAILURES, match=r"use fencepost\.spark\.write_kafka"):
+            save(rows, bootstrap_servers, topic, **options)
+    stream = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value").writeStream
+    stream = stream.format("fencepost").options(**told).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(FAILURES, match=r"foreachBatch\(exactly_once\(\.\.\.\)\)"):
+        stream.start().awaitTermination(400)
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+def test_passwords_in_options_are_hidden_in_plans_and_messages(spark: SparkSession, topic: str):
+    """The broker is not one, so that the message is that of a client with these passwords."""
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter-22";'
+    secured = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": jaas,
+        "kafka.ssl.key.password": "hunter-33",
+        "kafka.max.block.ms": "1",
+    }
+    with pytest.raises(FAILURES) as raised:
+        save(values(spark, 1, 3), "127.0.0.1:1", topic, **secured)
+    store = spark._jsparkSession.sharedState().statusStore()
+    plans = [store.executionsList().apply(n).physicalPlanDescription() for n in range(store.executionsCount())]
+    assert any("AppendData" in plan or "fencepost" in plan for plan in plans), plans
+    assert not [text for text in (*plans, str(raised.value)) if "hunter" in text]
