@@ -165,9 +165,11 @@ def test_requests_are_under_limits_that_files_are_not(start: Start, topic: str) 
 
 def test_a_connector_that_a_request_made_does_not_end_the_worker(start: Start, topic: str) -> None:
     with start(fencepost_files_allowed_paths="/") as worker:
-        config = {**worker.get("/connectors/filed")["config"], "name": "failing", "topic": "no topic"}
+        # No record fits, so its task fails.
+        too_small = "producer.override.max.request.size"
+        config = {**worker.get("/connectors/filed")["config"], "name": "failing", "topic": topic, too_small: "1"}
         assert worker.request("PUT", "/connectors/failing/config", config).status == 201
         worker.wait_for_states("failing", "RUNNING", "FAILED")
         assert worker.request("DELETE", "/connectors/filed").status == 204
-        assert worker.request("PATCH", "/connectors/failing/config", {"topic": topic}).status == 200
+        assert worker.request("PATCH", "/connectors/failing/config", {too_small: None}).status == 200
         worker.wait_for_states("failing", "RUNNING", "RUNNING")
