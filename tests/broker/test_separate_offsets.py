@@ -201,6 +201,42 @@ def test_d7_a_task_writes_the_copies_that_a_dead_worker_did_not_write(
     )
 
 
+def _commit(producer: TransactionalProducer, store: ConnectorOffsetStore, partition: dict[str, str], n: int) -> None:
+    """Commit an offset as a task that dies before it is copied."""
+    records = store.records()
+    records.put(partition, {"n": n})
+    _write(producer, store.topic, records)
+    producer.commit_transaction()
+
+
+def test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks(
+    runner: TaskRunner, bootstrap_servers: str, name: str, own: str
+):
+    """D7: a task that starts late finds the former topic, although no copy names it any more."""
+    copied, uncopied = {"f": "copied"}, {"f": "uncopied"}
+    former = _store(runner, name, offsets_storage_topic=own)
+    with open_producer(producer_config(bootstrap_servers), unique("tasks")) as producer:
+        for partition in (copied, uncopied):
+            _commit(producer, former, partition, 1)
+        assert former.task_reader().offset(copied) == {"n": 1}
+        wait_for(lambda: read_offsets(bootstrap_servers, runner.offsets_topic, name), what="the copy")
+        for n in (2, 3):
+            with TaskRunner(bootstrap_servers, group=runner.worker.config.group_id) as restarted:
+                store = _store(restarted, name)
+                assert store.task_reader().offset(copied) == {"n": n - 1}
+                _commit(producer, store, copied, n)
+        with TaskRunner(bootstrap_servers, group=runner.worker.config.group_id) as restarted:
+            late = _store(restarted, name)
+            assert late.task_reader().offset(uncopied) == {"n": 1}
+            _commit(producer, late, uncopied, 2)
+            assert late.offsets() == [(copied, {"n": 3}), (uncopied, {"n": 2})]
+            _commit(producer, late, copied, 4)
+    newest = [
+        record for record in read_topic(bootstrap_servers, runner.offsets_topic) if b'"copied"' in (record.key or b"")
+    ]
+    assert "fencepost.former.topics" not in dict(newest[-1].headers), "nothing is left there that counts"
+
+
 def test_f8_altered_and_removed_offsets_are_in_both_topics(
     runner: TaskRunner, bootstrap_servers: str, topic: str, name: str, own: str
 ):

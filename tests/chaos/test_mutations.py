@@ -34,6 +34,13 @@ class Guard:
 
 GUARDS = (
     Guard(
+        "the former offsets topics that commits name",
+        "storage/offsets/connector_store.py",
+        "former=lambda: self._needed,",
+        "former=frozenset,",
+        "tests/broker/test_separate_offsets.py::test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks",
+    ),
+    Guard(
         "the look-up of subtransactions that run",
         "connectors/jdbc/snapshot_reader.py",
         "        ended = Snapshot.of(new.xmax, running)",

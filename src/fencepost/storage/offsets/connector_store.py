@@ -6,7 +6,8 @@
     commits  own topic, with the task's transaction ──> copies in the worker's topic, which name the own topic
 
 The copies name the topic of the connector's commits. So a reader of the worker's topic finds the connector's former own
-topics, and reads them as well: it misses no offset that was not copied.
+topics, and reads them as well: it misses no offset that was not copied. While a former topic has such an offset, commits
+name it, too: they replace the copies.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class ConnectorOffsetStore:
         self._origin = origin or Origin(own.topic)
         self._open_former = open_former
         self._former: dict[Origin, OffsetStore | None] = {}
+        self._needed: frozenset[Origin] = frozenset()
         self._view = self._new_view()
 
     @property
@@ -78,8 +80,13 @@ class ConnectorOffsetStore:
         self._own.refresh(timeout_ms)
         if self._shared is not None:
             self._shared.store.refresh(timeout_ms)
-        for origin in self._view.origins() - {self._origin, self._shared_origin}:
-            self._refresh_former(origin, timeout_ms)
+        read = {self._origin, self._shared_origin}
+        # Former topics may name others.
+        while found := self._view.origins() - read:
+            for origin in found:
+                self._refresh_former(origin, timeout_ms)
+            read |= found
+        self._needed = self._needed_now()
 
     def offsets(self, *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
         """Return the committed offsets: the connector's source partitions, each with its offset."""
@@ -107,7 +114,14 @@ class ConnectorOffsetStore:
 
         `author` is that of OffsetRecords.
         """
-        return OffsetRecords(self.connector, self._own.table, on_commit=self.copy, known_time=self._time, author=author)
+        return OffsetRecords(
+            self.connector,
+            self._own.table,
+            on_commit=self.copy,
+            known_time=self._time,
+            author=author,
+            former=lambda: self._needed,
+        )
 
     def copy(self, offsets: Iterable[CommittedOffset]) -> None:
         """Queue offsets that were committed to the own topic for copying to the worker's. Never waits or fails."""
@@ -152,6 +166,12 @@ class ConnectorOffsetStore:
     @property
     def _shared_origin(self) -> Origin:
         return Origin((self._own if self._shared is None else self._shared.store).topic)
+
+    def _needed_now(self) -> frozenset[Origin]:
+        """The former topics that have the newest offset of a source partition, without a copy, as last read."""
+        current = [self._own.table] if self._shared is None else [self._own.table, self._shared.store.table]
+        former = ((origin, store) for origin, store in self._former.items() if store is not None)
+        return frozenset(origin for origin, store in former if self._view.is_needed(store.table, current))
 
     def _time(self, partition: SourcePartition | None) -> int:
         return self._view.time(partition)

@@ -9,6 +9,10 @@ commit the same source partition at the same time are a mistake of the connector
 
 `fencepost.copied.from` marks a copy, and names the topic that holds the commit itself: `topic`, or `cluster/topic`
 if that is on another Kafka cluster than the worker's topics.
+
+`fencepost.former.topics` names former offsets topics of the connector, if the newest commit of one of its source
+partitions was only there when the task read its offsets. The copies that named these topics may be replaced by commits of
+other source partitions, and a task that starts later must find them all the same.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from fencepost.kafka.records.columns import RecordHeaders
 COMMIT_TIME: Final = "fencepost.commit.time"
 COMMITTED_BY: Final = "fencepost.committed.by"
 COPIED_FROM: Final = "fencepost.copied.from"
+FORMER_TOPICS: Final = "fencepost.former.topics"
 
 _SEPARATOR: Final = "/"
 _TIME: Final = re.compile(rb"[0-9]{1,18}")
@@ -70,16 +75,18 @@ class CommitAuthor:
 class OffsetMark:
     """When an offset was committed, in milliseconds, for a copy where, and by whom if that is known.
 
-    Larger times are later commits.
+    Larger times are later commits. `former` are topics that have offsets of other source partitions.
     """
 
     time: int
     origin: Origin | None = None
     author: CommitAuthor | None = None
+    former: frozenset[Origin] = frozenset()
 
     def headers(self) -> RecordHeaders:
         """Return the headers of a record with this mark."""
-        parts = {COMMIT_TIME: self.time, COMMITTED_BY: self.author, COPIED_FROM: self.origin}
+        former = " ".join(sorted(map(str, self.former))) or None
+        parts = {COMMIT_TIME: self.time, COMMITTED_BY: self.author, COPIED_FROM: self.origin, FORMER_TOPICS: former}
         return tuple((name, str(part).encode()) for name, part in parts.items() if part is not None)
 
 
@@ -91,4 +98,5 @@ def mark_of(headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> Offs
         int(time) if time is not None and _TIME.fullmatch(time) else timestamp,
         None if origin is None else Origin.parse(origin.decode(errors="replace")),
         None if author is None else CommitAuthor.parse(author.decode(errors="replace")),
+        frozenset(map(Origin.parse, values.get(FORMER_TOPICS, b"").decode(errors="replace").split())),
     )

@@ -59,8 +59,20 @@ class OffsetView:
         return [_copied(partition) for partition in found.values()]
 
     def origins(self) -> set[Origin]:
-        """Return the topics named by copies that are the connector's newest offsets in some table."""
+        """Return the topics named by the connector's newest offsets in some table."""
         return set().union(*(table.origins(self._connector) for table in self._tables))
+
+    def is_needed(self, former: OffsetTable, current: Iterable[OffsetTable]) -> bool:
+        """Whether `former` has the newest offset of a source partition, and no table of `current` has a copy of it."""
+        known = [table.stored_of(self._connector) for table in current]
+        for identity, stored in former.stored_of(self._connector).items():
+            best = newest([found[identity] for found in known if identity in found])
+            if best is None:
+                if stored.value is not None:
+                    return True
+            elif stored.is_newer_than(best) and (stored.mark.time, stored.value) != (best.mark.time, best.value):
+                return True
+        return False
 
     def held_elsewhere(
         self, partitions: Iterable[SourcePartition | None]

@@ -124,8 +124,9 @@ class OffsetTable:
         return _newest(places) if places else None
 
     def origins(self, connector: str) -> set[Origin]:
-        """Return the topics named by a connector's copies in this topic."""
-        return {stored.mark.origin for stored in self.stored_of(connector).values() if stored.mark.origin is not None}
+        """Return the topics named by a connector's copies and commits in this topic."""
+        marks = [stored.mark for stored in self.stored_of(connector).values()]
+        return {mark.origin for mark in marks if mark.origin is not None}.union(*(mark.former for mark in marks))
 
     def _places(self, connector: str, partition: SourcePartition | None) -> tuple[StoredOffset, ...]:
         with self._lock:

@@ -11,7 +11,7 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.kafka.producer.partitioner import records_by_partition
 from fencepost.kafka.records.columns import Records
 from fencepost.storage.offsets.codec import encode_key, encode_value
-from fencepost.storage.offsets.marks import CommitAuthor, OffsetMark
+from fencepost.storage.offsets.marks import CommitAuthor, OffsetMark, Origin
 from fencepost.storage.offsets.overlay import CommittedOffset
 from fencepost.storage.offsets.table import OffsetTable
 
@@ -31,18 +31,20 @@ class OffsetRecords:
         on_commit: Callable[[list[CommittedOffset]], None] = lambda _: None,
         known_time: Callable[[SourcePartition | None], int] | None = None,
         author: Callable[[], CommitAuthor | None] = lambda: None,
+        former: Callable[[], frozenset[Origin]] = frozenset,
     ) -> None:
         """`on_commit` is called with the committed offsets; it must not wait or raise.
 
         `known_time` returns the commit time of a source partition's newest offset, as read from all relevant topics; 0 if
         there is none. Without it, `table` is used. `author` returns the committing run of the task, None if it must not be
-        compared with other tasks.
+        compared with other tasks. `former` returns the former topics that the commits must name.
         """
         self._connector = connector
         self._table = table
         self._on_commit = on_commit
         self._known_time = known_time or self._time_in_table
         self._author = author
+        self._former = former
         self._time = 0
         self._written: list[CommittedOffset] = []
         self._latest: dict[frozenset[Any] | None, tuple[SourcePartition | None, SourceOffset | None]] = {}
@@ -85,8 +87,9 @@ class OffsetRecords:
         latest = self.latest()
         known = max((self._known_time(partition) for partition, _ in latest), default=0)
         self._time = max(int(time.time() * 1000), known + 1, self._time + 1)
-        signed = OffsetMark(self._time, author=self._author()).headers()
-        unsigned = OffsetMark(self._time).headers()
+        former = self._former()
+        signed = OffsetMark(self._time, author=self._author(), former=former).headers()
+        unsigned = OffsetMark(self._time, former=former).headers()
         records = [
             # Tasks may share empty values: no source partition, or no position in it.
             record._replace(headers=signed if partition and offset else unsigned)

@@ -10,6 +10,7 @@ from fencepost.storage.offsets.marks import (
     COMMIT_TIME,
     COMMITTED_BY,
     COPIED_FROM,
+    FORMER_TOPICS,
     CommitAuthor,
     OffsetMark,
     Origin,
@@ -23,9 +24,12 @@ _READ_AT = 1_700_000_000_000
     st.integers(0, 10**18 - 1),
     st.sampled_from([None, Origin("own"), Origin("own", "cluster")]),
     st.sampled_from([None, CommitAuthor("group-c-0", "1.2.3"), CommitAuthor("my group-my c-0", "1")]),
+    st.frozensets(st.sampled_from([Origin("own"), Origin("own", "cluster"), Origin("other")])),
 )
-def test_a_mark_is_read_as_it_was_written(time: int, origin: Origin | None, author: CommitAuthor | None) -> None:
-    mark = OffsetMark(time, origin, author)
+def test_a_mark_is_read_as_it_was_written(
+    time: int, origin: Origin | None, author: CommitAuthor | None, former: frozenset[Origin]
+) -> None:
+    mark = OffsetMark(time, origin, author, former)
     assert mark_of(mark.headers(), _READ_AT) == mark
 
 
@@ -34,6 +38,12 @@ def test_an_invalid_commit_time_is_replaced_by_the_timestamp(time: bytes) -> Non
     assert mark_of([(COMMIT_TIME, time)], _READ_AT) == OffsetMark(_READ_AT)
 
 
-@given(st.lists(st.tuples(st.sampled_from([COMMIT_TIME, COMMITTED_BY, COPIED_FROM, "x"]), st.none() | st.binary())))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([COMMIT_TIME, COMMITTED_BY, COPIED_FROM, FORMER_TOPICS, "x"]), st.none() | st.binary()
+        )
+    )
+)
 def test_arbitrary_headers_are_handled(headers: list[tuple[str, bytes | None]]) -> None:
     assert mark_of(headers, _READ_AT).time >= 0
