@@ -665,9 +665,16 @@ GUARDS = (
         "tests/cluster/test_worker_single.py::test_a_copy_of_former_task_configs_is_refused",
     ),
     Guard(
+        "the ids of signed requests",
+        "herder/peers/request_signing.py",
+        "    request_id = secrets.token_hex(16)\n",
+        '    request_id = "0"\n',
+        "tests/unit/rest/test_internal.py::test_tasks_that_start_in_the_same_millisecond_are_both_fenced",
+    ),
+    Guard(
         "the request that a signature is bound to",
         "herder/peers/request_signing.py",
-        '    return f"{method}\\n{path}\\n{time}\\n".encode() + body',
+        '    return f"{method}\\n{path}\\n{time}\\n{request_id}\\n".encode() + body',
         "    return body",
         "tests/unit/rest/test_internal.py::test_a_recorded_request_is_refused_for_another_connector",
     ),

@@ -120,6 +120,7 @@ def test_a_fencing_round_whose_leader_is_killed_is_completed_by_the_next(
     leader = leaderless.leader()
     follower = leaderless.follower(leader)
     assert follower.request("POST", "/connectors", {"name": name, "config": config}).status == 201
+    follower.wait_for_states(name, *["RUNNING"] * (TASKS + 1))
     wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= TASKS * LIMIT, what="the tasks have nothing to do")
 
     # The change is four transactions as well, and tasks that have nothing to do have none.

@@ -7,6 +7,7 @@ with an end as sudden as any.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import multiprocessing
@@ -58,7 +59,9 @@ class ForkedProcess:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # The process it was forked from may have noticed the end already, and this one not yet.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End the process at once."""

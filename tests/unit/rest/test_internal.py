@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from fencepost.herder.errors import (
 from fencepost.herder.peers.request_signing import (
     ALGORITHM_HEADER,
     BOUND_SIGNATURE_HEADER,
+    ID_HEADER,
     SIGNATURE_HEADER,
     TIME_HEADER,
     VALID_MS,
@@ -98,11 +100,14 @@ def test_where_there_are_workers_of_java_the_body_is_enough(api: Api, herder: Mo
         ({BOUND_SIGNATURE_HEADER: None}, BadRequestError, "came without"),
         ({TIME_HEADER: None}, BadRequestError, "came without"),
         ({TIME_HEADER: "soon"}, BadRequestError, "came without"),
+        ({ID_HEADER: None}, BadRequestError, "came without"),
+        ({ID_HEADER: "1\n2"}, BadRequestError, "came without"),
+        ({ID_HEADER: "1"}, ForbiddenError, "another request"),
         ({TIME_HEADER: str(NOW + 1)}, ForbiddenError, "another request"),
         ({BOUND_SIGNATURE_HEADER: "not base64!"}, BadRequestError, "is not base64"),
     ],
 )
-def test_method_path_and_time_are_signed(changed: dict[str, str | None], error: type[Exception] | None, said: str):
+def test_method_path_time_and_id_are_signed(changed: dict[str, str | None], error: type[Exception] | None, said: str):
     headers = signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW) | changed
     request = SignedRequest.of(*FENCE, b"", {name: value for name, value in headers.items() if value is not None})
     if error is None:
@@ -127,6 +132,14 @@ def test_the_error_says_whose_clock_is_ahead():
     for late_ms, said in ((-1_200_000, "1200 s ahead of"), (1_200_000, "1200 s behind")):
         with pytest.raises(ForbiddenError, match=said):
             request.verify(SESSION_KEY, now_ms=NOW + late_ms, bound=True)
+
+
+def test_tasks_that_start_in_the_same_millisecond_are_both_fenced():
+    accepted = AcceptedRequests()
+    for _ in range(2):
+        request = SignedRequest.of(*FENCE, b"", signed_headers(*FENCE, b"", SESSION_KEY, now_ms=NOW))
+        request.verify(SESSION_KEY, now_ms=NOW, bound=True)
+        accepted.accept(request, now_ms=NOW)
 
 
 def test_a_request_is_accepted_once_while_its_signature_is_valid():
@@ -201,6 +214,31 @@ def test_workers_hand_task_configs_to_the_leader_and_have_it_fence(
     apis.call(scenario())
     assert herder.known[name].tasks == 3
     assert herder.fenced == [name]
+
+
+def test_a_request_that_is_sent_again_is_signed_again(apis: RestApis):
+    """The leader may have taken the first attempt, whose connection was lost."""
+    ids: list[str] = []
+
+    async def attempt(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        ids.append(next(line.split()[1] for line in head.splitlines() if line.startswith(ID_HEADER)))
+        if len(ids) > 1:
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async def scenario() -> None:
+        client = RestClient()
+        server = await asyncio.start_server(attempt, "127.0.0.1")
+        try:
+            host, port = server.sockets[0].getsockname()
+            await client.fence_zombie_source_tasks(f"http://{host}:{port}", "c", Signer(SESSION_KEY))
+        finally:
+            await client.close()
+            server.close()
+
+    apis.call(scenario())
+    assert len(set(ids)) == len(ids) == 2
 
 
 def test_workers_show_each_other_their_open_transactions(apis: RestApis, api: Api, config: Config):

@@ -4,9 +4,9 @@ A worker signs the body of a request (no bytes, if it has none) with the session
 the algorithms have their names.
 
 An attacker who sees such a request can replay its body, for another connector and at any time until the key changes. So
-fencepost's workers send a second signature, which binds the first to the method, the path and the time. They require it
-of each other in a group without other workers; a Java worker ignores it. A worker takes each of these requests once
-(`AcceptedRequests`).
+fencepost's workers send a second signature, which binds the first to the method, the path, the time and an id. They
+require it of each other in a group without other workers; a Java worker ignores it. A worker takes each of these
+requests once (`AcceptedRequests`): the id distinguishes those of tasks that start within the same millisecond.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -26,8 +27,10 @@ ALGORITHM_HEADER: Final = "X-Connect-Request-Signature-Algorithm"
 BOUND_SIGNATURE_HEADER: Final = "X-Fencepost-Authorization"
 TIME_HEADER: Final = "X-Fencepost-Request-Time"
 """The time of the signature, in milliseconds since 1970."""
+ID_HEADER: Final = "X-Fencepost-Request-Id"
+"""Random hexadecimal digits, new for each request that is sent."""
 
-HEADERS: Final = (SIGNATURE_HEADER, ALGORITHM_HEADER, BOUND_SIGNATURE_HEADER, TIME_HEADER)
+HEADERS: Final = (SIGNATURE_HEADER, ALGORITHM_HEADER, BOUND_SIGNATURE_HEADER, TIME_HEADER, ID_HEADER)
 """The headers that a worker keeps when it forwards a request."""
 
 SIGNATURE_ALGORITHM: Final = "HmacSHA256"
@@ -55,6 +58,7 @@ class SignedRequest:
     algorithm: str | None
     bound_signature: str | None
     time: str | None
+    id: str | None
 
     @classmethod
     def of(cls, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Self:
@@ -97,13 +101,14 @@ class SignedRequest:
             self._verify_bound(key, self.algorithm, now_ms)
 
     def _verify_bound(self, key: bytes, algorithm: str, now_ms: int) -> None:
-        if not self.bound_signature or not self.time or not self.time.isdecimal():
+        if not (self.bound_signature and self.id and self.id.isalnum() and self.time and self.time.isdecimal()):
             raise BadRequestError(
                 f"All workers of this group sign the method, path and time of a request with the headers "
-                f"{BOUND_SIGNATURE_HEADER} and {TIME_HEADER}, and this one came without. If a worker sent it through a "
-                "proxy, have that pass them on"
+                f"{BOUND_SIGNATURE_HEADER}, {TIME_HEADER} and {ID_HEADER}, and this one came without. If a worker sent "
+                "it through a proxy, have that pass them on. A worker of an older version has to be upgraded"
             )
-        expected = _bound_digest(_bound_message(self.method, self.path, self.time, self.body), key, algorithm)
+        message = _bound_message(self.method, self.path, self.time, self.id, self.body)
+        expected = _bound_digest(message, key, algorithm)
         if not hmac.compare_digest(_decoded(BOUND_SIGNATURE_HEADER, self.bound_signature), expected):
             raise ForbiddenError(
                 f"The request's signature was made for another request than {self.method} {self.path}: another client "
@@ -151,11 +156,13 @@ def signed_headers(
     method: str, path: str, body: bytes, key: bytes, algorithm: str = SIGNATURE_ALGORITHM, *, now_ms: int
 ) -> dict[str, str]:
     """Return the headers that sign a request with the session key, for both kinds of workers."""
-    bound = _bound_digest(_bound_message(method, path, str(now_ms), body), key, algorithm)
+    request_id = secrets.token_hex(16)
+    message = _bound_message(method, path, str(now_ms), request_id, body)
     return {
         **signature_headers(body, key, algorithm),
-        BOUND_SIGNATURE_HEADER: _encoded(bound),
+        BOUND_SIGNATURE_HEADER: _encoded(_bound_digest(message, key, algorithm)),
         TIME_HEADER: str(now_ms),
+        ID_HEADER: request_id,
     }
 
 
@@ -168,8 +175,8 @@ def _digest(message: bytes, key: bytes, algorithm: str) -> bytes:
     return hmac.new(key, message, _HASHES[algorithm]).digest()
 
 
-def _bound_message(method: str, path: str, time: str, body: bytes) -> bytes:
-    return f"{method}\n{path}\n{time}\n".encode() + body
+def _bound_message(method: str, path: str, time: str, request_id: str, body: bytes) -> bytes:
+    return f"{method}\n{path}\n{time}\n{request_id}\n".encode() + body
 
 
 def _bound_digest(message: bytes, key: bytes, algorithm: str) -> bytes:

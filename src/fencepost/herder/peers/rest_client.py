@@ -77,16 +77,28 @@ class RestClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        signer: Signer | None = None,
     ) -> WorkerResponse:
-        """Send a request with an already percent-encoded address.
+        """Send a request with an already percent-encoded address, signed if there is a `signer`.
 
         Raises RebalanceNeededError if the worker cannot be reached, and RequestFailedError if it does not answer: then
         the request may have been processed.
         """
         try:
             async with self._open().request(
-                method, URL(url, encoded=True), headers=headers, data=body, ssl=self._tls or True, allow_redirects=False
+                method,
+                URL(url, encoded=True),
+                headers=headers,
+                data=body,
+                ssl=self._tls or True,
+                allow_redirects=False,
+                middlewares=() if signer is None else (_signing(signer, body or b""),),
             ) as response:
                 return WorkerResponse(response.status, response.headers, await response.read())
         except (aiohttp.ClientSSLError, aiohttp.ClientConnectorCertificateError) as error:
@@ -147,11 +159,7 @@ class RestClient:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if authorization is not None:
             headers["Authorization"] = authorization
-        if signer is not None:
-            path = URL(url, encoded=True).raw_path
-            now_ms = time.time_ns() // 1_000_000
-            headers |= signed_headers(method, path, body, signer.key, signer.algorithm, now_ms=now_ms)
-        response = await self.request(method, url, headers=headers, body=body or None)
+        response = await self.request(method, url, headers=headers, body=body or None, signer=signer)
         if response.status >= 300:
             kind = _ERRORS.get(response.status, RequestFailedError)
             if MISSING_RIGHT_HEADER in response.headers:
@@ -164,6 +172,21 @@ class RestClient:
             timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS, sock_connect=_CONNECT_TIMEOUT_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout)
         return self._session
+
+
+def _signing(signer: Signer, body: bytes) -> aiohttp.ClientMiddlewareType:
+    """Return what signs each attempt anew.
+
+    aiohttp sends a PUT again if its connection is lost, and the leader takes a signature once.
+    """
+
+    async def sign(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        now_ms = time.time_ns() // 1_000_000
+        path = request.url.raw_path
+        request.headers.update(signed_headers(request.method, path, body, signer.key, signer.algorithm, now_ms=now_ms))
+        return await handler(request)
+
+    return sign
 
 
 def _connector_url(worker_url: str, connector: str) -> str:
