@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: install demo demo-cdc docs test sim chaos chaos-spark hostile lint screenshots dashboards bench dist clean
+.PHONY: install demo demo-cdc docs test mutations sim chaos chaos-spark hostile lint screenshots dashboards bench dist clean
 
 install: $(STAMP)
 
@@ -36,6 +36,11 @@ lint: install
 
 test: install
 	$(PYTEST) -n 2 --dist loadfile
+
+# Each guard of the guarantee taken out of a copy of the package, which a test must notice. Those of a file, or with a
+# word in their name: make mutations K=jdbc
+mutations: install
+	$(PYTEST) -n 2 --dist loadfile tests/mutations/removed_guards.py $(if $(K),-k '$(K)')
 
 # 100,000 schedules of the model, or one of them with its trace: make sim SEED=7
 SCHEDULES ?= 100000

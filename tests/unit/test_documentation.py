@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.test_mutations import GUARDS
+from tests.mutations.guards import GUARDS
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,0 +1,16 @@
+"""The guards, in one table for each package that they stand in."""
+
+from __future__ import annotations
+
+from tests.mutations.guards import connectors, engine, herder, interfaces, kafka, runtime, spark, storage
+
+GUARDS = (
+    *connectors.GUARDS,
+    *engine.GUARDS,
+    *herder.GUARDS,
+    *interfaces.GUARDS,
+    *kafka.GUARDS,
+    *runtime.GUARDS,
+    *spark.GUARDS,
+    *storage.GUARDS,
+)

@@ -1,0 +1,128 @@
+"""Guards of the engine, and of the transforms that it applies."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+GUARDS = (
+    Guard(
+        "the dead letters of rows that cannot be read",
+        "engine/error_handler.py",
+        "            self._letters += [DeadLetter.of_row(row, reader, topic) for row in rows]",
+        "            pass",
+        "tests/broker/test_dead_letters.py::test_bad_rows_of_a_file_are_dead_letters[worker]",
+    ),
+    Guard(
+        "the refusal of fields that a schema does not have",
+        "engine/grouping.py",
+        "        _check_fields(values, form.schema, name, topic)\n",
+        "",
+        "tests/unit/engine/test_grouping.py::test_a_field_that_the_schema_does_not_have_is_refused",
+    ),
+    Guard(
+        "the mark of transforms whose plan is kept",
+        "transforms/chain.py",
+        "    return all(is_planned_by_schema(plugin) for plugin in plugins)",
+        "    return bool(plugins)",
+        "tests/unit/transforms/test_known_plans.py::test_a_transform_that_is_not_marked_is_applied_to_each_batch",
+    ),
+    Guard(
+        "the settings that a kept plan was made with",
+        "engine/spark/transform.py",
+        "(session, settings_hash(session), tuple(",
+        "(session, tuple(",
+        "tests/unit/transforms/test_known_plans.py::test_a_setting_that_changes_counts_for_the_next_batch",
+    ),
+    Guard(
+        "the one user of a kept plan",
+        "engine/spark/known_plans.py",
+        "known = self._plans.pop(key, _Use.NEVER)",
+        "known = self._plans.get(key, _Use.NEVER)",
+        "tests/unit/transforms/test_known_plans.py::test_a_plan_has_one_user_at_a_time",
+    ),
+    Guard(
+        "the kept plan that goes with an error",
+        "engine/spark/known_plans.py",
+        """        yield None if isinstance(plan, _Use) else plan
+        with self._lock:
+            self._plans[key] = _Use.ONCE if isinstance(plan, _Use) else plan
+""",
+        """        try:
+            yield None if isinstance(plan, _Use) else plan
+        finally:
+            self._plans[key] = _Use.ONCE if isinstance(plan, _Use) else plan
+        with self._lock:
+""",
+        "tests/unit/transforms/test_known_plans.py::test_a_plan_is_dropped_after_an_error",
+    ),
+    Guard(
+        "the mark of the failures that a job's own stages send",
+        "engine/reports.py",
+        'rf"fencepost-failure:{mark}:(',
+        'rf"fencepost-failure:(?:{mark}|\\w*):(',
+        "tests/unit/engine/test_reports.py::test_text_that_imitates_a_failure_is_not_a_failure",
+    ),
+    Guard(
+        "the look at a schema before Python imports what it names",
+        "engine/spark/job_write.py",
+        "        check_user_types(frame, where=write.spec.pipeline.given)\n",
+        "",
+        "tests/broker/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
+    ),
+    Guard(
+        "the refusal of a write that Spark runs again",
+        "engine/attempts.py",
+        "if context.attemptNumber() > 0:",
+        "if False:",
+        "tests/chaos/test_spark_faults.py::test_a_write_that_spark_runs_again_is_refused",
+    ),
+    Guard(
+        "the order of the partitions that Spark joins",
+        "engine/spark/job_write.py",
+        "return partitions <= count or all(",
+        "return True or all(",
+        "tests/broker/test_engine_spark.py::test_the_rows_of_a_kept_dataframe_keep_their_order",
+    ),
+    Guard(
+        "the one number of partitions of a batch with keys",
+        "engine/routing.py",
+        "self._keyed_among.setdefault(converted.topic, count)",
+        "count",
+        "tests/unit/engine/test_routing.py::test_keyed_records_are_sent_again_if_their_topic_grows_within_a_batch",
+    ),
+    Guard(
+        "the worker's numbers of partitions on executors",
+        "engine/routing.py",
+        "self.asked.get(topic, self._known.get(topic))",
+        "self.asked.get(topic)",
+        "tests/broker/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
+    ),
+    Guard(
+        "the second question where a topic may have grown",
+        "engine/routing.py",
+        "count = self._beyond(converted.topic, highest)",
+        "pass",
+        "tests/unit/engine/test_routing.py::test_metadata_is_refreshed_if_a_record_names_an_unknown_partition",
+    ),
+    Guard(
+        "the refusal of a stage that Spark runs again",
+        "engine/attempts.py",
+        "    if int(found[2]) > 0:",
+        "    if False:",
+        "tests/chaos/test_spark_faults.py::test_a_stage_that_spark_runs_again_is_refused",
+    ),
+    Guard(
+        "the refusal of a session that may run a stage again",
+        "engine/spark/session.py",
+        "settings.get(name, required.default)",
+        "settings.get(name, required.value)",
+        "tests/unit/engine/spark/test_session_settings.py::test_a_session_of_the_users_own_must_not_run_a_stage_again",
+    ),
+    Guard(
+        "the first exception of a trace, which no row imitates",
+        "engine/job_failure.py",
+        "any(lines[0].partition(",
+        "any(lines[-1].partition(",
+        "tests/unit/engine/test_job_failure.py::test_a_retriable_error_of_python_code_is_distinguished_from_imitations",
+    ),
+)

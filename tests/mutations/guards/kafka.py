@@ -1,0 +1,103 @@
+"""Guards of what is said to brokers: producers, their epochs, topics and metadata."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+GUARDS = (
+    Guard(
+        "the epoch check of written records",
+        "kafka/producer/produce_errors.py",
+        "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):",
+        "if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER) or code in EPOCH_IS_DEAD:",
+        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_ended_transaction_is_refused[V2]",
+    ),
+    Guard(
+        "the epoch check of a commit",
+        "kafka/producer/transaction_coordinator.py",
+        "        if code == Code.NONE:\n            return\n        raise self._error(code, request)",
+        "        return",
+        "tests/broker/test_transactional_producer.py::test_a_newer_instance_fences_the_older[V2-commit]",
+    ),
+    Guard(
+        "the epoch that is bumped before a transaction",
+        "kafka/producer/transactional.py",
+        "            self._bump_epoch()\n",
+        "            pass\n",
+        "tests/broker/test_transactional_producer.py::test_a_writer_of_an_aborted_transaction_is_refused_in_the_next[V1]",
+    ),
+    Guard(
+        "the epoch that ends with an abort while writers may be alive",
+        "kafka/producer/transactional.py",
+        "        return in_doubt and self._version is TransactionVersion.V1",
+        "        return False",
+        "tests/chaos/test_writer_faults_v1.py::"
+        "test_a_batch_that_arrives_after_its_abort_is_not_committed_by_the_next[not verifying]",
+    ),
+    Guard(
+        "the epoch that ends with a task that is given up",
+        "kafka/producer/transactional.py",
+        "retire=self._version is TransactionVersion.V1)",
+        "retire=False)",
+        "tests/chaos/test_writer_faults_v1.py::"
+        "test_executor_writes_after_the_abort_are_not_committed_by_the_next[not verifying-abandon]",
+    ),
+    Guard(
+        "the refusal to commit while writers may be alive",
+        "kafka/producer/transactional.py",
+        "        self._require_finished_writers()\n        self._move_to",
+        "        self._move_to",
+        "tests/chaos/test_writer_faults.py::test_no_commit_takes_place_while_a_writer_may_be_alive[V2]",
+    ),
+    Guard(
+        "the wait for a topic that was just created",
+        "kafka/transport/created_topics.py",
+        "    if created_at is None:",
+        "    if True:",
+        "tests/broker/test_admin.py::test_a_topic_that_was_just_created_is_waited_for_until_brokers_learn_of_it",
+    ),
+    Guard(
+        "the limit that is asked for where none is known",
+        "kafka/transport/cluster.py",
+        "if known is None or self._is_old(known.learnt_at):",
+        "known = known or _MessageBytes(0, -1.0)\n        if self._is_old(known.learnt_at):",
+        "tests/broker/test_small_clock.py::"
+        "test_a_transaction_is_written_on_a_machine_that_was_just_booted[of the machine]",
+    ),
+    Guard(
+        "the second question where a limit may have been raised",
+        "kafka/producer/sender.py",
+        "            self._cluster.forget_message_bytes(topic)\n            if self._exceeds",
+        "            if self._exceeds",
+        "tests/broker/test_transactional_producer_sizes.py::"
+        "test_a_record_is_written_once_the_topic_s_limit_is_raised_as_the_message_says",
+    ),
+    Guard(
+        "the fresh look at a topic's partitions",
+        "kafka/consumer/read_to_end.py",
+        "self._find_leaders(deadline, max_age_ms=0)\n                ends",
+        "self._find_leaders(deadline)\n                ends",
+        "tests/broker/test_topic_reader.py::test_a_read_sees_what_was_written_to_partitions_that_are_new",
+    ),
+    Guard(
+        "the id of a topic",
+        "kafka/consumer/read_to_end.py",
+        "            self._positions.clear()\n",
+        "            pass\n",
+        "tests/broker/test_topic_reader.py::test_a_recreated_topic_is_read_from_its_beginning",
+    ),
+    Guard(
+        "the redirects that the client's secret does not follow",
+        "kafka/config/token_provider.py",
+        "        if _origin(newurl) != _origin(req.full_url):",
+        "        if False:",
+        "tests/unit/kafka/config/test_token_provider.py::test_a_redirect_to_another_server_is_refused",
+    ),
+    Guard(
+        "the offsets topics that no broker creates with its own settings",
+        "kafka/transport/cluster.py",
+        "            creates = name not in self._kept",
+        "            creates = True",
+        "tests/broker/test_connections.py::test_a_topic_with_custom_settings_is_not_auto_created_by_brokers",
+    ),
+)

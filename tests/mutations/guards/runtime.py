@@ -1,0 +1,73 @@
+"""Guards of the life of connectors and tasks."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+GUARDS = (
+    Guard(
+        "the offsets of dead letters",
+        "runtime/task/writes.py",
+        "if sent is not None or position in result.lettered",
+        "if sent is not None",
+        "tests/broker/test_dead_letters.py::test_polled_records_that_are_refused_are_dead_letters_with_their_offsets",
+    ),
+    Guard(
+        "the edge around a task's poll",
+        "runtime/task/instance.py",
+        "answer: Any = call_plugin(what, self._task.poll)",
+        "answer: Any = self._task.poll()",
+        "tests/unit/runtime/task/test_instance.py::test_an_exit_in_poll_is_a_failure",
+    ),
+    Guard(
+        "the last resort of a task's thread",
+        "runtime/task/source_task.py",
+        "            except BaseException as raised:  # noqa",
+        "            except Exception as raised:  # noqa",
+        "tests/unit/runtime/task/test_source_task.py::test_an_exit_that_passed_the_edge_fails_the_task",
+    ),
+    Guard(
+        "the offset records of a transaction",
+        "runtime/task/transaction.py",
+        "                self._write_offsets(self._producer)",
+        "                self._offsets.clear()",
+        "tests/broker/test_source_task.py::test_d3_a_task_resumes_from_the_last_commit",
+    ),
+    Guard(
+        "the run that a task's commits name",
+        "runtime/task/run.py",
+        "{owned.producer_id}.{owned.epoch}.{reader.reads}",
+        "{owned.producer_id}",
+        "tests/broker/test_source_task.py::test_commits_name_the_task_and_a_run_that_changes_with_each_read",
+    ),
+    Guard(
+        "the abort of a transaction that failed",
+        "runtime/task/poll_loop.py",
+        "            self._abort_quietly()",
+        "            self._writes.commit()",
+        "tests/broker/test_source_task_life.py::test_t22_an_error_of_poll_fails_the_task_and_nothing_uncommitted_is_visible",
+    ),
+    Guard(
+        "the abort that a connector asks for",
+        "runtime/task/poll_loop.py",
+        "            self._writes.abort()",
+        "            pass",
+        "tests/broker/test_source_task.py::test_i4_the_connector_boundary_commits_the_offsets_of_aborted_records_too",
+    ),
+    Guard(
+        "offsets that are moved to the own topic before they are removed from the worker's",
+        "runtime/connector_offsets.py",
+        "if elsewhere := store.held_elsewhere(removed):",
+        "if elsewhere := []:",
+        "tests/broker/test_separate_offsets.py::"
+        "test_f8_a_reset_that_is_fenced_leaves_offsets_that_only_the_workers_topic_has",
+    ),
+    Guard(
+        "the token endpoints that connectors may not name",
+        "runtime/connector/client_properties.py",
+        "    _check_token_endpoint(worker, own.get(ENDPOINT), usual=properties.get(ENDPOINT))\n",
+        "",
+        "tests/unit/runtime/connector/test_client_properties.py::"
+        "test_a_connector_of_a_group_names_only_token_endpoints_that_are_allowed",
+    ),
+)

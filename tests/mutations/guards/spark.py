@@ -1,0 +1,92 @@
+"""Guards of the sink for Spark users."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+GUARDS = (
+    Guard(
+        "the progress of a Spark sink, which tells a repeated batch",
+        "spark/progress.py",
+        "    if number > committed:\n",
+        "    if number >= committed:\n",
+        "tests/unit/spark/test_progress.py::test_the_last_batch_is_not_written_again",
+    ),
+    Guard(
+        "the time at which a batch of a Spark sink was planned",
+        "spark/progress.py",
+        "        last.batch_timestamp_ms != batch.batch_timestamp_ms\n",
+        "        False\n",
+        "tests/unit/spark/test_progress.py::test_the_last_number_with_another_timestamp_is_refused",
+    ),
+    Guard(
+        "InitProducerId before the progress of a Spark sink is read",
+        "spark/sink.py",
+        """        self._producer.init_transactions()
+        if not self._keeps_progress:
+            return
+        self.last = self._log.read()
+""",
+        """        self.last = self._log.read()
+        self._producer.init_transactions()
+""",
+        "tests/broker/test_spark_sink_owner.py::test_a_new_owner_sees_what_the_former_committed_until_it_was_fenced",
+    ),
+    Guard(
+        "the one attempt of a task of format(fencepost) that may write",
+        "spark/ledger.py",
+        "        return self.state is LedgerState.OPEN and self.attempts.get(task, attempt) == attempt\n",
+        "        return self.state is LedgerState.OPEN\n",
+        "tests/unit/spark/test_ledger.py::test_a_second_attempt_is_refused_and_told_why_the_first_failed",
+    ),
+    Guard(
+        "the comparison of all attempts with the results of Spark",
+        "spark/data_source_writer.py",
+        "            log.ledger.check(attempts)\n",
+        "",
+        "tests/broker/test_spark_format_owner.py::test_a_result_that_was_lost_keeps_the_driver_from_committing[V2]",
+    ),
+    Guard(
+        "the close of a ledger before the commit",
+        "spark/data_source_writer.py",
+        "            log.add(Closed())\n            log.ledger.check(attempts)\n",
+        "            pass\n",
+        "tests/broker/test_spark_format_owner.py::test_an_attempt_that_is_late_writes_nothing[V2]",
+    ),
+    Guard(
+        "the sequence number of a partition that a task takes over",
+        "spark/task_write.py",
+        "        self._sequences |= ledger.sequences\n",
+        "",
+        "tests/broker/test_spark_format_owner.py::test_tasks_hand_a_partition_on_and_all_is_committed_at_once[V2]",
+    ),
+    Guard(
+        "the first end of a task in a ledger, whatever comes late",
+        "spark/ledger.py",
+        "            case Done() if self.attempts.get(entry.task) == entry.attempt and entry.task not in self.finished:\n",
+        "            case Done() if self.attempts.get(entry.task) == entry.attempt:\n",
+        "tests/unit/spark/test_ledger.py::test_late_copies_of_entries_change_nothing",
+    ),
+    Guard(
+        "InitProducerId of a Spark sink before its batch is written again",
+        "spark/sink.py",
+        "                if self._producer.state is TransactionState.FAILED:\n                    self.own()\n",
+        "                if self._producer.state is TransactionState.FAILED:\n"
+        "                    self._producer.init_transactions()\n",
+        "tests/broker/test_spark_sink_owner.py::test_a_failed_commit_that_took_place_is_not_repeated",
+    ),
+    Guard(
+        "the refusal of a second function for a Spark sink in one query",
+        "spark/writers.py",
+        "            if known.run == batch.run and former() not in (None, function):",
+        "            if False:",
+        "tests/unit/spark/test_writers.py::test_a_second_function_in_one_query_is_refused",
+    ),
+    Guard(
+        "the refusal of a second query for a Spark sink, which would fence the first",
+        "spark/writers.py",
+        "            if known.run != batch.run and is_running(known):",
+        "            if False:",
+        "tests/unit/spark/test_writers.py::test_a_query_beside_a_running_one_is_refused",
+    ),
+)

@@ -1,0 +1,89 @@
+"""Guards of the worker's topics: offsets, configs and statuses."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+GUARDS = (
+    Guard(
+        "the former offsets topics that commits name",
+        "storage/offsets/connector_store.py",
+        "former=lambda: self._needed,",
+        "former=frozenset,",
+        "tests/broker/test_separate_offsets.py::test_d7_an_uncopied_offset_is_found_behind_commits_of_other_tasks",
+    ),
+    Guard(
+        "the watch over source partitions that two tasks write",
+        "storage/offsets/partition_guard.py",
+        "        if known is None or known == self._known or shared is None:",
+        "        if True:",
+        "tests/broker/test_standalone.py::test_tasks_that_share_a_source_partition_fail_the_connector",
+    ),
+    Guard(
+        "the leader's transaction",
+        "storage/configs/topic.py",
+        "            if transactional\n",
+        "            if False\n",
+        "tests/broker/test_config_topic.py::test_an_old_leader_gets_an_error_to_retry_on_and_can_change_nothing",
+    ),
+    Guard(
+        "the newest commit of several places",
+        "storage/offsets/table.py",
+        "            return self.mark.time > other.mark.time\n",
+        "            return False\n",
+        "tests/unit/storage/offsets/test_table.py::"
+        "test_of_equal_keys_in_two_partitions_the_newest_counts_in_any_order_of_reading",
+    ),
+    Guard(
+        "the order of commits by what was read",
+        "storage/offsets/uncommitted.py",
+        "known + 1",
+        "0",
+        "tests/unit/storage/offsets/test_uncommitted.py::"
+        "test_a_commit_time_is_later_than_all_read_ones_even_with_a_slow_clock",
+    ),
+    Guard(
+        "the removal in each place that has an offset",
+        "storage/offsets/table.py",
+        "for place in places if value is None and place.value and place is not newest",
+        "for place in () if place",
+        "tests/unit/storage/offsets/test_table.py::test_an_offset_is_removed_wherever_the_source_partition_has_one",
+    ),
+    Guard(
+        "the former offsets topics of a connector",
+        "storage/offsets/connector_store.py",
+        "            self._refresh_former(origin, timeout_ms)\n",
+        "            pass\n",
+        "tests/broker/test_offsets_topic_changes.py::"
+        "test_d7_nothing_is_read_twice_if_an_own_topic_is_removed_while_copies_fail",
+    ),
+    Guard(
+        "the dropping of late copies",
+        "storage/offsets/copies.py",
+        "if not self._is_outdated(copy)",
+        "if copy",
+        "tests/broker/test_offsets_topic_changes.py::"
+        "test_d7_a_late_copy_is_dropped_where_something_newer_was_committed",
+    ),
+    Guard(
+        "the mending of a late copy",
+        "storage/offsets/copies.py",
+        "if stored is None or not stored.is_buried:",
+        "if True:",
+        "tests/broker/test_offsets_topic_changes.py::test_d7_a_late_copy_after_a_newer_commit_is_corrected",
+    ),
+    Guard(
+        "the newest status of several partitions",
+        "storage/statuses/topic.py",
+        "elif self._newest.take(record):",
+        "elif self._newest.take(record) or True:",
+        "tests/broker/test_status_topic.py::test_the_newest_status_of_equal_keys_in_two_partitions_wins",
+    ),
+    Guard(
+        "the digits of a commit time that a stranger wrote",
+        "storage/offsets/marks.py",
+        'rb"[0-9]{1,18}"',
+        'rb"[0-9]+"',
+        "tests/unit/storage/offsets/test_marks.py::test_an_invalid_commit_time_is_replaced_by_the_timestamp",
+    ),
+)
