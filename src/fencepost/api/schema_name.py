@@ -1,17 +1,22 @@
-"""A struct's name and version, which Connect's schemas have and Spark's types do not.
+"""The name and version of a schema, which Connect's schemas have and Spark's types do not.
 
-In a DataFrame they are in the metadata of the column, under `SCHEMA_METADATA`, as an object with `name` or `version` or
-both. Converters only get types, so they get them as a `NamedStruct`.
+Those of a key or value that is a struct are in the metadata of a DataFrame's column, under `SCHEMA_METADATA`, as an
+object with `name` or `version` or both. Converters only get types, so they get them as a `NamedStruct`.
+
+Those of a field within a struct are in its comment, the one thing that DDL can say of a field beside its type:
+`ts: BIGINT COMMENT 'connect.name=io.debezium.time.Timestamp version=1'`. Other comments mean nothing here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql.types import DataType, StructField, StructType
 
 SCHEMA_METADATA: Final = "fencepost.schema"
+_COMMENT: Final = re.compile(r"connect\.name=([\w.$]+) version=(\d+)")
 
 
 class NamedStruct(StructType):
@@ -28,3 +33,14 @@ def named(field: StructField) -> DataType:
     if identity and isinstance(field.dataType, StructType):
         return NamedStruct(field.dataType.fields, dict(sorted(identity.items())))
     return field.dataType
+
+
+def named_field(name: str) -> str:
+    """Return the DDL that gives a field version 1 of the schema `name`, to follow the field's type."""
+    return f"COMMENT 'connect.name={name} version=1'"
+
+
+def field_identity(field: StructField) -> dict[str, Any]:
+    """Return the name and version that a field's comment gives it, nothing for other fields."""
+    found = _COMMENT.fullmatch((field.metadata or {}).get("comment", ""))
+    return {} if found is None else {"name": found[1], "version": int(found[2])}

@@ -12,8 +12,8 @@
 | DECIMAL(p, s) | bytes, parameter `scale` | org.apache.kafka.connect.data.Decimal |
 | ARRAY MAP STRUCT | array map struct | |
 
-A schema is optional where Spark says nullable. Connect has no form for intervals, variants, geometries and columns
-that are always null.
+A schema is optional where Spark says nullable. A field's comment can name its schema (see `api.schema_name`). Connect
+has no form for intervals, variants, geometries and columns that are always null.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 from fencepost.api.errors import DataError
-from fencepost.api.schema_name import NamedStruct
+from fencepost.api.schema_name import NamedStruct, field_identity
 from fencepost.converters.render import children
 
 _LOGICAL: Final = "org.apache.kafka.connect.data."
@@ -106,7 +106,8 @@ def _structure(schema: spark.DataType, path: str) -> dict[str, Any]:
 
 def _field(field: spark.StructField, path: str) -> dict[str, Any]:
     place = f"{path}.{field.name}" if path else field.name
-    return {**connect_schema(field.dataType, optional=field.nullable, path=place), "field": field.name}
+    described = connect_schema(field.dataType, optional=field.nullable, path=place)
+    return {**described, **field_identity(field), "field": field.name}
 
 
 def missing_values(schema: spark.DataType, values: pa.Array, path: str = "") -> Iterator[str]:

@@ -14,6 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.validators import at_least, not_blank, one_of
 from fencepost.connectors.postgres.connection import ConnectionSettings
 from fencepost.connectors.postgres.envelope import EnvelopeSettings
+from fencepost.connectors.postgres.temporal import TimePrecision
 from fencepost.connectors.postgres.types import DecimalHandling
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
@@ -61,6 +62,16 @@ def _snapshot_mode(name: str, value: Any) -> None:
     if mode in _OTHER_MODES:
         raise ConfigError(f"The value {mode} of the property {name} is not supported: {_OTHER_MODES[mode]}", name=name)
     one_of([str(mode) for mode in SnapshotMode])(name, value)
+
+
+def _time_precision(name: str, value: Any) -> None:
+    if str(value).lower() == "nanoseconds":
+        raise ConfigError(
+            f"The value nanoseconds of the property {name} is not supported: PostgreSQL has microseconds, and nanoseconds "
+            "since 1970 end in 2262; use microseconds",
+            name=name,
+        )
+    one_of([str(mode) for mode in TimePrecision])(name, value)
 
 
 def _key_columns(name: str, value: Any) -> None:
@@ -220,8 +231,11 @@ DEFINITIONS: Final = (
         validator=one_of([str(mode) for mode in DecimalHandling]),
     )
     .define(
-        "time.precision.mode", _T.STRING, "adaptive", _I.LOW, "How times are represented; adaptive is the one supported.",
-        validator=one_of(["adaptive"]),
+        "time.precision.mode", _T.STRING, "adaptive", _I.LOW,
+        "How date, time and timestamp are represented: adaptive in milliseconds if the column has up to 3 digits of a "
+        "second, else in microseconds; adaptive_time_microseconds likewise, but time always in microseconds; microseconds "
+        "always so; connect as Connect's logical types, in milliseconds; isostring as texts.",
+        validator=_time_precision,
     )
     .define(
         "unavailable.value.placeholder", _T.STRING, "__debezium_unavailable_value", _I.LOW,
@@ -248,6 +262,7 @@ class PostgresConfig:
     autocreate: Autocreate
     snapshot_mode: SnapshotMode
     decimals: DecimalHandling
+    times: TimePrecision
     envelope: EnvelopeSettings
     split_after_s: float | None
     heartbeat_s: float
@@ -287,6 +302,7 @@ class PostgresConfig:
             autocreate=Autocreate(given["publication.autocreate.mode"].lower()),
             snapshot_mode=SnapshotMode.NO_DATA if mode is SnapshotMode.NEVER else mode,
             decimals=DecimalHandling(given["decimal.handling.mode"].lower()),
+            times=TimePrecision(given["time.precision.mode"].lower()),
             envelope=EnvelopeSettings(
                 prefix=given["topic.prefix"],
                 database=given["database.dbname"],

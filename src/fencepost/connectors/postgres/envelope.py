@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from fencepost import __version__
 from fencepost.api.errors import DataError
+from fencepost.api.schema_name import named_field
 from fencepost.connectors.postgres.decoder import DELETE, INSERT, TRUNCATE, UPDATE, Changes, Rows, TextColumn
 from fencepost.connectors.postgres.relation import Relation
-from fencepost.connectors.postgres.types import ValueType, read_column
+from fencepost.connectors.postgres.value_types import ValueType, read_column
 
 SOURCE_DDL: Final = (
     "STRUCT<version: STRING NOT NULL, connector: STRING NOT NULL, name: STRING NOT NULL, ts_ms: BIGINT NOT NULL, "
@@ -64,6 +65,11 @@ class TableColumn:
     key: bool
     nullable_key: bool = False
 
+    def ddl(self, *, nullable: bool) -> str:
+        """Return the field of a struct, with its name in schemas if Debezium gives such values one."""
+        comment = "" if self.type.semantic is None else f" {named_field(self.type.semantic)}"
+        return f"{quoted(self.name)}: {self.type.ddl}{'' if nullable else ' NOT NULL'}{comment}"
+
 
 @dataclass(frozen=True, slots=True)
 class TableEvents:
@@ -81,11 +87,8 @@ class TableEvents:
     @property
     def schema(self) -> str:
         """The columns `key` (if the table has one) and `value` in DDL."""
-        row = ", ".join(f"{quoted(column.name)}: {column.type.ddl}" for column in self.columns)
-        key = ", ".join(
-            f"{quoted(column.name)}: {column.type.ddl}{'' if column.nullable_key else ' NOT NULL'}"
-            for column in self._keys
-        )
+        row = ", ".join(column.ddl(nullable=True) for column in self.columns)
+        key = ", ".join(column.ddl(nullable=column.nullable_key) for column in self._keys)
         value = (
             f"STRUCT<before: STRUCT<{row}>, after: STRUCT<{row}>, source: {SOURCE_DDL} NOT NULL, op: STRING NOT NULL, "
             f"ts_ms: BIGINT, transaction: {TRANSACTION_DDL}>"

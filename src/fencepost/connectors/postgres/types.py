@@ -7,9 +7,7 @@
 | real, double precision | FLOAT, DOUBLE | NaN and infinity too |
 | numeric(p, s), p up to 38 | DECIMAL(p, s) | `decimal.handling.mode=precise` |
 | other numeric | STRUCT<scale INT, value BINARY> | the unscaled value, big-endian two's complement |
-| date | INT | days since 1970 |
-| time, timestamp | BIGINT | microseconds since midnight, since 1970 |
-| timestamp with time zone | STRING | ISO 8601 in UTC |
+| dates and times | | see temporal.py |
 | bytea | BINARY | |
 | arrays | ARRAY | of one dimension |
 | all others | STRING | as PostgreSQL writes them |
@@ -19,25 +17,23 @@ Domains are as the type that they are made of. The server's session uses ISO dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.api.errors import DataError
 from fencepost.connectors.postgres import values
+from fencepost.connectors.postgres.temporal import TimePrecision, temporal_type
+from fencepost.connectors.postgres.value_types import ValueType, casting
 
 BOOL, BYTEA, INT8, INT2, INT4, OID = 16, 17, 20, 21, 23, 26
-FLOAT4, FLOAT8, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, NUMERIC = 700, 701, 1082, 1083, 1114, 1184, 1700
+FLOAT4, FLOAT8, NUMERIC, JSON, JSONB, XML, UUID = 700, 701, 1700, 114, 3802, 142, 2950
 
 _MAX_PRECISION: Final = 38
 _VARIABLE: Final = pa.struct([("scale", pa.int32()), ("value", pa.binary())])
-
-Reader = Callable[[pa.Array], pa.Array]
-"""Turns texts of PostgreSQL into values; nulls stay null. Raises ValueError, which pa.ArrowInvalid is, or DataError."""
 
 
 class DecimalHandling(StrEnum):
@@ -76,30 +72,19 @@ def resolved(oid: int, modifier: int, known: Mapping[int, TypeInfo]) -> Postgres
     return PostgresType(oid, modifier)
 
 
-@dataclass(frozen=True, slots=True)
-class ValueType:
-    """The Spark type of a column in DDL, its Arrow type, and how its texts are read.
-
-    `marker` is the text for a value that is not known, as PostgreSQL would write it; None if the type has no such.
-    """
-
-    ddl: str
-    arrow: pa.DataType
-    read: Reader
-    marker: Callable[[str], str] | None = None
-
-
-def value_type(kind: PostgresType, decimals: DecimalHandling) -> ValueType:
+def value_type(
+    kind: PostgresType, decimals: DecimalHandling, times: TimePrecision = TimePrecision.ADAPTIVE
+) -> ValueType:
     """Return how values of a type are represented."""
     if kind.element is not None:
-        element = value_type(kind.element, decimals)
+        element = value_type(kind.element, decimals, times)
         marker = _array_marker if element.ddl == "STRING" else None
         return ValueType(
             f"ARRAY<{element.ddl}>", pa.list_(element.arrow), lambda texts: _arrays(texts, element), marker
         )
     if kind.oid == NUMERIC:
         return _numeric(kind.modifier, decimals)
-    return _TYPES.get(kind.oid, _TEXT)
+    return temporal_type(kind.oid, kind.modifier, times) or _TYPES.get(kind.oid, _TEXT)
 
 
 def _numeric(modifier: int, decimals: DecimalHandling) -> ValueType:
@@ -113,6 +98,7 @@ def _numeric(modifier: int, decimals: DecimalHandling) -> ValueType:
             "STRUCT<scale: INT NOT NULL, value: BINARY NOT NULL>",
             _VARIABLE,
             lambda texts: values.numerics(texts, _VARIABLE),
+            semantic="io.debezium.data.VariableScaleDecimal",
         )
     kind = pa.decimal128(precision, scale)
     return ValueType(f"DECIMAL({precision},{scale})", kind, lambda texts: texts.cast(kind))
@@ -132,33 +118,18 @@ def _bytea_marker(placeholder: str) -> str:
     return "\\x" + placeholder.encode().hex()
 
 
-def _casting(ddl: str, kind: pa.DataType) -> ValueType:
-    return ValueType(ddl, kind, lambda texts: texts.cast(kind))
-
-
 _TEXT: Final = ValueType("STRING", pa.string(), lambda texts: texts, lambda placeholder: placeholder)
 _TYPES: Final[dict[int, ValueType]] = {
     BOOL: ValueType("BOOLEAN", pa.bool_(), lambda texts: pc.equal(texts, "t")),
-    INT2: _casting("SMALLINT", pa.int16()),
-    INT4: _casting("INT", pa.int32()),
-    INT8: _casting("BIGINT", pa.int64()),
-    OID: _casting("BIGINT", pa.int64()),
-    FLOAT4: _casting("FLOAT", pa.float32()),
-    FLOAT8: _casting("DOUBLE", pa.float64()),
+    INT2: casting("SMALLINT", pa.int16()),
+    INT4: casting("INT", pa.int32()),
+    INT8: casting("BIGINT", pa.int64()),
+    OID: casting("BIGINT", pa.int64()),
+    FLOAT4: casting("FLOAT", pa.float32()),
+    FLOAT8: casting("DOUBLE", pa.float64()),
     BYTEA: ValueType("BINARY", pa.binary(), values.byteas, _bytea_marker),
-    DATE: ValueType("INT", pa.int32(), values.dates),
-    TIME: ValueType("BIGINT", pa.int64(), values.times),
-    TIMESTAMP: ValueType("BIGINT", pa.int64(), values.timestamps),
-    TIMESTAMPTZ: ValueType("STRING", pa.string(), values.zoned),
+    JSON: replace(_TEXT, semantic="io.debezium.data.Json"),
+    JSONB: replace(_TEXT, semantic="io.debezium.data.Json"),
+    XML: replace(_TEXT, semantic="io.debezium.data.Xml"),
+    UUID: replace(_TEXT, semantic="io.debezium.data.Uuid"),
 }
-
-
-def read_column(kind: ValueType, texts: pa.Array, where: str) -> pa.Array:
-    """Return a column's values. Raises DataError that names the column if they have no representation."""
-    try:
-        return kind.read(texts)
-    except (DataError, ValueError) as error:
-        raise DataError(
-            f"A value of the column {where} cannot be represented as {kind.ddl}: {error}. Leave the column out with "
-            "column.exclude.list, or set decimal.handling.mode=string if it is a numeric"
-        ) from error

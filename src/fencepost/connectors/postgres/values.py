@@ -22,6 +22,9 @@ _UNIX_DAYS: Final = 719_468
 _DATE: Final = re.compile(r"(\d{4,})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?(\+00)?( BC)?")
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
+# The least and the greatest whole milliseconds that are an int64 of microseconds.
+_WHOLE_MS: Final = (-((1 << 63) // 1000) * 1000, ((1 << 63) - 1) // 1000 * 1000)
+_TIME_ZONE: Final = re.compile(r"([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?$")
 
 
 def dates(texts: pa.Array) -> pa.Array:
@@ -40,6 +43,33 @@ def timestamps(texts: pa.Array) -> pa.Array:
         return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _microseconds(text))
 
 
+def timestamps_ms(texts: pa.Array) -> pa.Array:
+    """Return milliseconds since 1970-01-01 as int64, rounded down; the infinities are the least and greatest number."""
+    try:
+        return texts.cast(pa.timestamp("ms")).view(pa.int64())
+    except pa.ArrowInvalid:
+        return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _microseconds(text) // 1000)
+
+
+def timestamps_to_ms(texts: pa.Array) -> pa.Array:
+    """Return timestamps in microseconds, rounded down to milliseconds.
+
+    The infinities are the least and the greatest of them.
+    """
+    try:
+        return pc.floor_temporal(texts.cast(pa.timestamp("us")), unit="millisecond")
+    except pa.ArrowInvalid:
+        rounded = _each(
+            texts, pa.int64(), lambda text: _infinite(text, _WHOLE_MS) or _microseconds(text) // 1000 * 1000
+        )
+        return rounded.view(pa.timestamp("us"))
+
+
+def times_ms(texts: pa.Array) -> pa.Array:
+    """Return milliseconds since midnight as int32, rounded down."""
+    return pc.divide(times(texts), 1000).cast(pa.int32())
+
+
 def times(texts: pa.Array) -> pa.Array:
     """Return microseconds since midnight as int64."""
     try:
@@ -53,6 +83,23 @@ def zoned(texts: pa.Array) -> pa.Array:
     if pc.any(pc.ends_with(texts, "BC")).as_py():
         return _each(texts, pa.string(), _zoned_before_christ)
     return pc.replace_substring_regex(pc.replace_substring(texts, " ", "T", max_replacements=1), r"\+00$", "Z")
+
+
+def zoned_times(texts: pa.Array) -> pa.Array:
+    """Return times of day with a time zone as those of UTC in ISO 8601, such as `12:05:06.5Z`."""
+    others = pc.match_substring_regex(texts, r"^\d.*[-+](0[1-9]|[1-9]|00:)[^-+]*$")
+    if pc.any(others).as_py():
+        return _each(texts, pa.string(), _time_in_utc)
+    return pc.replace_substring_regex(texts, r"\+00$", "Z")
+
+
+def iso(texts: pa.Array) -> pa.Array:
+    """Return dates, times and timestamps in ISO 8601, as of UTC: `2024-05-01Z`; the infinities stay as they are."""
+    if pc.any(pc.ends_with(texts, "BC")).as_py():
+        return _each(texts, pa.string(), _iso_before_christ)
+    # Infinities, and the marker of an item of an array that was not sent, begin with no digit.
+    joined = pc.replace_substring_regex(texts, r"^(\d[^ ]*) ", r"\1T")
+    return pc.replace_substring_regex(joined, r"^(\d.*)$", r"\1Z")
 
 
 def byteas(texts: pa.Array) -> pa.Array:
@@ -150,13 +197,35 @@ def _microseconds(text: str) -> int:
 
 
 def _zoned_before_christ(text: str) -> str:
+    return _signed_year(text).replace(" ", "T", 1).replace("+00", "Z")
+
+
+def _iso_before_christ(text: str) -> str:
+    return _signed_year(text).replace(" ", "T", 1) + "Z" if text[:1].isdigit() else text
+
+
+def _signed_year(text: str) -> str:
+    """Return a date before Christ as ISO 8601 counts years, where 0 is 1 BC, and others as they are."""
     if not text.endswith(" BC"):
-        return text.replace(" ", "T", 1).replace("+00", "Z")
+        return text
     year = _parts(text)[0]
-    sign = "-" if year < 0 else ""
-    return f"{sign}{abs(year):04d}" + text.removesuffix(" BC")[text.index("-") :].replace(" ", "T", 1).replace(
-        "+00", "Z"
-    )
+    return f"{'-' if year < 0 else ''}{abs(year):04d}" + text.removesuffix(" BC")[text.index("-") :]
+
+
+def _time_in_utc(text: str) -> str:
+    found = _TIME_ZONE.search(text)
+    if found is None:
+        # The marker of an item of an array that was not sent.
+        return text
+    sign, hours, minutes, seconds = found.groups()
+    shift = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    clock = text[: found.start()]
+    if not shift:
+        return f"{clock}Z"
+    whole, dot, fraction = clock.partition(".")
+    in_zone = sum(int(part) * unit for part, unit in zip(whole.split(":"), (3600, 60, 1), strict=True))
+    utc = (in_zone + (shift if sign == "-" else -shift)) % 86_400
+    return f"{utc // 3600:02d}:{utc // 60 % 60:02d}:{utc % 60:02d}{dot}{fraction}Z"
 
 
 def _unscaled(text: str) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.postgres import types, values
+from fencepost.connectors.postgres import temporal, types, values
 from fencepost.connectors.postgres.types import (
     DecimalHandling,
     PostgresType,
     TypeInfo,
-    read_column,
     resolved,
     value_type,
 )
+from fencepost.connectors.postgres.value_types import read_column
 
 
 def read(kind: PostgresType, *texts: str | None, decimals: DecimalHandling = DecimalHandling.PRECISE) -> list[Any]:
@@ -46,20 +46,20 @@ def numeric(precision: int, scale: int) -> PostgresType:
         (types.OID, "4294967295", 2**32 - 1),
         (types.FLOAT8, "1e-07", 1e-07),
         (types.FLOAT8, "-Infinity", float("-inf")),
-        (types.DATE, "1970-01-02", 1),
-        (types.DATE, "0001-01-01", (date(1, 1, 1) - date(1970, 1, 1)).days),
-        (types.DATE, "0044-03-15 BC", -735_160),
-        (types.DATE, "10000-01-01", 2_932_897),
-        (types.DATE, "infinity", 2**31 - 1),
-        (types.DATE, "-infinity", -(2**31)),
-        (types.TIME, "00:00:00.000001", 1),
-        (types.TIME, "24:00:00", 86_400_000_000),
-        (types.TIMESTAMP, "1969-12-31 23:59:59.5", -500_000),
-        (types.TIMESTAMP, "infinity", 2**63 - 1),
-        (types.TIMESTAMP, "10000-01-01 00:00:00", 253_402_300_800_000_000),
-        (types.TIMESTAMPTZ, "2024-05-01 12:30:00.25+00", "2024-05-01T12:30:00.25Z"),
-        (types.TIMESTAMPTZ, "0044-03-15 00:00:00+00 BC", "-0043-03-15T00:00:00Z"),
-        (types.TIMESTAMPTZ, "-infinity", "-infinity"),
+        (temporal.DATE, "1970-01-02", 1),
+        (temporal.DATE, "0001-01-01", (date(1, 1, 1) - date(1970, 1, 1)).days),
+        (temporal.DATE, "0044-03-15 BC", -735_160),
+        (temporal.DATE, "10000-01-01", 2_932_897),
+        (temporal.DATE, "infinity", 2**31 - 1),
+        (temporal.DATE, "-infinity", -(2**31)),
+        (temporal.TIME, "00:00:00.000001", 1),
+        (temporal.TIME, "24:00:00", 86_400_000_000),
+        (temporal.TIMESTAMP, "1969-12-31 23:59:59.5", -500_000),
+        (temporal.TIMESTAMP, "infinity", 2**63 - 1),
+        (temporal.TIMESTAMP, "10000-01-01 00:00:00", 253_402_300_800_000_000),
+        (temporal.TIMESTAMPTZ, "2024-05-01 12:30:00.25+00", "2024-05-01T12:30:00.25Z"),
+        (temporal.TIMESTAMPTZ, "0044-03-15 00:00:00+00 BC", "-0043-03-15T00:00:00Z"),
+        (temporal.TIMESTAMPTZ, "-infinity", "-infinity"),
         (types.BYTEA, "\\x00ff", b"\x00\xff"),
         (types.BYTEA, "\\x", b""),
         (869, "10.0.0.0/8", "10.0.0.0/8"),
