@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fencepost.api.record import SourceBatch, SourceOffset, SourcePartition
 from fencepost.connectors.postgres.decoder import Changes
-from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.envelope import Draft, TableEvents
 from fencepost.connectors.postgres.relation import Relation
 
 
@@ -37,15 +37,19 @@ class TableBatches:
         if relation not in self._tables:
             self._tables[relation] = self._find(relation)
 
-    def of(self, changes: Iterable[Changes], now_ms: int) -> list[SourceBatch]:
-        """Return the batches of changes, without offsets."""
-        batches = []
-        for part in changes:
-            events = self._tables[part.relation]
-            rows = None if events is None else events.events(part, now_ms)
-            if events is not None and rows is not None:
-                batches.append(ready(events.schema, [rows]))
-        return batches
+    def drafts(self, changes: Iterable[Changes]) -> list[Draft]:
+        """Return the events of changes, before they are put together."""
+        tables = [(self._tables[part.relation], part) for part in changes]
+        found = [events.draft(part) for events, part in tables if events is not None]
+        return [draft for draft in found if draft is not None]
+
+
+def batches_of(drafts: Sequence[Draft], now_ms: int, transactions: Sequence[pa.Array | None]) -> list[SourceBatch]:
+    """Return the batches of events, without offsets; `transactions` are the `transaction` of each draft's events."""
+    return [
+        ready(draft.table.schema, [draft.events(now_ms, transaction)])
+        for draft, transaction in zip(drafts, transactions, strict=True)
+    ]
 
 
 _HEARTBEAT: Final = "topic STRING, key STRUCT<serverName: STRING NOT NULL>, value STRUCT<ts_ms: BIGINT NOT NULL>"

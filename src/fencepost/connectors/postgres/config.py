@@ -242,6 +242,15 @@ DEFINITIONS: Final = (
         "Stands for a large value that an update left unchanged, and that the server therefore did not send.",
     )
     .define(
+        "provide.transaction.metadata", _T.BOOLEAN, False, _I.LOW,
+        "Whether each change tells its transaction and its place there, and BEGIN and END of each transaction, with the "
+        "number of its events, go to the topic of transactions.",
+    )
+    .define(
+        "topic.transaction", _T.STRING, "transaction", _I.LOW,
+        "The topic of transactions is topic.prefix, a dot and this.", validator=_prefix,
+    )
+    .define(
         "transaction.split.interval.ms", _T.LONG, None, _I.LOW,
         "After how many milliseconds a source transaction that is still being read may be committed in parts. Unset: "
         "never; one that does not fit transaction.timeout.ms fails the task.",
@@ -268,6 +277,8 @@ class PostgresConfig:
     heartbeat_s: float
     """Seconds between heartbeats, 0 for none."""
     heartbeat_topic: str
+    transaction_topic: str | None
+    """The topic of BEGIN and END, None if transactions are not told."""
     key_columns: Sequence[tuple[re.Pattern[str], frozenset[str]]]
     included: Sequence[re.Pattern[str]]
     excluded: Sequence[re.Pattern[str]]
@@ -313,6 +324,9 @@ class PostgresConfig:
             split_after_s=None if split_ms is None else split_ms / 1000,
             heartbeat_s=given["heartbeat.interval.ms"] / 1000,
             heartbeat_topic=f"{given['topic.heartbeat.prefix']}.{given['topic.prefix']}",
+            transaction_topic=(
+                f"{given['topic.prefix']}.{given['topic.transaction']}" if given["provide.transaction.metadata"] else None
+            ),
             key_columns=_keys(given["message.key.columns"]),
             included=_compiled(given["table.include.list"]),
             excluded=_compiled(given["table.exclude.list"]),

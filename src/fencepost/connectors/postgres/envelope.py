@@ -98,16 +98,25 @@ class TableEvents:
 
     def events(self, changes: Changes, now_ms: int) -> pa.RecordBatch | None:
         """Return the events of changes, None if there are none. Raises DataError for values without representation."""
+        draft = self.draft(changes)
+        return None if draft is None else draft.events(now_ms)
+
+    def draft(self, changes: Changes) -> Draft | None:
+        """Return what the events of changes are, None if there are none. Raises DataError like `events`."""
         new, old = self._read(changes.new, changes), self._read(changes.old, None)
         rows, codes = self._events(changes, new, old)
-        if not len(rows):
-            return None
+        return Draft(self, changes, new, old, rows, codes) if len(rows) else None
+
+    def drafted(self, draft: Draft, now_ms: int, transaction: pa.Array | None) -> pa.RecordBatch:
+        """Return the events of a draft."""
+        changes, rows, codes = draft.changes, draft.rows, draft.codes
         after = np.where(codes <= _UPDATE, changes.new.index[rows], -1)
         before = np.where((codes == _UPDATE) | (codes == _DELETE), changes.old.index[rows], -1)
-        parts = self._source(changes, rows)
-        op = _LETTERS.take(pa.array(codes))
-        value = _value(self._struct(old, before), self._struct(new, after), parts, op, now_ms, codes == _TOMBSTONE)
-        return self._batch(value, self._key(changes, new, old, rows, codes))
+        value = _value(
+            self._struct(draft.old, before), self._struct(draft.new, after), self._source(changes, rows),
+            _LETTERS.take(pa.array(codes)), now_ms, codes == _TOMBSTONE, transaction,
+        )  # fmt: skip
+        return self._batch(value, self._key(changes, draft.new, draft.old, rows, codes))
 
     def snapshot(self, texts: Sequence[pa.Array], lsn: int, now_ms: int) -> pa.RecordBatch:
         """Return the events of rows that a snapshot read, with their texts column by column."""
@@ -248,8 +257,40 @@ class TableEvents:
         return pa.StructArray.from_arrays(list(fields.values()), list(fields))
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The events of one table's changes before they are put together.
+
+    `new` and `old` are the values of the rows, column by column. `rows` has the change of each event by its position,
+    `codes` what the event says of it.
+    """
+
+    table: TableEvents
+    changes: Changes
+    new: list[pa.Array]
+    old: list[pa.Array]
+    rows: Array
+    codes: Array
+
+    @property
+    def counted(self) -> Array:
+        """Which events are no tombstones."""
+        counted: Array = self.codes != _TOMBSTONE
+        return counted
+
+    def events(self, now_ms: int, transaction: pa.Array | None = None) -> pa.RecordBatch:
+        """Return the events; `transaction` says where each stands in its transaction."""
+        return self.table.drafted(self, now_ms, transaction)
+
+
 def _value(  # noqa: PLR0917 - columns of the same rows
-    before: pa.Array, after: pa.Array, source: pa.Array, op: pa.Array, now_ms: int, tombstones: Array
+    before: pa.Array,
+    after: pa.Array,
+    source: pa.Array,
+    op: pa.Array,
+    now_ms: int,
+    tombstones: Array,
+    transaction: pa.Array | None = None,
 ) -> pa.Array:
     count = len(op)
     fields = {
@@ -258,7 +299,7 @@ def _value(  # noqa: PLR0917 - columns of the same rows
         "source": source,
         "op": op,
         "ts_ms": pa.repeat(pa.scalar(now_ms, pa.int64()), count),
-        "transaction": pa.nulls(count, _TRANSACTION),
+        "transaction": pa.nulls(count, _TRANSACTION) if transaction is None else transaction,
     }
     mask = pa.array(tombstones) if tombstones.any() else None
     return pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=mask)

@@ -23,6 +23,7 @@ TIMELINE: Final = "timeline"
 PUBLICATION: Final = "publication"
 SNAPSHOT: Final = "snapshot"
 SLOT: Final = "slot"
+TRANSACTION: Final = "transaction"
 
 _TEXT: Final = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
@@ -57,12 +58,25 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialTransaction:
+    """A transaction that was read in part: how many events of each table it has so far.
+
+    `commit_us` is when it was committed, in microseconds since 1970.
+    """
+
+    commit_lsn: int
+    xid: int
+    commit_us: int
+    events: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceState:
     """The content of a source offset: a position, and the server, slot and publication that it belongs to.
 
     `position` is None while the first snapshot is not committed: the slot is then the connector's own, and is replaced.
     `publication` are the parts of the publication, with a mark of each (see `slot.publication_parts`); None accepts
-    whatever is published at the next start.
+    whatever is published at the next start. `transaction` is that of a position within one, if its events are counted.
     """
 
     slot: str
@@ -70,6 +84,7 @@ class SourceState:
     timeline: int
     position: Position | None
     publication: Mapping[str, str] | None = None
+    transaction: PartialTransaction | None = None
 
     def at(self, position: Position) -> SourceState:
         """Return the state at another position of the same log."""
@@ -85,6 +100,9 @@ class SourceState:
         offset[LSN] = lsn_text(self.position.lsn)
         if self.position.changes:
             offset |= {COMMIT_LSN: lsn_text(self.position.commit_lsn), CHANGES: self.position.changes}
+            if (open_ := self.transaction) is not None:
+                counted = {"txId": open_.xid, "ts_us": open_.commit_us, "events": open_.events}
+                offset[TRANSACTION] = json.dumps(counted, separators=(",", ":"))
         return offset
 
     @classmethod
@@ -101,7 +119,8 @@ class SourceState:
             return state.at(Position(parse_lsn(offset[LSN])))
         _require(offset, COMMIT_LSN, str)
         _require(offset, CHANGES, int)
-        return state.at(Position(parse_lsn(offset[LSN]), parse_lsn(offset[COMMIT_LSN]), offset[CHANGES]))
+        position = Position(parse_lsn(offset[LSN]), parse_lsn(offset[COMMIT_LSN]), offset[CHANGES])
+        return replace(state, position=position, transaction=_transaction(offset, position.commit_lsn))
 
 
 def _parts(offset: Mapping[str, Any]) -> dict[str, str]:
@@ -116,6 +135,20 @@ def _parts(offset: Mapping[str, Any]) -> dict[str, str]:
             "accept the publication as it is"
         )
     return parts
+
+
+def _transaction(offset: Mapping[str, Any], commit_lsn: int) -> PartialTransaction | None:
+    if offset.get(TRANSACTION) is None:
+        return None
+    try:
+        counted = json.loads(offset[TRANSACTION])
+        events = {str(table): int(count) for table, count in counted["events"].items()}
+        return PartialTransaction(commit_lsn, int(counted["txId"]), int(counted["ts_us"]), events)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise DataError(
+            f"The field {TRANSACTION} of the source offset {dict(offset)} is not as the connector writes it: remove it to "
+            "count the transaction's events from there on"
+        ) from None
 
 
 def _require(offset: Mapping[str, Any], name: str, kind: type) -> None:

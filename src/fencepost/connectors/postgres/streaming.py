@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost.api.errors import RetriableError
 from fencepost.api.record import SourceBatch
-from fencepost.connectors.postgres.batches import TableBatches, heartbeat, ready
+from fencepost.connectors.postgres.batches import TableBatches, batches_of, heartbeat, ready
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.database import LogStatus, SourceDatabase
-from fencepost.connectors.postgres.decoder import Decoder
+from fencepost.connectors.postgres.decoder import Changes, Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.message_events import message_batch
-from fencepost.connectors.postgres.position import Position, SourceState
+from fencepost.connectors.postgres.position import PartialTransaction, Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
 from fencepost.connectors.postgres.stream import ReplicationStream
+from fencepost.connectors.postgres.transactions import tell
 
 _WAIT_S: Final = 0.5
 _OPEN_WAIT_S: Final = 0.02
@@ -129,13 +131,25 @@ class Streaming:
         if self._new_table:
             # With the first change of a table, the offset says that the table is published.
             self._check_publication()
-        batches = self._tables.of(decoded.changes, now_ms())
+        batches, transaction = self._events(decoded.changes)
         if messages := [message for message in decoded.messages if self._config.captures_message(message.prefix)]:
             batches.append(message_batch(self._config.envelope, messages, now_ms()))
         self._position = self._decoder.position
+        self._state = replace(self._state, transaction=transaction)
         if batches and self._open_since is None:
             self._open_since = time.monotonic()
         return self._piece(batches, commit=self._may_commit(backlog=self._stream.backlog and bool(batches)))
+
+    def _events(self, changes: Sequence[Changes]) -> tuple[list[SourceBatch], PartialTransaction | None]:
+        """Return the batches of changes, and the transaction that they leave open if transactions are told."""
+        drafts = self._tables.drafts(changes)
+        topic = self._config.transaction_topic
+        if topic is None:
+            return batches_of(drafts, now_ms(), [None] * len(drafts)), None
+        position = self._decoder.position
+        told = tell(drafts, self._state.transaction, position.commit_lsn if position.changes else None)
+        batches, boundaries = batches_of(drafts, now_ms(), told.blocks), told.batch(topic)
+        return [*batches, boundaries] if boundaries is not None else batches, told.after
 
     def _connect(self) -> None:
         self._state = self._database.checked_state(self._state.at(self._offered))
