@@ -94,32 +94,35 @@ def test_a_topic_that_would_lose_offsets_is_refused(config: ClientConfig, topics
 
 
 def test_a_topic_that_was_deleted_is_created_again_and_what_was_read_of_it_stays(
-    store: OffsetStore,
+    config: ClientConfig,
     producer: TransactionalProducer,
     topics: Topics,
     bootstrap_servers: str,
     caplog: pytest.LogCaptureFixture,
 ):
-    offsets = ConnectorOffsetStore("orders", store)
-    records = offsets.records()
-    records.put({"file": "a"}, {"position": 1})
-    _commit(producer, store.topic, records)
-    assert offsets.offsets() == [({"file": "a"}, {"position": 1})]
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for deleting in admin.delete_topics([store.topic]).values():
-        deleting.result(_SECONDS)
-    wait_for(lambda: store.topic not in admin.list_topics(timeout=_SECONDS).topics)
-
-    def noticed() -> bool:
-        # For a moment its leader answers as if nothing had happened.
+    # One that this process has just created it would wait for, as brokers learn of it late.
+    topic = topics.create(config={"cleanup.policy": "compact"})
+    with _store(config, topic) as store:
+        offsets = ConnectorOffsetStore("orders", store)
+        records = offsets.records()
+        records.put({"file": "a"}, {"position": 1})
+        _commit(producer, store.topic, records)
         assert offsets.offsets() == [({"file": "a"}, {"position": 1})]
-        return f"Offsets topic {store.topic} was deleted, and is created again" in caplog.text
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        for deleting in admin.delete_topics([store.topic]).values():
+            deleting.result(_SECONDS)
+        wait_for(lambda: store.topic not in admin.list_topics(timeout=_SECONDS).topics)
 
-    wait_for(noticed)
-    assert topics.config(store.topic)["cleanup.policy"] == "compact"
-    records.put({"file": "b"}, {"position": 2})
-    _commit(producer, store.topic, records)
-    assert len(offsets.offsets()) == 2
+        def noticed() -> bool:
+            # For a moment its leader answers as if nothing had happened.
+            assert offsets.offsets() == [({"file": "a"}, {"position": 1})]
+            return f"Offsets topic {store.topic} was deleted, and is created again" in caplog.text
+
+        wait_for(noticed)
+        assert topics.config(store.topic)["cleanup.policy"] == "compact"
+        records.put({"file": "b"}, {"position": 2})
+        _commit(producer, store.topic, records)
+        assert len(offsets.offsets()) == 2
 
 
 def test_committed_offsets_are_read_by_their_connector(store: OffsetStore, producer: TransactionalProducer):

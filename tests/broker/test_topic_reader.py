@@ -306,7 +306,7 @@ def test_a_missing_topic_is_named(config: ClientConfig):
 def test_an_unreachable_broker_is_named():
     config = ClientConfig(bootstrap_servers=("127.0.0.1:1",), request_timeout_ms=500)
     with pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers=127\.0\.0\.1:1"):
-        list(read_to_end(config, "topic"))
+        list(read_to_end(config, "topic", timeout_ms=1_000))
 
 
 def test_closing_ends_a_read_that_waits(config: ClientConfig, transactional: Callable[..., Producer], topic: str):
