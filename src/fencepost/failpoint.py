@@ -26,6 +26,18 @@ class FailPoint(StrEnum):
     BEFORE_CALLBACKS = "before-callbacks"
 
 
+# A worker's own transaction, which records how many tasks may start, goes through these before its tasks do.
+_SHARED: Final = frozenset({FailPoint.MID_SEND, FailPoint.AFTER_END_TXN_SENT})
+
+
+def of_task(point: FailPoint, number: int = 1) -> dict[str, str]:
+    """The environment in which a standalone worker of one connector dies when a task is at a point for the n-th time.
+
+    A worker that dies in the middle of its own transaction is another thing: the next one waits until that expires.
+    """
+    return {VARIABLE: f"{point.value}:{number + (point in _SHARED)}"}
+
+
 class _Countdown:
     def __init__(self, setting: str | None) -> None:
         point, _, count = (setting or "").partition(":")

@@ -6,7 +6,7 @@ import random
 import signal
 from pathlib import Path
 
-from fencepost.failpoint import VARIABLE, FailPoint
+from fencepost.failpoint import FailPoint, of_task
 from tests.support.checker import read_topic, values
 from tests.support.processes import Process
 from tests.support.topics import Topics, unique
@@ -58,7 +58,7 @@ def test_good_rows_and_dead_letters_are_all_rows_wherever_a_worker_is_killed(
                 boundary=chance.choice(["poll", "interval"]),
             )
         )
-        environment = {} if point is None else {VARIABLE: f"{point.value}:{chance.randint(1, 5)}"}
+        environment = {} if point is None else of_task(point, chance.randint(1, 5))
         arguments = ("standalone", "--once", str(worker), str(connector))
         with Process.forked(*arguments, log_file=tmp_path / f"run-{run}.log", environment=environment) as process:
             code, output = process.wait(), process.output

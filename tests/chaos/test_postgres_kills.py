@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.failpoint import VARIABLE, FailPoint
+from fencepost.failpoint import FailPoint, of_task
 from tests.support.bank import Tellers, assert_transactions_are_whole, balances, open_bank
 from tests.support.postgres import Database
 from tests.support.postgres_source import PostgresSource
@@ -39,7 +39,7 @@ def test_a_worker_killed_at_a_step_keeps_transactions_whole(
     with Tellers(database, 2, seed, pause_s=0.02):
         # The first transaction claims the slot, the second has the snapshot, and the others changes.
         for number in range(1, KILLS + 1):
-            with source.start(once=False, environment={VARIABLE: f"{point.value}:{number}"}) as worker:
+            with source.start(once=False, environment=of_task(point, number)) as worker:
                 assert worker.wait() == -signal.SIGKILL, worker.output
     source.run_to_end()
 

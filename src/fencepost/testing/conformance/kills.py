@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from fencepost.api.source import describe
-from fencepost.failpoint import VARIABLE, FailPoint
+from fencepost.failpoint import FailPoint, of_task
 from fencepost.testing.conformance.subject import Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
 from fencepost.testing.topics import read_new, topic_reader
@@ -72,7 +72,7 @@ class KilledWorkers:
         Raises NotApplicableError if the step is not reached.
         """
         expected, name = self._expected, _new_name()
-        code, told = self._run(name, {VARIABLE: f"{point.value}:1"})
+        code, told = self._run(name, of_task(point))
         if code == 0:
             self._written()
             raise NotApplicableError(f"no worker came to the step {point.value}")
