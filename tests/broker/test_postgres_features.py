@@ -8,9 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.errors import ConfigError
+from fencepost.config.validation_context import ValidationContext
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError
+from fencepost.connectors.postgres.connector import PostgresSourceConnector
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
@@ -74,6 +77,54 @@ def test_heartbeats_tell_the_time_while_tables_are_quiet(topics: Topics, databas
     assert times == sorted(times)
 
 
+def test_a_statement_runs_with_each_heartbeat(topics: Topics, database: Database):
+    database.execute("create table t(id int primary key); create table beats(id int primary key, count int)")
+    topics.change(
+        heartbeat_interval_ms="400",
+        # Two statements, and a table without its schema.
+        heartbeat_action_query="insert into beats values (1, 0) on conflict do nothing; update beats set count = count + 1",
+    )
+    with topics.running():
+        wait_for(
+            lambda: sum(value["op"] == "u" for _, value in topics.events("public.beats")) >= 3,
+            what="changes of three heartbeats",
+        )
+    assert topics.fatal is None
+    assert {key["id"] for key, _ in topics.events("public.beats")} == {1}
+
+
+def test_a_statement_that_fails_is_logged_and_heartbeats_go_on(
+    topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
+):
+    database.execute("create table t(id int primary key)")
+    topics.change(heartbeat_interval_ms="400", heartbeat_action_query="update nosuch set count = 1")
+    topic = f"__debezium-heartbeat.{topics.prefix}"
+    with topics.running():
+        wait_for(lambda: len(topics.events(topic)) >= 3, what="three heartbeats")
+        said = [record.message for record in caplog.records if "heartbeat.action.query failed" in record.message]
+        assert len(said) == 1
+        assert "nosuch" in said[0]
+        database.execute("create table nosuch(count int primary key); insert into nosuch values (0)")
+        wait_for(lambda: database.execute("select 1 from nosuch where count = 1"), what="the statement to succeed")
+    assert topics.fatal is None
+
+
+def test_a_statement_that_waits_for_a_lock_does_not_keep_changes_back(
+    topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
+):
+    database.execute("create table t(id int primary key); create table beats(count int primary key)")
+    topics.change(heartbeat_interval_ms="400", heartbeat_action_query="insert into beats values (1)")
+    topics.run()
+    database.execute("truncate beats")
+    with database.connect(autocommit=False) as locking:
+        locking.execute("lock table beats")
+        with topics.running():
+            database.execute("insert into t values (1)")
+            wait_for(lambda: topics.events("public.t"), what="the change")
+            wait_for(lambda: "statement timeout" in caplog.text, what="the statement to give up")
+    assert topics.fatal is None
+
+
 def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
     topics.change(message_prefix_exclude_list="noise.*")
@@ -119,9 +170,36 @@ def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics,
         ("message.key.columns", "public.orders", "TABLE:COLUMN"),
         ("message.key.columns", "public.orders:a,", "TABLE:COLUMN"),
         ("message.key.columns", "public.(:a", "not a regular expression"),
+        ("heartbeat.action.query", "select 1", r"no effect without heartbeat\.interval\.ms"),
+        ("key.columns", "id", r"key\.columns is not supported: use message\.key\.columns"),
+        ("topic.column", "region", "all changes of a table go to its topic"),
+        ("schema.include.list", "sales", r"table\.include\.list"),
+        ("column.mask.with.12.chars", "public.t.name", r"column\.exclude\.list"),
+        ("signal.data.collection", "public.signals", "read tables again"),
+        ("binary.handling.mode", "hex", r"value hex .* not supported: bytea is written as bytes"),
     ],
 )
 def test_values_that_mean_nothing_here_are_refused(name: str, value: str, problem: str):
     config = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     with pytest.raises(ConfigError, match=problem):
         PostgresConfig.parse(config | {name: value})
+
+
+def test_values_that_mean_what_is_done_anyway_are_accepted():
+    config = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+    same = {
+        "binary.handling.mode": "bytes",
+        "interval.handling.mode": "string",
+        "skip.messages.without.change": "false",
+    }
+    assert PostgresConfig.parse(config | same) == PostgresConfig.parse(config)
+
+
+def test_a_property_that_is_not_there_is_refused_at_its_own_name(database: Database):
+    connector = PostgresSourceConnector()
+    config = {
+        "database.hostname": "127.0.0.1", "database.port": str(database.server.port), "database.user": "postgres",
+        "database.dbname": database.name, "topic.prefix": "p", "key.columns": "id",
+    }  # fmt: skip
+    connector.context = ValidationContext(config, ANYWHERE)
+    assert [value.name for value in connector.validate(config) if value.errors] == ["key.columns"]

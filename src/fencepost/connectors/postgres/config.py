@@ -16,6 +16,7 @@ from fencepost.connectors.postgres.connection import ConnectionSettings
 from fencepost.connectors.postgres.envelope import EnvelopeSettings
 from fencepost.connectors.postgres.temporal import TimePrecision
 from fencepost.connectors.postgres.types import DecimalHandling
+from fencepost.connectors.postgres.unsupported import refuse_unsupported
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
 _FILES: Final = ("sslrootcert", "sslcert", "sslkey")
@@ -138,6 +139,7 @@ DEFINITIONS: Final = (
     .define("database.sslrootcert", _T.STRING, None, _I.MEDIUM, "The file with the certificates to verify the server.")
     .define("database.sslcert", _T.STRING, None, _I.MEDIUM, "The file with the client's certificate.")
     .define("database.sslkey", _T.STRING, None, _I.MEDIUM, "The file with the client's private key.")
+    .define("database.sslpassword", _T.PASSWORD, None, _I.MEDIUM, "The password of the client's private key.")
     .define(
         "topic.prefix", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
         "The name of the server in topics and events: changes of public.orders go to the topic PREFIX.public.orders. "
@@ -214,6 +216,12 @@ DEFINITIONS: Final = (
         validator=at_least(0),
     )
     .define(
+        "heartbeat.action.query", _T.STRING, None, _I.LOW,
+        "A statement to run in the database once in each heartbeat.interval.ms. It has a quarter of that, at most 5 s. One "
+        "that fails is logged, and run again the next time.",
+        validator=not_blank,
+    )
+    .define(
         "topic.heartbeat.prefix", _T.STRING, "__debezium-heartbeat", _I.LOW,
         "The topic of heartbeats is this, a dot and topic.prefix.", validator=_prefix,
     )
@@ -277,6 +285,8 @@ class PostgresConfig:
     heartbeat_s: float
     """Seconds between heartbeats, 0 for none."""
     heartbeat_topic: str
+    heartbeat_action: str | None
+    """A statement to run with each heartbeat."""
     transaction_topic: str | None
     """The topic of BEGIN and END, None if transactions are not told."""
     key_columns: Sequence[tuple[re.Pattern[str], frozenset[str]]]
@@ -290,21 +300,25 @@ class PostgresConfig:
     def parse(cls, config: Mapping[str, str]) -> PostgresConfig:
         """Return the properties of a configuration. Raises ConfigError."""
         given = DEFINITIONS.parse(config)
+        refuse_unsupported(config)
+        if given["heartbeat.action.query"] and not given["heartbeat.interval.ms"]:
+            raise ConfigError(
+                "The property heartbeat.action.query has no effect without heartbeat.interval.ms",
+                name="heartbeat.action.query",
+            )
         for what in ("table", "message.prefix"):
             if given[f"{what}.include.list"] and given[f"{what}.exclude.list"]:
                 raise ConfigError(
                     f"{what}.include.list and {what}.exclude.list are both set: remove one of them",
                     name=f"{what}.exclude.list",
                 )
-        options = {
-            name: given[f"database.{name}"] for name in ("sslmode", *_FILES) if given[f"database.{name}"] is not None
-        }
+        tls = {name: given[f"database.{name}"] for name in ("sslmode", "sslpassword", *_FILES)}
         split_ms = given["transaction.split.interval.ms"]
         mode = SnapshotMode(given["snapshot.mode"].lower())
         return cls(
             connection=ConnectionSettings(
                 given["database.hostname"], given["database.port"], given["database.user"], given["database.dbname"],
-                given["database.password"], options,
+                given["database.password"], {name: value for name, value in tls.items() if value is not None},
             ),
             prefix=given["topic.prefix"],
             slot=given["slot.name"],
@@ -323,6 +337,7 @@ class PostgresConfig:
             ),
             split_after_s=None if split_ms is None else split_ms / 1000,
             heartbeat_s=given["heartbeat.interval.ms"] / 1000,
+            heartbeat_action=given["heartbeat.action.query"],
             heartbeat_topic=f"{given['topic.heartbeat.prefix']}.{given['topic.prefix']}",
             transaction_topic=(
                 f"{given['topic.prefix']}.{given['topic.transaction']}" if given["provide.transaction.metadata"] else None

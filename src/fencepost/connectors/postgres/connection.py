@@ -113,6 +113,11 @@ def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[A
         raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
 
 
+def driver_error() -> type[psycopg.Error]:
+    """Return the class of the errors that the driver itself raises."""
+    return cast("type[psycopg.Error]", _psycopg().Error)
+
+
 def translated(error: psycopg.Error, what: str) -> FencepostError:
     """Return the error to raise: a RetriableError if a later attempt may succeed."""
     message = f"{what}: {_line(str(error))}"

@@ -55,7 +55,12 @@ class PostgresSourceConnector(SourceConnector):
                 _check_server(parsed)
             except FencepostError as error:
                 name = (error.name if isinstance(error, ConfigError) else None) or "database.hostname"
-                next(value for value in values if value.name == name).errors.append(str(error))
+                found = next((value for value in values if value.name == name), None)
+                if found is None:
+                    # A property that is refused because the connector does not have it.
+                    found = ConfigValue(name, config.get(name))
+                    values.append(found)
+                found.errors.append(str(error))
         return values
 
     def start(self, config: Config) -> None:

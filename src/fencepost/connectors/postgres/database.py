@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.connectors.postgres import slot as slots
 from fencepost.connectors.postgres.catalog import table_events
 from fencepost.connectors.postgres.config import Autocreate, PostgresConfig
-from fencepost.connectors.postgres.connection import PostgresError, command, query
+from fencepost.connectors.postgres.connection import PostgresError, command, driver_error, query, translated
 from fencepost.connectors.postgres.decoder import Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.position import Position, SourceState
@@ -122,6 +122,18 @@ class SourceDatabase:
         """Start streaming from a position."""
         _log.info("Reading the slot %s from %s", self._config.slot, position)
         return ReplicationStream(self._config.connection, self._config.slot, self._config.publication, decoder)
+
+    def act(self, statement: str, timeout_s: float) -> None:
+        """Run a user's statement in a transaction, with the tables of the user's schema and of public."""
+        connection = self.connection()
+        try:
+            with connection.transaction():
+                query(connection, "SELECT set_config('search_path', '\"$user\", public', true)")
+                query(connection, "SELECT set_config('statement_timeout', %s, true)", [str(int(timeout_s * 1000))])
+                # It may be several statements, which cannot be prepared.
+                connection.execute(statement.encode(), prepare=False)
+        except driver_error() as error:
+            raise translated(error, "The statement could not be run") from error
 
     def log_status(self) -> LogStatus:
         """Return how far the server's log goes."""

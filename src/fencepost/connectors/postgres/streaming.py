@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,12 @@ from typing import Final
 
 from fencepost.api.errors import RetriableError
 from fencepost.api.record import SourceBatch
-from fencepost.connectors.postgres.batches import TableBatches, batches_of, heartbeat, ready
+from fencepost.connectors.postgres.batches import TableBatches, batches_of, ready
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.database import LogStatus, SourceDatabase
 from fencepost.connectors.postgres.decoder import Changes, Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.heartbeats import Heartbeats
 from fencepost.connectors.postgres.message_events import message_batch
 from fencepost.connectors.postgres.position import PartialTransaction, Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
@@ -73,7 +73,7 @@ class Streaming:
         self._advanced = time.monotonic()
         # Between two heartbeats a read returns nothing, and the worker can ask for the end.
         self._wait_s = min(_WAIT_S, config.heartbeat_s / 2) if config.heartbeat_s else _WAIT_S
-        self._next_heartbeat = time.monotonic() + config.heartbeat_s if config.heartbeat_s else math.inf
+        self._heartbeats = Heartbeats(config, database)
         self._status: LogStatus | None = None
         self._next_status = 0.0
         self._end: int | None = None
@@ -127,6 +127,7 @@ class Streaming:
             self._connect()
         assert self._stream is not None  # noqa: S101 - just connected
         self._look_at_log()
+        self._heartbeats.act()
         decoded = self._stream.read(self._wait_s if self._open_since is None else _OPEN_WAIT_S)
         if self._new_table:
             # With the first change of a table, the offset says that the table is published.
@@ -163,7 +164,7 @@ class Streaming:
             # Nothing to write: only the position of a quiet slot is committed, from time to time.
             moved = not position.changes and position.lsn > self._offered.lsn
             altered = self._state.publication != self._offered_publication
-            if not position.changes and now >= self._next_heartbeat:
+            if not position.changes and self._heartbeats.due:
                 return True
             return moved and (altered or now >= self._advanced + _ADVANCE_S)
         if position.changes:
@@ -174,9 +175,8 @@ class Streaming:
     def _piece(self, batches: list[SourceBatch], *, commit: bool) -> Piece:
         if not commit:
             return Piece(tuple(batches))
-        if time.monotonic() >= self._next_heartbeat:
-            self._next_heartbeat = time.monotonic() + self._config.heartbeat_s
-            batches = [*batches, heartbeat(self._config.heartbeat_topic, self._config.prefix, now_ms())]
+        if self._heartbeats.due:
+            batches = [*batches, self._heartbeats.batch(now_ms())]
         offsets = [(self._partition, self._state.at(self._position).offset())]
         last = replace(batches[-1], offsets=offsets) if batches else ready("topic STRING, value STRING", [], offsets)
         self._offered, self._offered_publication = self._position, self._state.publication
