@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+# Processes that tests are spread over. Each may have a broker and a JVM of Spark, about 2 GB.
+JOBS ?= 2
 
 .PHONY: install demo demo-cdc docs test mutations sim chaos chaos-spark hostile lint screenshots dashboards bench dist clean
 
@@ -35,12 +37,12 @@ lint: install
 	$(BIN)/python .ci/audit.py
 
 test: install
-	$(PYTEST) -n 2 --dist loadfile
+	$(PYTEST) -n $(JOBS) --dist loadfile
 
 # Each guard of the guarantee taken out of a copy of the package, which a test must notice. Those of a file, or with a
 # word in their name: make mutations K=jdbc
 mutations: install
-	$(PYTEST) -n 2 --dist loadfile tests/mutations/removed_guards.py $(if $(K),-k '$(K)')
+	$(PYTEST) -n $(JOBS) --dist loadfile tests/mutations/removed_guards.py $(if $(K),-k '$(K)')
 
 # 100,000 schedules of the model, or one of them with its trace: make sim SEED=7
 SCHEDULES ?= 100000
@@ -52,7 +54,7 @@ sim: install
 # the latter alone: make chaos MINUTES=10 SEED=7
 MINUTES ?= 10
 chaos: install
-	$(if $(SEED),,FENCEPOST_TEST_KILLS=20 $(PYTEST) -n 2 --dist loadfile tests/chaos/test_kill_points.py)
+	$(if $(SEED),,FENCEPOST_TEST_KILLS=20 $(PYTEST) -n $(JOBS) --dist loadfile tests/chaos/test_kill_points.py)
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # Faults under the Spark sink, with 20 seeds: drivers killed at each step, brokers and networks that fail, lost shuffle
