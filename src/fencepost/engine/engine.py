@@ -174,9 +174,9 @@ class SparkEngine:
             else:
                 acks, metadata = writing.records(batch)
         except RecordRefusedError as error:
-            tell(error.tally, task)
+            tell(error.tally, f"Task {task}")
             raise
-        tell(errors.tally, task)
+        tell(errors.tally, f"Task {task}")
         producer.acknowledge(acks)
         dead = write_letters(errors.letters, spec, producer, task, partial(check_cancelled, task, cancelled))
         return WriteResult.of(acks, metadata, errors.tally.counts, dead=dead, lettered=errors.lettered)
@@ -289,11 +289,11 @@ class _BatchWrite:
         return [part.result for part in passed]
 
 
-def tell(tally: Tally, task: str) -> None:
-    """Log the refused records in a tally, and the number of further skipped ones."""
+def tell(tally: Tally, whose: str) -> None:
+    """Log the refused records in a tally, and the number of further skipped ones. `whose` begins each message."""
     for refused in tally.listed:
         shown = "" if refused.content is None else f" The record: {refused.content}"
-        _log.error("Task %s: %s%s", task, refused, shown)
+        _log.error("%s: %s%s", whose, refused, shown)
     left = tally.counts.skipped - len(tally.listed)
     if tally.listed and left > 0:
-        _log.error("Task %s: %d more records of the same batch were skipped", task, left)
+        _log.error("%s: %d more records of the same batch were skipped", whose, left)

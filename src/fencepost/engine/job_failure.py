@@ -35,6 +35,15 @@ _TRACE: Final = "Traceback (most recent call last):\n"
 _PYTHON_HEAD: Final = "An exception was thrown from the Python worker:"
 _EXECUTOR_LOST: Final = re.compile(r"ExecutorLostFailure \([^)]*\)[^\n]*")
 _LONGEST: Final = 400
+_NO_MODULE: Final = ("ModuleNotFoundError", "ImportError")
+_OTHER_VERSION: Final = "[PYTHON_VERSION_MISMATCH]"
+_NOT_STARTED: Final = "Error from python worker:"
+
+PYTHON_ADVICE: Final = (
+    "Executors need a Python of the driver's version with fencepost and all that the query's functions import: set "
+    "PYSPARK_PYTHON to it before Spark starts, or spark.pyspark.python where the session is built"
+)
+"""What to do about a failure that is of Python itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,20 @@ class Throwable:
     @property
     def is_of_data(self) -> bool:
         """Whether SQL or Python code refused rows."""
-        return self.kind == PYTHON_EXCEPTION or (self.sql_state or "").startswith(_STATES_OF_DATA)
+        if self.kind == PYTHON_EXCEPTION:
+            return not self.is_of_python
+        return (self.sql_state or "").startswith(_STATES_OF_DATA)
+
+    @property
+    def is_of_python(self) -> bool:
+        """Whether Python did not start on an executor, lacks a module there, or is of another version than the driver's.
+
+        As for retriable errors, only the first exception of a trace counts.
+        """
+        if self.kind != PYTHON_EXCEPTION:
+            return self.message.lstrip().startswith(_NOT_STARTED)
+        kind, _, text = next(iter(_exceptions(self.message)), "").partition(": ")
+        return kind in _NO_MODULE or text.startswith(_OTHER_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +91,11 @@ class JobFailure:
         return any(cause.is_of_data for cause in self.causes)
 
     @property
+    def is_of_python(self) -> bool:
+        """Whether Python itself is at fault, not the rows: what to do is PYTHON_ADVICE."""
+        return any(cause.is_of_python for cause in self.causes)
+
+    @property
     def is_retriable(self) -> bool:
         """Whether Python code raised a RetriableError.
 
@@ -87,13 +114,15 @@ class JobFailure:
     @property
     def one_line(self) -> str:
         """The message without the traces of Java and Python, at most 400 characters."""
-        cause = next((cause for cause in self.causes if cause.is_of_data), None)
+        cause = next((cause for cause in self.causes if cause.is_of_data or cause.is_of_python), None)
         if cause is None:
             cause = next((cause for cause in reversed(self.causes) if cause.message.strip()), None)
         if cause is None:
             lines = self.text.strip().splitlines()
         elif cause.kind == PYTHON_EXCEPTION:
             lines = [_without_module(line) for line in _exceptions(cause.message)[-1:]]
+        elif cause.is_of_python:
+            lines = cause.message.partition(_NOT_STARTED)[2].strip().splitlines()
         else:
             lost = _EXECUTOR_LOST.search(cause.message)
             lines = [lost[0]] if lost and not cause.is_of_data else cause.message.strip().splitlines()

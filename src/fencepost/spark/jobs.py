@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from fencepost.api.errors import FencepostError
 from fencepost.engine.errors import BatchCancelledError, RetriableJobError, SparkDataError, SparkJobError
-from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.job_failure import PYTHON_ADVICE, JobFailure
 from fencepost.engine.reports import carried_failure
 
 _INTERRUPTED: Final = ("java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException")
@@ -54,4 +54,6 @@ def _failure(error: Exception, batch: str, mark: str) -> FencepostError:
         return RetriableJobError(told)
     if failure.is_of_data:
         return SparkDataError(f"{told}. Nothing of this batch was written: correct the data, or the query")
+    if failure.is_of_python:
+        told = f"{told}. {PYTHON_ADVICE}"
     return SparkJobError(f"{told}. Nothing of this batch was written")

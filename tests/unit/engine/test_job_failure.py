@@ -42,6 +42,14 @@ EXITED = failure(
 )
 LOST = failure(Throwable(SPARK, f"{ABORTED}ExecutorLostFailure (executor 0 exited) Reason: code 137\nDriver stack"))
 
+NOT_STARTED = failure(
+    Throwable(SPARK, f"{ABORTED}Lost task 0.0: {SPARK}"),
+    Throwable(
+        SPARK,
+        "\nError from python worker:\n  /bin/python: Error while finding module specification for 'd'\nPYTHONPATH was:\n",
+    ),
+)
+
 
 @pytest.mark.parametrize(
     ("failed", "cause"),
@@ -55,6 +63,8 @@ LOST = failure(Throwable(SPARK, f"{ABORTED}ExecutorLostFailure (executor 0 exite
         (EXITED, "Python worker exited unexpectedly (crashed)"),
         (LOST, "ExecutorLostFailure (executor 0 exited) Reason: code 137"),
         (JobFailure((), "[JAVA_GATEWAY_EXITED] Java exited\nmore"), "[JAVA_GATEWAY_EXITED] Java exited"),
+        (python("ModuleNotFoundError: No module named 'x'"), "ModuleNotFoundError: No module named 'x'"),
+        (NOT_STARTED, "/bin/python: Error while finding module specification for 'd'"),
     ],
 )
 def test_a_failure_is_reported_in_one_line(failed: JobFailure, cause: str):
@@ -106,3 +116,23 @@ def test_a_data_failure_is_distinguished_from_a_machine_failure(failed: JobFailu
 )
 def test_a_retriable_error_of_python_code_is_distinguished_from_imitations(failed: JobFailure, retriable: bool):
     assert failed.is_retriable is retriable
+
+
+@pytest.mark.parametrize(
+    ("failed", "of_python"),
+    [
+        (python("ModuleNotFoundError: No module named 'fencepost'"), True),
+        (python("ImportError: cannot import name 'x' from 'y'"), True),
+        (python("ModuleNotFoundError: No module named 'x'" + CHAIN + '  File "r.py", line 3, in r', "E: x"), True),
+        (python("pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in"), True),
+        (python("pyspark.errors.exceptions.base.PySparkRuntimeError: [OTHER] [PYTHON_VERSION_MISMATCH]"), False),
+        (python("ValueError: not a number: x"), False),
+        (python("ValueError: x" + CHAIN + '  File "r.py", line 3, in r', "ModuleNotFoundError: x"), False),
+        (sql("[USER_RAISED_EXCEPTION] Traceback (most recent call last):\nImportError: x\n", "P0001"), False),
+        (NOT_STARTED, True),
+        (LOST, False),
+    ],
+)
+def test_python_that_lacks_a_module_is_told_from_data(failed: JobFailure, of_python: bool):
+    assert failed.is_of_python is of_python
+    assert not (failed.is_of_python and failed.is_of_data)

@@ -20,7 +20,7 @@ from fencepost.engine.errors import (
     SparkDataError,
     SparkJobError,
 )
-from fencepost.engine.job_failure import WITHOUT_JVM, JobFailure
+from fencepost.engine.job_failure import PYTHON_ADVICE, WITHOUT_JVM, JobFailure
 from fencepost.engine.reports import carried_failure
 
 
@@ -121,7 +121,8 @@ def _translated(error: Exception, task: str, mark: str | None) -> FencepostError
             "SPARK_LOCAL_DIRS has precedence). The transaction is aborted; the batch is read again when the task is "
             "restarted"
         )
+    advice = f" {PYTHON_ADVICE}." if failure.is_of_python else ""
     return SparkJobError(
-        f"The Spark job of {task} failed: {failure.one_line}. The transaction is aborted; the batch is read "
+        f"The Spark job of {task} failed: {failure.one_line}.{advice} The transaction is aborted; the batch is read "
         "again when the task is restarted"
     )
