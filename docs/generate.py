@@ -88,7 +88,8 @@ Every `spark.*` property of the worker goes to the Spark session, which starts w
 
 _SINKS: Final = """## Sinks of Spark queries
 
-The options of `exactly_once` and `write_kafka`, see [spark.md](spark.md). Transforms, predicates, converters and
+The options of `exactly_once`, `write_kafka` and `format("fencepost")`, see [spark.md](spark.md); the last has no
+`transforms`, `errors.tolerance` and `errors.deadletterqueue.topic.name`. Transforms, predicates, converters and
 properties of Kafka's clients are options, too; the latter with or without the prefix `kafka.`. Their defaults are those
 above, but for `transaction.timeout.ms`, which is 900000.
 """

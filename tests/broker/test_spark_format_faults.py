@@ -208,7 +208,11 @@ def test_what_a_data_source_cannot_do_is_refused_with_the_remedy(
         rows.write.format("fencepost").options(**told).mode("overwrite").save()
     with pytest.raises(FAILURES, match="only writes: read topics with"):
         spark.read.format("fencepost").options(**told).load()
-    for options in ({"transforms": "a", "transforms.a.type": "Flatten$Value"}, {"errors.tolerance": "all"}):
+    for options in (
+        {"transforms": "a", "transforms.a.type": "Flatten$Value"},
+        {"errors.tolerance": "all"},
+        {"errors.deadletterqueue.topic.name": "letters"},
+    ):
         with pytest.raises(FAILURES, match=r"use fencepost\.spark\.write_kafka"):
             save(rows, bootstrap_servers, topic, **options)
     stream = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value").writeStream

@@ -70,7 +70,26 @@ class ErrorHandling:
         return self.tolerance is Tolerance.NONE and self.retry_timeout_ms == 0
 
 
-def define_errors(definitions: ConfigDef) -> None:
+@dataclass(frozen=True, slots=True)
+class ErrorTexts:
+    """What the documentation says of the properties where connectors and sinks of Spark queries differ."""
+
+    tolerance: str = (
+        "What to do with a record that cannot be read, transformed or converted: none fails the task, all skips the "
+        "record. A record that Kafka refuses fails the task with either."
+    )
+    dead_letters: str = (
+        "The topic for records that errors.tolerance=all skips, written in the same transaction as the other records and "
+        "the source offsets. Headers __connect.errors.* say what was wrong, and where. Kafka Connect has this for sinks "
+        "only. By default they are dropped."
+    )
+    logged: str = "record that cannot be read, transformed or converted"
+
+
+_OF_CONNECTORS: Final = ErrorTexts()
+
+
+def define_errors(definitions: ConfigDef, texts: ErrorTexts = _OF_CONNECTORS) -> None:
     """Define the properties."""
     group = "Error Handling"
     definitions.define(
@@ -83,26 +102,20 @@ def define_errors(definitions: ConfigDef) -> None:
         "The longest pause between two such attempts, in milliseconds. Pauses begin with 300 ms and double.",
         validator=at_least(1, nullable=False), group=group, order_in_group=2, width=ConfigDef.Width.MEDIUM,
     ).define(
-        "errors.tolerance", _T.STRING, str(Tolerance.NONE), _MEDIUM,
-        "What to do with a record that cannot be read, transformed or converted: none fails the task, all skips the "
-        "record. A record that Kafka refuses fails the task with either.",
+        "errors.tolerance", _T.STRING, str(Tolerance.NONE), _MEDIUM, texts.tolerance,
         validator=one_of([str(value) for value in Tolerance]), group=group, order_in_group=3,
         width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.enable", _T.BOOLEAN, False, _MEDIUM,
-        "Whether each record that cannot be read, transformed or converted is logged, with the stage, the plugin and the "
-        "reason: "
-        "the first 1,000 of a batch, or of each executor's part of one, and how many more there were.",
+        f"Whether each {texts.logged} is logged, with the stage, the plugin and the reason: the first 1,000 of a batch, or "
+        "of each executor's part of one, and how many more there were.",
         group=group, order_in_group=4, width=ConfigDef.Width.SHORT,
     ).define(
         "errors.log.include.messages", _T.BOOLEAN, False, _MEDIUM,
         "Whether that log shows the record itself, which may contain confidential data.",
         group=group, order_in_group=5, width=ConfigDef.Width.SHORT,
     ).define(
-        DEAD_LETTER_TOPIC, _T.STRING, "", _MEDIUM,
-        "The topic for records that errors.tolerance=all skips, written in the same transaction as the other records and "
-        "the source offsets. Headers __connect.errors.* say what was wrong, and where. Kafka Connect has this for sinks "
-        "only. By default they are dropped.",
+        DEAD_LETTER_TOPIC, _T.STRING, "", _MEDIUM, texts.dead_letters,
         validator=_topic_or_nothing, group=group, order_in_group=6, width=ConfigDef.Width.MEDIUM,
     )  # fmt: skip
 

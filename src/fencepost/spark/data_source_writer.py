@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from fencepost.api.errors import ConfigError, FencepostError
-from fencepost.config.error_handling import Tolerance
+from fencepost.config.error_handling import DEAD_LETTER_TOPIC, Tolerance
 from fencepost.engine.reports import new_mark
 from fencepost.engine.routing import agreed
 from fencepost.failpoint import FailPoint, reach
@@ -122,8 +122,8 @@ def begin_write(options: Mapping[str, Any], schema: StructType, *, overwrite: bo
     if overwrite:
         raise ConfigError('Kafka cannot overwrite: use mode("append")')
     run = options.get(_RUN)
+    _check_supported(options)
     config = SinkConfig.from_options({name: value for name, value in options.items() if name != _RUN})
-    _check_supported(config)
     key = config.key_of(run)
     columns = RecordColumns.of(schema.fieldNames(), config)
     records = columns.schema(schema)
@@ -146,13 +146,10 @@ def begin_write(options: Mapping[str, Any], schema: StructType, *, overwrite: bo
     return FencepostWriter(key, config, spec, OpenWrite(handed_over, place))
 
 
-def _check_supported(config: SinkConfig) -> None:
-    unsupported = {
-        "transforms": bool(config.transforms),
-        "errors.tolerance": config.errors.tolerance is not Tolerance.NONE,
-    }
-    for name, is_set in unsupported.items():
-        if is_set:
+def _check_supported(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for what `write_kafka` has and a data source has not."""
+    for name in ("transforms", "errors.tolerance", DEAD_LETTER_TOPIC):
+        if str(options.get(name, "")).strip().lower() not in ("", Tolerance.NONE):
             raise ConfigError(
                 f'format("fencepost") has no {name}: use fencepost.spark.write_kafka, or do it in the query', name=name
             )

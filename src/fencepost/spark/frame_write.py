@@ -35,6 +35,7 @@ from fencepost.kafka.producer.transaction import Transaction
 from fencepost.spark.few_rows import few_rows
 from fencepost.spark.jobs import jobs_of
 from fencepost.spark.topic_gate import SinkTopicGate
+from fencepost.spark.wording import capitalized
 
 SMALL: Final = 1_000
 """The number of rows up to which the driver converts and writes a batch itself."""
@@ -61,13 +62,14 @@ class FrameWrite:
         Raises what `SparkEngine.write` does: the transaction must be aborted then.
         """
         errors = ErrorHandler(self.pipeline.errors)
+        whose = capitalized(self.batch)
         try:
             rows = self._few_rows(frame) if self.may_be_small and not self.pipeline.transforms else None
             acks = self._by_executors(frame, errors) if rows is None else self._by_driver(frame, rows, errors)
         except RecordRefusedError as error:
-            tell(error.tally, self.batch)
+            tell(error.tally, whose)
             raise
-        tell(errors.tally, self.batch)
+        tell(errors.tally, whose)
         self.producer.acknowledge(acks)
         dead = write_letters(errors.letters, self._spec(self.producer.transaction), self.producer, f"{self.sink}-0")
         return WriteResult.of(acks, None, errors.tally.counts, dead=dead)

@@ -10,7 +10,10 @@ from pyspark.sql import types as t
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.config.connector_config import PluginSpec, below
+from fencepost.config.plugin_instances import plugin_definitions
 from fencepost.config.plugin_sources import ANY_MODULE
+from fencepost.config.plugins import PluginKind
+from fencepost.config.unknown_properties import unknown_properties
 from fencepost.converters import ByteArrayConverter, SimpleHeaderConverter, StringConverter
 from fencepost.engine.conversion import ColumnTypes, column_types
 from fencepost.engine.pipeline import Pipeline
@@ -55,7 +58,9 @@ def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
 def _converter(plugins: PluginBuilder, config: SinkConfig, column: str, kind: t.DataType | None) -> Converter:
     role, is_key = f"{column}.converter", column == "key"
     if role in config.properties:
-        return plugins.converter(_spec(config, role), role, is_key=is_key)
+        chosen = plugins.converter(_spec(config, role), role, is_key=is_key)
+        _check_options(PluginKind.CONVERTER, type(chosen), config, role)
+        return chosen
     if isinstance(kind, _STRUCTURED):
         raise DataError(
             f"The column '{column}' of {_FRAME} is {kind.simpleString()}: set {role}, for example to JsonConverter, or "
@@ -69,11 +74,23 @@ def _converter(plugins: PluginBuilder, config: SinkConfig, column: str, kind: t.
 def _header_converter(plugins: PluginBuilder, config: SinkConfig, types: ColumnTypes) -> HeaderConverter:
     role = "header.converter"
     if role in config.properties:
-        return plugins.header_converter(_spec(config, role))
+        chosen = plugins.header_converter(_spec(config, role))
+        _check_options(PluginKind.HEADER_CONVERTER, type(chosen), config, role)
+        return chosen
     # Spark's sink writes the bytes of headers as they are, Connect's default converter their base64.
     converter: Any = ByteArrayConverter() if isinstance(types.header, t.BinaryType) else SimpleHeaderConverter()
     converter.configure({})
     return converter  # type: ignore[no-any-return]
+
+
+def _check_options(kind: PluginKind, converter: type[Any], config: SinkConfig, role: str) -> None:
+    """Raise ConfigError for a misspelt option of a converter, which would have no effect."""
+    given = below(config.properties, f"{role}.")
+    defined = plugin_definitions(kind, converter).keys()
+    for name, nearest in unknown_properties(given, defined, only_alike=True).items():
+        raise ConfigError(
+            f"{role}.{name} is not known to {converter.__name__}: did you mean {role}.{nearest}?", name=f"{role}.{name}"
+        )
 
 
 def _spec(config: SinkConfig, role: str) -> PluginSpec:

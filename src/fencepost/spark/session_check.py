@@ -9,7 +9,13 @@ from fencepost.engine.spark.session import REQUIRED
 
 
 def check_classic(frame: DataFrame) -> None:
-    """Raise ConfigError for a DataFrame of Spark Connect."""
+    """Raise ConfigError for a DataFrame of Spark Connect, and for what is no DataFrame of Spark."""
+    if not isinstance(frame, DataFrame):
+        kind = type(frame)
+        raise ConfigError(
+            f"A DataFrame of Spark is needed, and this is {kind.__module__}.{kind.__qualname__}: for one of pandas use "
+            "spark.createDataFrame(...), for one of pyspark.pandas its to_spark()"
+        )
     if not hasattr(frame, "_jdf"):
         raise ConfigError(
             "The DataFrame is one of Spark Connect, whose driver is another process: fencepost.spark needs a classic "

@@ -32,7 +32,7 @@ from fencepost.spark.progress import Progress, SinkKey, Step, check_topic
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.topic_gate import SinkTopicGate
-from fencepost.spark.wording import in_spark_terms
+from fencepost.spark.wording import capitalized, in_spark_terms
 from fencepost.spark.written import SinkStatistics, Written
 
 _log: Final = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Sink:
                 if not left or isinstance(error, _LASTING):
                     raise
                 self.statistics = replace(self.statistics, retries=self.statistics.retries + 1)
-                _log.warning("%s is written again, in a new transaction: %s", self._named(progress), error)
+                _log.warning("%s is written again, in a new transaction: %s", capitalized(self._named(progress)), error)
             else:
                 self._small = result.written <= SMALL
                 self._count(result, progress)

@@ -13,7 +13,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
 from fencepost.api.topic_names import topic_name
 from fencepost.config.connector_config import TransformSpec, transform_chain
-from fencepost.config.error_handling import ErrorHandling, define_errors
+from fencepost.config.error_handling import ErrorHandling, ErrorTexts, define_errors
 from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, replication_factor
 from fencepost.kafka.config import client_properties
@@ -26,6 +26,17 @@ _I: Final = ConfigDef.Importance
 KAFKA: Final = "kafka."
 _BELOW: Final = ("key.converter.", "value.converter.", "header.converter.", "transforms.", "predicates.")
 _TIMEOUT: Final = "transaction.timeout.ms"
+_ERRORS: Final = ErrorTexts(
+    tolerance=(
+        "What to do with a row that cannot be transformed or converted: none fails the query or the write, all skips the "
+        "row. A row that Kafka refuses fails it with either."
+    ),
+    dead_letters=(
+        "The topic for rows that errors.tolerance=all skips, written in the same transaction as the other rows. Headers "
+        "__connect.errors.* say what was wrong, and where. By default they are dropped."
+    ),
+    logged="row that cannot be transformed or converted",
+)
 
 _LONGEST_TRANSACTION_MS: Final = 900_000
 """The brokers' default of transaction.max.timeout.ms: a transaction cannot be prolonged once it has begun."""
@@ -37,7 +48,7 @@ def sink_config_def() -> ConfigDef:
     definitions = ConfigDef()
     definitions.define(
         "topic", _T.STRING, None, _I.HIGH,
-        "The topic for rows that name none in a column `topic`.",
+        "The topic for rows that name none in a column `topic`. Spark's own sink ignores the column if this is set.",
         validator=topic_name,
     ).define(
         "name", _T.STRING, None, _I.HIGH,
@@ -76,7 +87,7 @@ def sink_config_def() -> ConfigDef:
         "The number of its replicas. Unset: 3, or 1 in a cluster of one broker.",
         validator=replication_factor,
     )  # fmt: skip
-    define_errors(definitions)
+    define_errors(definitions, _ERRORS)
     return definitions
 
 
@@ -101,7 +112,7 @@ class SinkConfig:
 
         Passwords among them are hidden in messages from here on. Raises ConfigError for the first invalid option.
         """
-        properties = {name.removeprefix(KAFKA): _text(value) for name, value in options.items() if value is not None}
+        properties = _properties(options)
         SECRETS.learn_properties(properties)
         own = sink_config_def().keys()
         _check_names(properties)
@@ -122,18 +133,40 @@ class SinkConfig:
             properties={name: value for name, value in properties.items() if name in own or name.startswith(_BELOW)},
         )
 
-    def key_of(self, run: str | None) -> SinkKey:
-        """Return the key of a batch's progress. Raises ConfigError for a run whose sink has no name."""
+    def key_of(self, run: object | None) -> SinkKey:
+        """Return the key of a batch's progress. Raises ConfigError for an empty run, and for one whose sink has no name."""
         if run is None:
             # Nothing is known of earlier writes, so none is fenced.
-            return SinkKey(f"{self.name or self.topic}-{uuid.uuid4()}")
+            return SinkKey(f"{self.name or self.topic or 'topics'}-{uuid.uuid4()}")
         sink = self.name or self.topic
         if sink is None:
             raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
-        return SinkKey(sink, run)
+        # A date or a number is the same run as its text, which is all that options of a data source can be.
+        name = str(run).strip()
+        if not name:
+            raise ConfigError(
+                "run is empty, so the next write with an empty one would be skipped: name the run", name="run"
+            )
+        return SinkKey(sink, name)
+
+
+def _properties(options: Mapping[str, Any]) -> dict[str, str]:
+    """All options as text, without the prefix of Kafka's. Raises ConfigError for one that is given as two values."""
+    properties: dict[str, str] = {}
+    for option, value in options.items():
+        if value is None:
+            continue
+        name, text = option.removeprefix(KAFKA), _text(value)
+        if properties.setdefault(name, text) != text:
+            raise ConfigError(
+                f"{name} and {KAFKA}{name} are the same option with two values: give one of them", name=name
+            )
+    return properties
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -144,5 +177,9 @@ def _check_names(properties: Mapping[str, str]) -> None:
         raise ConfigError(
             f"{name} is neither an option of the sink nor a property of Kafka's clients: {advice}", name=name
         )
+    for role in ("key.converter", "value.converter", "header.converter"):
+        for name in properties:
+            if name.startswith(f"{role}.") and role not in properties:
+                raise ConfigError(f"{name} has no effect without {role}: set {role}, or remove it", name=name)
     for name in client_properties.NO_COUNTERPART.keys() & properties.keys():
         raise ConfigError(f"{name} has no counterpart here: {client_properties.NO_COUNTERPART[name]}", name=name)

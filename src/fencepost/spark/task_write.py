@@ -92,7 +92,7 @@ class TaskWrite:
                 self._log.append(Done(self._task, self._attempt, sequences))
         except FencepostError as error:
             sink = f"sink {self._spec.sink}"
-            worded = in_spark_terms(error, sink=sink, batch=sink)
+            worded = in_spark_terms(error, sink=sink, batch=sink, may_skip=False)
             if self.has_claimed:
                 with suppress(FencepostError):
                     self._log.append(Failed(self._task, self._attempt, describe_error(worded)))

@@ -24,11 +24,18 @@ from fencepost.spark.errors import BatchExpiredError, CommitUnknownError, SinkFe
 _OVERRIDE: Final = "producer.override."
 
 
-def in_spark_terms(error: FencepostError, *, sink: str, batch: str) -> FencepostError:
+def in_spark_terms(error: FencepostError, *, sink: str, batch: str, may_skip: bool = True) -> FencepostError:
     """Return the error for a sink's user: the same class with another text, one of the sink's, or the error itself.
 
-    `sink` and `batch` are their names in messages, such as "sink orders" and "batch 3 of sink orders".
+    `sink` and `batch` are their names in messages, such as "sink orders" and "batch 3 of sink orders". Without `may_skip`
+    errors.tolerance is not an option.
     """
+    if type(error) is RecordRefusedError and not may_skip:
+        return _with_text(
+            error,
+            f"{error.record} Nothing of its batch is in Kafka: correct the row, or the options for converters; "
+            "fencepost.spark.write_kafka can skip such rows",
+        )
     if isinstance(error, ProducerFencedError):
         return SinkFencedError(
             f"The {sink} was taken over by another query of that name, or by a newer instance of this one: "
@@ -48,6 +55,11 @@ def in_spark_terms(error: FencepostError, *, sink: str, batch: str) -> Fencepost
         )
     text = next((text for kind, text in _TEXTS.items() if isinstance(error, kind)), None)
     return error if text is None else _with_text(error, text(error))
+
+
+def capitalized(name: str) -> str:
+    """The name of a sink or batch at the start of a message."""
+    return name[:1].upper() + name[1:]
 
 
 def _with_text(error: FencepostError, text: str) -> FencepostError:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
-from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.rows import pipeline_for
+from fencepost.spark.sink_config import SinkConfig, sink_config_def
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -35,6 +39,8 @@ def test_options_without_a_value_count_as_unset():
         ({"first.batch": -1}, "at least 0"),
         ({"acks": "1"}, "acks=1 cannot be exactly-once"),
         ({"transforms": "a"}, "transforms.a.type"),
+        ({"value.converter.schemas.enable": "false"}, "has no effect without value.converter"),
+        ({"bootstrap.servers": "127.0.0.1:1"}, "kafka.bootstrap.servers are the same option with two values"),
     ],
 )
 def test_an_invalid_option_is_refused(options: dict[str, object], text: str):
@@ -50,3 +56,40 @@ def test_passwords_are_hidden_from_then_on():
     )
     assert "hunter-22" not in SECRETS.hidden(f"failed for {jaas}")
     assert "hunter-22" not in repr(config)
+
+
+def test_an_option_may_be_given_twice_with_one_value():
+    assert SinkConfig.from_options(SERVERS | {"bootstrap.servers": "127.0.0.1:9092"}).topic is None
+
+
+@pytest.mark.parametrize("columns", ["a,b", ["a", "b"], ("a", "b")])
+def test_a_list_may_be_one_of_python(columns: object):
+    assert SinkConfig.from_options(SERVERS | {"key.columns": columns}).key_columns == ("a", "b")
+
+
+def test_a_run_is_its_text():
+    config = SinkConfig.from_options(SERVERS | {"topic": "t"})
+    assert config.key_of(7) == config.key_of("7")
+    assert config.key_of(dt.date(2026, 11, 22)).encoded == config.key_of("2026-11-22").encoded
+
+
+@pytest.mark.parametrize("run", ["", " "])
+def test_an_empty_run_is_refused(run: str):
+    with pytest.raises(ConfigError, match="run is empty"):
+        SinkConfig.from_options(SERVERS | {"topic": "t"}).key_of(run)
+
+
+def test_a_single_write_to_topics_of_rows_has_a_key_too():
+    assert SinkConfig.from_options(SERVERS).key_of(None).sink.startswith("topics-")
+
+
+def test_a_misspelt_option_of_a_converter_is_refused():
+    options = SERVERS | {"topic": "t", "value.converter": "JsonConverter", "value.converter.schema.enable": False}
+    rows = StructType([StructField("value", StringType())])
+    with pytest.raises(ConfigError, match=r"did you mean value\.converter\.schemas\.enable\?"):
+        pipeline_for(rows, SinkConfig.from_options(options))
+
+
+def test_options_speak_of_rows_and_not_of_tasks():
+    texts = [key.documentation for key in sink_config_def().keys().values()]
+    assert not [text for text in texts if "task" in text or "source offsets" in text]

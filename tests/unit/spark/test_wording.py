@@ -69,3 +69,11 @@ def test_the_setting_of_a_row_that_is_too_large_is_an_option_of_the_sink():
 def test_an_error_that_is_worded_for_everybody_is_left_alone():
     for error in (DataError("the column 'x'"), RetriableError("later")):
         assert worded(error) is error
+
+
+def test_a_row_that_cannot_be_skipped_has_no_advice_to_skip_it():
+    refused = RecordRefusedError("m", tally=Tally(), record=_REFUSED)
+    told = str(in_spark_terms(refused, sink="sink orders", batch="sink orders", may_skip=False))
+    assert told.startswith(_REFUSED)
+    assert "errors.tolerance" not in told
+    assert "write_kafka" in told
