@@ -12,10 +12,12 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from fencepost.api.errors import FencepostError, RetriableError
-from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError
+from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError, driver_error
 from fencepost.connectors.postgres.decoder import EPOCH_US, Decoded, Decoder
 from fencepost.connectors.postgres.frames import find_frames, server_message, whole_transactions
 from fencepost.connectors.postgres.position import Position, lsn_text
@@ -36,6 +38,8 @@ _BACKLOG_BYTES: Final = 1 << 18
 _FULL: Final = 0.75
 # The server ends a connection that is silent for wal_sender_timeout, a minute by default.
 _REPLY_S: Final = 10.0
+# How long a connection may take to begin to stream: the server loads the slot first.
+_ANSWER_S: Final = 60.0
 # Logical messages came to pgoutput with version 14.
 _WITH_MESSAGES: Final = 140_000
 # Classes of SQLSTATE after which a start is tried again: connection, resources, operator intervention; 55006: the slot is
@@ -132,7 +136,8 @@ class ReplicationStream:
     def _fill(self, timeout_s: float) -> None:
         before = self._filled
         if self._socket is None:
-            self._fill_by_libpq(timeout_s)
+            with _broken_is_retriable():
+                self._fill_by_libpq(timeout_s)
         else:
             try:
                 self._fill_raw(self._socket, timeout_s)
@@ -236,14 +241,31 @@ def _start_failed(answer: bytes) -> FencepostError:
 def _start_by_libpq(connection: PGconn, wanted: str) -> None:
     from psycopg import pq  # noqa: PLC0415 - an optional package
 
-    connection.send_query(wanted.encode())
-    result = connection.get_result()
+    with _broken_is_retriable():
+        connection.send_query(wanted.encode())
+        connection.flush()
+        # PGconn.get_result keeps all threads of the process waiting for the server.
+        while connection.is_busy():
+            if _readable(connection.socket, _ANSWER_S):
+                connection.consume_input()
+            else:
+                raise RetriableError(f"PostgreSQL did not start the replication within {_ANSWER_S:.0f} s")
+        result = connection.get_result()
     if result is None or result.status != pq.ExecStatus.COPY_BOTH:
         state = (None if result is None else result.error_field(pq.DiagnosticField.SQLSTATE)) or b"08000"
         message = connection.error_message.decode(errors="replace").strip()
         said = f"PostgreSQL did not start the replication: {message}"
         raise RetriableError(said) if state.decode().startswith(_TEMPORARY) else PostgresError(said)
     connection.nonblocking = 1
+
+
+@contextmanager
+def _broken_is_retriable() -> Iterator[None]:
+    """Raise RetriableError for what libpq says of a connection that broke."""
+    try:
+        yield
+    except driver_error() as error:
+        raise RetriableError(f"The connection to PostgreSQL broke: {error}") from error
 
 
 def _exactly(own: socket.socket, count: int) -> bytes:
