@@ -116,7 +116,7 @@ def _registered(group: str, import_path: tuple[str, ...]) -> Mapping[str, EntryP
 
     Reading them takes 10 ms or more, and a configuration names several plugins.
     """
-    return {entry.name: entry for entry in reversed(entry_points(group=group))}
+    return {entry.name: entry for entry in reversed(tuple(entry_points(group=group)))}
 
 
 def _load(kind: PluginKind, entry: EntryPoint, property_name: str) -> Any:

@@ -97,7 +97,7 @@ def fork_by_multiprocessing():
 
 
 def run_a_program():
-    subprocess.run(["true"], check=True)
+    subprocess.run([sys.executable, "-S", "-c", ""], check=True)
 
 
 def print_much():
