@@ -18,7 +18,7 @@ from fencepost.api.errors import FencepostError
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.spark import exactly_once, write_kafka
+from fencepost.spark import ExactlyOnce, exactly_once, write_kafka
 from tests.support.checker import read_topic
 from tests.support.fault_proxy import ApiKey, FaultProxy, Link
 from tests.support.processes import wait_for
@@ -161,6 +161,50 @@ def test_a_batch_that_failed_between_two_sinks_is_once_in_each(
     query.add("2")
     query.run()
     assert texts(bootstrap_servers, name) == texts(bootstrap_servers, second) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["one function", "a function for each call"])
+def test_a_second_dataframe_for_a_batch_is_refused_until_it_has_a_sink_of_its_own(
+    query: FileQuery, name: str, kafka: dict[str, Any], bootstrap_servers: str, *, kept: bool
+):
+    function = exactly_once(topic=name, **kafka)
+
+    def sink(**options: str) -> ExactlyOnce:
+        return function if kept and not options else exactly_once(topic=name, **options, **kafka)
+
+    def parts(frame: DataFrame, batch: int) -> None:
+        sink()(frame.where("value < 'n'"), batch)
+        sink(**second)(frame.where("value >= 'n'"), batch)
+
+    second: dict[str, str] = {}
+    query.function = parts
+    query.add("a", "z")
+    # In the second run the rows of the first call are in Kafka.
+    for _ in range(2):
+        assert "was called twice for batch 0, with two DataFrames" in refusal(query)
+        assert texts(bootstrap_servers, name) == ["a"]
+    second["name"] = f"{name}-second"
+    query.add("b", "y")
+    query.run()
+    assert texts(bootstrap_servers, name) == ["a", "b", "y", "z"]
+
+
+def test_a_call_that_the_users_code_repeats_adds_nothing(query: FileQuery, name: str, bootstrap_servers: str):
+    function = query.function
+
+    def twice(frame: DataFrame, batch: int) -> None:
+        # A program's own job group does not make two runs of the query one.
+        frame.sparkSession.sparkContext.setJobGroup("mine", "a batch")
+        for _ in range(2):
+            function(frame.where("value < 'n'"), batch)
+
+    query.function = twice
+    query.add("a", "z")
+    query.run()
+    query.forget_commit(0)
+    query.add("b")
+    query.run()
+    assert texts(bootstrap_servers, name) == ["a", "b"]
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["two functions", "one function"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Hashable
 from functools import partial
 from typing import Any, Final
 
@@ -63,25 +64,34 @@ class ExactlyOnce:
         return tuple(sink.statistics for _, sink in list(self._sinks.values()))
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch. Raises CheckpointMismatchError, SinkFencedError, BatchExpiredError, and others."""
+        """Write a micro-batch: all its rows in one call.
+
+        Raises CheckpointMismatchError, SinkFencedError, BatchExpiredError, ConfigError for a second DataFrame, and others.
+        """
         check_classic(frame)
         with jobs_of(f"batch {batch_id}", new_mark()):
             batch = StreamingBatch.of(frame, batch_id)
             columns = record_columns(frame, self._config)
             pipeline = pipeline_for(columns.schema, self._config)
+            plan = frame.semanticHash()
         sink = self._sink(frame, batch)
 
         def decide(last: Progress | None) -> Step:
             return next_step(sink.key.sink, last, batch.progress, first_batch=self._config.first_batch)
 
-        try:
-            written = sink.write(columns, pipeline, batch.progress, decide)
-        except BatchCancelledError as error:
-            raise error from None
-        if written.skipped:
-            _log.warning("Batch %d of sink %s is in Kafka: it is run, but not written", batch_id, sink.key.sink)
-            with jobs_of(f"batch {batch_id} of sink {sink.key.sink}", new_mark()):
-                frame.write.format("noop").mode("overwrite").save()
+        with _WRITERS.call(sink.key.sink, batch, plan, brokers=self._brokers):
+            try:
+                written = sink.write(columns, pipeline, batch.progress, decide)
+            except BatchCancelledError as error:
+                raise error from None
+            if written.skipped:
+                _log.warning("Batch %d of sink %s is in Kafka: it is run, but not written", batch_id, sink.key.sink)
+                with jobs_of(f"batch {batch_id} of sink {sink.key.sink}", new_mark()):
+                    frame.write.format("noop").mode("overwrite").save()
+
+    @property
+    def _brokers(self) -> Hashable:
+        return self._config.producer.client.bootstrap_servers
 
     def _sink(self, frame: DataFrame, batch: StreamingBatch) -> Sink:
         """The sink of a query's run, which fences that of an earlier run."""
@@ -91,8 +101,7 @@ class ExactlyOnce:
         if run == batch.run and sink is not None:
             return sink
         check_session(frame.sparkSession)
-        brokers = self._config.producer.client.bootstrap_servers
-        _WRITERS.claim(name, self, batch, brokers=brokers, is_running=partial(is_running, frame))
+        _WRITERS.claim(name, self, batch, brokers=self._brokers, is_running=partial(is_running, frame))
         if sink is not None:
             sink.close()
         sink = Sink(self._config, SinkKey(name))

@@ -33,7 +33,8 @@ class StreamingBatch:
     def of(cls, frame: DataFrame, batch: int) -> Self:
         """Ask Spark on the thread of the query. Raises IllegalStateError on any other thread."""
         context = frame.sparkSession.sparkContext
-        query, run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_JOB_GROUP)
+        query = context.getLocalProperty(_QUERY_ID)
+        run = None if query is None else _run(frame, query) or context.getLocalProperty(_JOB_GROUP)
         if query is None or run is None:
             raise IllegalStateError(
                 "exactly_once(...) is a function for writeStream.foreachBatch, and was called without a streaming query: "
@@ -49,10 +50,15 @@ class StreamingBatch:
 
 def is_running(frame: DataFrame, batch: StreamingBatch) -> bool:
     """Whether the run that a batch is of goes on in this application; False if Spark does not tell."""
+    return _run(frame, batch.query) == batch.run
+
+
+def _run(frame: DataFrame, query: str) -> str | None:
+    """The id of a query's present run, None if Spark does not tell. It is its job group, too, unless the user sets one."""
     try:
-        return str(_execution(frame, batch.query).runId()) == batch.run
+        return str(_execution(frame, query).runId().toString())
     except _UNTOLD:
-        return False
+        return None
 
 
 def _timestamp_ms(frame: DataFrame, query: str) -> int | None:

@@ -83,6 +83,20 @@ GUARDS = (
         "tests/unit/spark/test_writers.py::test_a_second_function_in_one_query_is_refused",
     ),
     Guard(
+        "the look at the topic's id before a Spark sink commits",
+        "spark/sink.py",
+        "        self._check_topic()\n",
+        "",
+        "tests/broker/test_spark_sink_owner.py::test_nothing_is_committed_to_a_topic_that_was_created_again_under_its_owner",
+    ),
+    Guard(
+        "the refusal of a second DataFrame for a batch of a Spark sink",
+        "spark/writers.py",
+        "            if former is not None and former[:2] == new[:2] and former != new:",
+        "            if False:",
+        "tests/unit/spark/test_writers.py::test_a_second_call_for_a_batch_with_another_dataframe_is_refused",
+    ),
+    Guard(
         "the refusal of a second query for a Spark sink, which would fence the first",
         "spark/writers.py",
         "            if known.run != batch.run and is_running(known):",

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.spark.streaming_batch import StreamingBatch
 from fencepost.spark.writers import Writers
 
@@ -31,6 +31,12 @@ class Sinks:
         self._writers.claim(
             sink, function, batch(query, run), brokers=(brokers,), is_running=lambda known: known.run in self.running
         )
+
+    def call(self, plan: int, *, batch: int, run: str = "1", sink: str = "orders", fails: bool = False) -> None:
+        """One call of the function."""
+        with self._writers.call(sink, StreamingBatch("q", run, batch, None), plan, brokers="one:9092"):
+            if fails:
+                raise FencepostError("the batch failed")
 
 
 @pytest.fixture
@@ -70,3 +76,28 @@ def test_a_function_that_is_gone_is_replaced_in_its_query(sinks: Sinks):
     sinks.claim(Function(), "q", "1")
     gc.collect()
     sinks.claim(Function(), "q", "1")
+
+
+def test_a_second_call_for_a_batch_with_another_dataframe_is_refused(sinks: Sinks):
+    sinks.call(1, batch=7)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="was called twice for batch 7, with two DataFrames"):
+            sinks.call(2, batch=7)
+    sinks.call(2, batch=7, sink="others")
+    sinks.call(2, batch=8)
+
+
+def test_a_call_is_repeated_with_the_same_dataframe_or_by_the_next_run(sinks: Sinks):
+    sinks.call(1, batch=7)
+    sinks.call(1, batch=7)
+    sinks.call(2, batch=7, run="2")
+
+
+def test_a_call_that_failed_does_not_count(sinks: Sinks):
+    with pytest.raises(FencepostError):
+        sinks.call(1, batch=7, fails=True)
+    sinks.call(2, batch=7)
+    with pytest.raises(FencepostError):
+        sinks.call(2, batch=7, fails=True)
+    with pytest.raises(ConfigError):
+        sinks.call(1, batch=7)
