@@ -225,6 +225,23 @@ def test_a_topic_that_was_created_again_is_refused(query: FileQuery, name: str, 
     assert texts(bootstrap_servers, name) == []
 
 
+def test_a_topic_that_is_created_again_under_a_running_query_is_refused(
+    query: FileQuery, name: str, bootstrap_servers: str, topics: Topics
+):
+    running = query.start(available_now=False)
+    try:
+        wait_for(lambda: texts(bootstrap_servers, name) == ["0", "1", "2"], what="the first batch")
+        topics.delete(name)
+        wait_for(lambda: topics.partitions(name) is None)
+        topics.create(name)
+        query.add("3")
+        with pytest.raises(StreamingQueryException, match=f"Topic {name} was deleted and created again"):
+            assert running.awaitTermination(500), "the query goes on"
+    finally:
+        running.stop()
+    assert texts(bootstrap_servers, name) == []
+
+
 def test_a_batch_whose_python_worker_was_killed_is_written_once(query: FileQuery, name: str, bootstrap_servers: str):
     marker = str(query.folder / "killed")
 

@@ -12,10 +12,12 @@ from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.spark.errors import TopicRecreatedError
 from fencepost.spark.progress import Progress, SinkKey, Step
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
+from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
 
@@ -62,6 +64,22 @@ def test_a_new_owner_sees_what_the_former_committed_until_it_was_fenced(older: S
     with closing(Sink(config, key, clients=LateClients())) as newer:
         newer.own()
         assert newer.last == Progress("query", 3)
+
+
+def test_nothing_is_committed_to_a_topic_that_was_created_again_under_its_owner(
+    config: SinkConfig, key: SinkKey, topics: Topics
+):
+    topic = str(config.topic)
+    with closing(Sink(config, key)) as sink:
+        sink.own()
+        sink._producer.begin_transaction()
+        sink._commit(Progress("query", 0))
+        topics.delete(topic)
+        wait_for(lambda: topics.partitions(topic) is None)
+        topics.create(topic)
+        sink._producer.begin_transaction()
+        with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again"):
+            sink._commit(Progress("query", 1))
 
 
 def test_an_open_transaction_of_another_sink_is_not_waited_for(older: Sink, config: SinkConfig):

@@ -153,9 +153,7 @@ class Sink:
             reach(FailPoint.BEFORE_END_TXN)
             self._producer.commit_transaction()
             return
-        if self._config.topic is not None and self._topic_id is None:
-            # The brokers have created it for the first record.
-            self._topic_id = self._log.topic_id(self._config.topic)
+        self._check_topic()
         committed = replace(progress, topic_id=self._topic_id)
         reach(FailPoint.BEFORE_OFFSETS)
         self._log.write(self._producer, committed)
@@ -168,6 +166,16 @@ class Sink:
                 raise CommitLostError(f"The commit of {self._named(progress)} did not take place: {error}") from error
         self.last = committed
         reach(FailPoint.BEFORE_CALLBACKS)
+
+    def _check_topic(self) -> None:
+        """Raise TopicRecreatedError if the batch went to another topic than those before it."""
+        topic = self._config.topic
+        if topic is None:
+            return
+        found = self._log.topic_id(topic)
+        check_topic(self.key, topic, Progress(topic_id=self._topic_id), found)
+        # None before: the brokers have created it for the first record.
+        self._topic_id = self._topic_id or found
 
     def _count(self, result: WriteResult, progress: Progress) -> None:
         known = self.statistics
