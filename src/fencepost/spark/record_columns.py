@@ -30,8 +30,17 @@ class RecordColumns:
 
     @classmethod
     def of(cls, names: Sequence[str], config: SinkConfig) -> Self:
-        """Find them among a DataFrame's columns. Raises ConfigError for columns that it does not have."""
+        """Find them among a DataFrame's columns. Raises ConfigError for columns that it does not have.
+
+        Also for a column such as `Key`: it would be ignored, and Spark's own functions take it for `key`.
+        """
         if not config.key_columns and "value" in names:
+            for name in names:
+                if name not in COLUMNS and name.lower() in COLUMNS:
+                    raise ConfigError(
+                        f"The column {name!r} of the DataFrame would be ignored, because the columns of records have names "
+                        f"in lower case: rename it to {name.lower()!r}, or drop it"
+                    )
             return cls(tuple(name for name in COLUMNS if name in names), ())
         if "value.converter" not in config.properties:
             raise ConfigError(

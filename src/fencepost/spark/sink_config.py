@@ -41,6 +41,9 @@ _ERRORS: Final = ErrorTexts(
 _LONGEST_TRANSACTION_MS: Final = 900_000
 """The brokers' default of transaction.max.timeout.ms: a transaction cannot be prolonged once it has begun."""
 
+_LONGEST_ID: Final = 32_767
+"""Kafka's protocol has no longer text, in bytes."""
+
 
 @cache
 def sink_config_def() -> ConfigDef:
@@ -134,7 +137,7 @@ class SinkConfig:
         )
 
     def key_of(self, run: object | None) -> SinkKey:
-        """Return the key of a batch's progress. Raises ConfigError for an empty run, and for one whose sink has no name."""
+        """Return the key of a batch's progress. Raises ConfigError for an invalid run, and one whose sink has no name."""
         if run is None:
             # Nothing is known of earlier writes, so none is fenced.
             return SinkKey(f"{self.name or self.topic or 'topics'}-{uuid.uuid4()}")
@@ -142,12 +145,18 @@ class SinkConfig:
         if sink is None:
             raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
         # A date or a number is the same run as its text, which is all that options of a data source can be.
-        name = str(run).strip()
+        name = _text(run).strip()
         if not name:
             raise ConfigError(
                 "run is empty, so the next write with an empty one would be skipped: name the run", name="run"
             )
-        return SinkKey(sink, name)
+        key = SinkKey(sink, name)
+        if len(key.transactional_id.encode()) > _LONGEST_ID:
+            raise ConfigError(
+                f"The run of sink {sink} has {len(name)} characters, too many for a transactional id: shorten it",
+                name="run",
+            )
+        return key
 
 
 def _properties(options: Mapping[str, Any]) -> dict[str, str]:

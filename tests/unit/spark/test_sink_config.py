@@ -9,6 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
+from fencepost.spark.record_columns import RecordColumns
 from fencepost.spark.rows import pipeline_for
 from fencepost.spark.sink_config import SinkConfig, sink_config_def
 
@@ -93,3 +94,18 @@ def test_a_misspelt_option_of_a_converter_is_refused():
 def test_options_speak_of_rows_and_not_of_tasks():
     texts = [key.documentation for key in sink_config_def().keys().values()]
     assert not [text for text in texts if "task" in text or "source offsets" in text]
+
+
+def test_a_run_that_is_no_transactional_id_is_refused():
+    config = SinkConfig.from_options(SERVERS | {"topic": "orders"})
+    assert config.key_of("x" * 1_000).run == "x" * 1_000
+    with pytest.raises(ConfigError, match="has 32767 characters"):
+        config.key_of("x" * 32_767)
+
+
+@pytest.mark.parametrize("name", ["Key", "TOPIC", "Timestamp"])
+def test_a_column_that_differs_in_case_only_is_refused(name: str):
+    config = SinkConfig.from_options(SERVERS | {"topic": "orders"})
+    assert RecordColumns.of(["value", "key", "other"], config).selected == ("key", "value")
+    with pytest.raises(ConfigError, match=f"'{name}' of the DataFrame would be ignored.*rename it to '{name.lower()}'"):
+        RecordColumns.of(["value", name], config)
