@@ -7,11 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.connectors.jdbc.reader import LargeRows
 from tests.support.checker import assert_exactly_once
 from tests.support.jdbc_readers import TableReading
 from tests.support.postgres import Database
+from tests.support.processes import wait_for
 
 COLUMN = "create table t(id int, v text, xid xid8 not null default pg_current_xact_id()); create index on t(xid)"
 XMIN = "create table t(id int, v text)"
@@ -82,6 +83,30 @@ def test_changes_during_a_large_read_come_with_the_next_poll(database: Database,
         assert_exactly_once(ids(rows), range(1, ROWS + 1))
         found.export.close()
         assert ids(reading.rest()) == [ROWS + 1]
+
+
+def test_a_command_that_waits_for_a_large_read_does_not_hold_it_up(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.connectors.jdbc.ranges._LOCK_TIMEOUT", "200ms")
+    database.execute(XMIN)
+    insert(database, 1, ROWS)
+    with TableReading(database) as reading, database.connect() as other:
+        found = reading.reader.read(reading.server)
+        assert isinstance(found, LargeRows)
+        other.execute("set lock_timeout = '20s'")
+        other.pgconn.send_query(b"alter table t drop column v")
+        waits = "select pid from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+        wait_for(lambda: database.execute(waits, [other.info.backend_pid]), what="the command waits for the table")
+
+        with pytest.raises(RetriableError, match="lock timeout"):
+            list(found.reader.read(found.selects[0]))
+        found.export.close()
+        # The command has the table.
+        while other.pgconn.get_result() is not None:
+            pass
+        reading.restart()
+        assert_exactly_once(ids(reading.poll()), range(1, ROWS + 1))
 
 
 def test_bulk_reads_partitions_in_ranges_too(database: Database) -> None:

@@ -127,6 +127,20 @@ GUARDS = (
         "tests/unit/connectors/postgres/test_position.py::test_a_slot_past_the_offset_is_refused",
     ),
     Guard(
+        "the tables that were rewritten as the first snapshot began",
+        "connectors/postgres/held_tables.py",
+        "c.relkind = 'p' OR c.relfilenode = pg_relation_filenode(c.oid)",
+        "true",
+        "tests/broker/test_postgres_rewrites.py::test_a_table_rewritten_as_the_snapshot_begins_keeps_its_rows",
+    ),
+    Guard(
+        "the publication that was altered as the first snapshot began",
+        "connectors/postgres/database.py",
+        "if now != parts or _definitions(before) != _definitions(self.published()):",
+        "if False:",
+        "tests/broker/test_postgres_rewrites.py::test_a_table_added_to_the_publication_as_the_snapshot_begins_is_whole",
+    ),
+    Guard(
         "the refusal of a publication that lost a table for a while",
         "connectors/postgres/slot.py",
         "    if altered := sorted(altered_parts(state, now).keys() - dropped):",

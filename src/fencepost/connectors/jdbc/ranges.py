@@ -28,6 +28,8 @@ _RANGE_BYTES: Final = 16 << 20
 _MOST_RANGES: Final = 64
 _BLOCK_BYTES: Final = 1 << 20
 _FIRST_WITH_RANGES: Final = 140_000
+# A command that waits for the connection which holds the table keeps later readers waiting as well: neither would end.
+_LOCK_TIMEOUT: Final = "5s"
 
 _SIZES: Final = """
 select coalesce(sum(pg_relation_size(r)), 0)::bigint, coalesce(max(pg_relation_size(r)), 0)::bigint,
@@ -98,11 +100,15 @@ class RangeReader:
         return self.shape.schema
 
     def read(self, split: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one SELECT. Raises DataError, and RetriableError if the connection is lost."""
+        """Yield the rows of one SELECT.
+
+        Raises DataError, and RetriableError if the connection is lost or another command waits to alter the table.
+        """
         with (
             translated(self.shape.title, self.address, on_loss=lambda: None),
             self.address.connect() as connection,
         ):
+            connection.execute(f"set lock_timeout = '{_LOCK_TIMEOUT}'".encode())
             connection.execute("begin isolation level repeatable read read only")
             connection.execute(f"set transaction snapshot '{self.snapshot}'".encode())
             for block in copy_blocks(connection, csv_of(split), _BLOCK_BYTES):

@@ -73,8 +73,10 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict
     while wanted:
         rows = query(
             connection,
-            "SELECT oid, typbasetype, typtypmod, CASE WHEN typcategory = 'A' THEN typelem ELSE 0 END FROM pg_type "
-            "WHERE oid = ANY(%s::oid[])",
+            # int2vector and oidvector are no arrays, and box[] has semicolons between its items: these are texts.
+            "SELECT t.oid, t.typbasetype, t.typtypmod, CASE WHEN t.typcategory = 'A' AND e.typarray = t.oid "
+            "AND e.typdelim = ',' THEN e.oid ELSE 0 END FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem "
+            "WHERE t.oid = ANY(%s::oid[])",
             [sorted(wanted)],
         )
         known |= {oid: TypeInfo(base, modifier, 0 if base else element) for oid, base, modifier, element in rows}

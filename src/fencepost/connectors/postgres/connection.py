@@ -34,8 +34,8 @@ _KEEPALIVE: Final = {
 }
 _OTHER: Final = {"connect_timeout": "10", "client_encoding": "UTF8", "application_name": "fencepost"}
 # Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
-# intervention, system error, and objects in use. https://www.postgresql.org/docs/current/errcodes-appendix.html
-_TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006")
+# intervention, system error, objects in use, and locks. https://www.postgresql.org/docs/current/errcodes-appendix.html
+_TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
 
 
 class PostgresError(FencepostError):

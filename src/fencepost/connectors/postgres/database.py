@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from fencepost.api.errors import RetriableError
+from fencepost.connectors.postgres import held_tables
 from fencepost.connectors.postgres import slot as slots
 from fencepost.connectors.postgres.catalog import table_events
 from fencepost.connectors.postgres.config import Autocreate, PostgresConfig
@@ -87,6 +89,31 @@ class SourceDatabase:
         """Return the tables of the publication that are captured."""
         tables = slots.published_tables(self.connection(), self._config.publication)
         return [table for table in tables if self._config.captures(table.name)]
+
+    def hold(self, snapshot: ExportedSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
+        """Keep the captured tables as they are until `snapshot` is closed; return those to read.
+
+        `parts` are the publication's before the slot was created. Raises RetriableError if the publication or its tables
+        have changed since.
+        """
+        before = self.published()
+        try:
+            held = snapshot.hold(before)
+        except PostgresError as error:
+            self._check_unchanged(before, parts, error)
+            raise
+        self._check_unchanged(before, parts, None)
+        return held
+
+    def _check_unchanged(
+        self, before: Sequence[slots.PublishedTable], parts: Mapping[str, str], cause: Exception | None
+    ) -> None:
+        now = slots.publication_parts(self.connection(), self._config.publication)
+        if now != parts or _definitions(before) != _definitions(self.published()):
+            raise RetriableError(
+                f"The publication {self._config.publication} or one of its tables was altered while the first snapshot began: "
+                "the task begins with another one"
+            ) from cause
 
     def table_events(self, relation: Relation) -> TableEvents | None:
         """Return what makes a table's events, None if it is not captured."""
@@ -171,6 +198,8 @@ class ExportedSnapshot:
     """A new slot, and the database as it was at the slot's position, for as long as this is not closed."""
 
     def __init__(self, config: PostgresConfig) -> None:
+        self._config = config
+        self._holder: psycopg.Connection[Any] | None = None
         self._replication = _Replication(config)
         try:
             self.lsn, self.name = slots.create_slot(
@@ -180,9 +209,20 @@ class ExportedSnapshot:
             self.close()
             raise
 
+    def hold(self, tables: Sequence[slots.PublishedTable]) -> Sequence[slots.PublishedTable]:
+        """Keep tables as they are until this is closed. Return those that existed at the slot's position."""
+        self._holder = self._config.connection.connect()
+        return held_tables.hold(self._holder, self.name, tables)
+
     def close(self) -> None:
-        """Let go of the snapshot; the slot stays."""
+        """Let go of the snapshot and the tables; the slot stays."""
         self._replication.close()
+        if self._holder is not None:
+            self._holder.close()
+
+
+def _definitions(tables: Sequence[slots.PublishedTable]) -> list[slots.PublishedTable]:
+    return [replace(table, pages=0) for table in tables]
 
 
 class _Replication:

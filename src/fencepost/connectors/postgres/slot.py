@@ -67,6 +67,11 @@ class PublishedTable:
         """Schema and table."""
         return f"{self.schema}.{self.table}"
 
+    def sql(self) -> str:
+        """Return what SELECT takes its rows from: those of the partitions, but not of tables that inherit from it."""
+        only = "" if self.partitioned else "ONLY "
+        return f"{only}{_quoted(self.schema)}.{_quoted(self.table)}"
+
 
 def identify(connection: psycopg.Connection[Any]) -> Server:
     """Return the identity of the server at the other end of a replication connection."""

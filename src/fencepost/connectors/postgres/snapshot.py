@@ -1,7 +1,8 @@
 """The first snapshot: reads tables as they are at the slot's position, in parallel on Spark's executors.
 
 All readers adopt the snapshot that the slot's creation exported, so together they see the database at one moment, and
-the stream continues exactly there. A large table is read in ranges of its pages.
+the stream continues exactly there. The tables are locked meanwhile (see held_tables). A large table is read in ranges of
+its pages.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from fencepost.api.errors import RetriableError
 from fencepost.connectors.copy_blocks import copy_blocks
-from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError, query, translated
+from fencepost.connectors.postgres.connection import ConnectionSettings, translated
 from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.held_tables import adopt
 from fencepost.connectors.postgres.slot import PublishedTable
 
 if TYPE_CHECKING:
@@ -63,20 +64,10 @@ class SnapshotReader:
     def read(self, split: PageRange) -> Iterator[pa.RecordBatch]:
         """Yield the events of a range's rows. Raises RetriableError if the snapshot is gone, and DataError."""
         with self.connection.connect() as connection:
-            query(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            self._adopt(connection)
-            for block in _blocks(connection, self._statement(split)):
+            adopt(connection, self.snapshot)
+            for block in _blocks(connection, self._statement(split), self.table.name):
                 texts = _columns(block, len(self.events.columns))
                 yield self.events.snapshot(texts, self.lsn, int(time.time() * 1000))
-
-    def _adopt(self, connection: psycopg.Connection[Any]) -> None:
-        try:
-            query(connection, f"SET TRANSACTION SNAPSHOT '{self.snapshot}'")
-        except PostgresError as error:
-            raise RetriableError(
-                f"The snapshot {self.snapshot} is gone, since the connection that exported it broke: the task begins with "
-                "another one"
-            ) from error
 
     def _statement(self, split: PageRange) -> str:
         table = self.table
@@ -87,19 +78,17 @@ class SnapshotReader:
         if split.end is not None:
             conditions.append(f"ctid < '({split.end},0)'")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        only = "" if table.partitioned else "ONLY "
-        name = f"{_quoted(table.schema)}.{_quoted(table.table)}"
-        return f"COPY (SELECT {columns} FROM {only}{name}{where}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"  # noqa: S608
+        return f"COPY (SELECT {columns} FROM {table.sql()}{where}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"  # noqa: S608
 
 
-def _blocks(connection: psycopg.Connection[Any], statement: str) -> Iterator[pa.Buffer]:
+def _blocks(connection: psycopg.Connection[Any], statement: str, name: str) -> Iterator[pa.Buffer]:
     """Yield whole rows of a COPY. Raises RetriableError or PostgresError."""
     import psycopg  # noqa: PLC0415 - an optional package
 
     try:
         yield from copy_blocks(connection, statement)
     except psycopg.Error as error:
-        raise translated(error, "The snapshot of a table could not be read") from error
+        raise translated(error, f"The snapshot of the table {name} could not be read") from error
 
 
 def _columns(block: pa.Buffer, count: int) -> Sequence[pa.Array]:

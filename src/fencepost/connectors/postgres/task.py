@@ -191,7 +191,7 @@ class PostgresSourceTask(SourceTask):
         if database.slot() is not None:
             database.drop_slot()
         self._snapshot = snapshot = ExportedSnapshot(config)
-        tables = database.published()
+        tables = database.hold(snapshot, parts)
         _log.info("Reading %d tables as they were at the position of the slot %s", len(tables), config.slot)
         version = database.connection().info.server_version
         batches = []
