@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from io import FileIO
-from typing import IO, Any, Final, Self, cast
+from typing import Any, Final, Self, cast
 
 import pyarrow as pa
 
@@ -43,19 +43,60 @@ class Codec(StrEnum):
 
 _MAGIC: Final = {
     b"\x1f\x8b\x08": Codec.GZIP,
-    **{b"BZh%d1AY&SY" % level: Codec.BZ2 for level in range(1, 10)},
+    **{b"BZh%d%b" % (level, begin): Codec.BZ2 for level in range(1, 10) for begin in (b"1AY&SY", b"\x17rE8P\x90")},
     b"\xfd7zXZ\x00": Codec.XZ,
     b"\x28\xb5\x2f\xfd": Codec.ZSTD,
     b"\x04\x22\x4d\x18": Codec.LZ4,
 }
-"""What files begin with. Of bzip2 with the begin of its first block, because BZh alone may be a word."""
+"""What files begin with. Of bzip2 with the begin of its first block or, if it is empty, of its end, because BZh alone may be a word."""
 
 _LONGEST: Final = max(map(len, _MAGIC))
 
-_STREAMS: Final[dict[Codec, Callable[[FileIO], IO[bytes]]]] = {
-    Codec.GZIP: lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
-    Codec.BZ2: bz2.BZ2File,
-    Codec.XZ: lzma.LZMAFile,
+
+class _Streams:
+    """The content of a file of several bzip2 or xz streams, with zeros between and after them.
+
+    Python's BZ2File and LZMAFile take a stream that does not begin properly for the end of the file, and zeros, too: the
+    streams after that would be lost without an error.
+    """
+
+    def __init__(self, file: FileIO, decompressor: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]) -> None:
+        self._file = file
+        self._new = decompressor
+        self._decompressor = decompressor()
+        self._pending = b""
+
+    def read1(self, size: int) -> bytes:
+        """Return the next bytes, at most `size`; none at the end. Raises EOFError if the end is within a stream."""
+        while not self._decompressor.eof or self._begins_next():
+            if self._decompressor.needs_input and not self._pending:
+                self._pending = self._file.read(_READ_BYTES)
+                if not self._pending:
+                    raise EOFError
+            data = self._decompressor.decompress(self._pending, size)
+            self._pending = b""
+            if data:
+                return data
+        return b""
+
+    def _begins_next(self) -> bool:
+        data = self._decompressor.unused_data.lstrip(b"\0")
+        while not data:
+            more = self._file.read(_READ_BYTES)
+            if not more:
+                return False
+            data = more.lstrip(b"\0")
+        self._decompressor, self._pending = self._new(), data
+        return True
+
+    def close(self) -> None:
+        """Do nothing: the file is closed by its owner."""
+
+
+_STREAMS: Final[dict[Codec, Callable[[FileIO], Any]]] = {
+    Codec.GZIP: lambda file: gzip.GzipFile(fileobj=file),
+    Codec.BZ2: lambda file: _Streams(file, bz2.BZ2Decompressor),
+    Codec.XZ: lambda file: _Streams(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
 }
 
 
@@ -98,6 +139,7 @@ class ContentStream:
         self._decoded = b""
         self._allowed = allowed
         self._position = 0
+        self._failure: EOFError | OSError | None = None
         self._stream: Any = io.BytesIO()
         self._file: FileIO | io.BytesIO = io.BytesIO()
         self._open()
@@ -174,15 +216,19 @@ class ContentStream:
             return self._file.read(size)
         if self._codec in _STREAMS:
             return cast("bytes", self._stream.read1(size))
+        if self._failure is not None:
+            raise self._failure
         try:
             return cast("bytes", self._stream.read(size))
         except OSError as error:
-            if "Truncated" not in str(error):
-                raise
-        return self._read_before_end()
+            # After an error pyarrow returns memory that holds no content, so the stream is not read again.
+            self._failure = EOFError() if "Truncated" in str(error) else error
+            if data := self._read_before_error():
+                return data
+            raise self._failure from None
 
-    def _read_before_end(self) -> bytes:
-        """Return what is whole at the end of a truncated file.
+    def _read_before_error(self) -> bytes:
+        """Return what is whole before the end of a truncated file, or before damage.
 
         pyarrow drops what a call has decompressed before its error: so read again up to here, and then by the byte.
         """
@@ -195,6 +241,4 @@ class ContentStream:
         with suppress(OSError):
             while byte := self._stream.read(1):
                 data += byte
-        if not data:
-            raise EOFError
         return bytes(data)

@@ -9,6 +9,8 @@ before it again.
        +-------end in the middle--> TRUNCATED --the file grew----------+
                                         |
                                         +--did not grow for a minute, or the file is complete--> DataError
+
+    READING --damaged data--> DAMAGED --all before it was returned--> DataError
 """
 
 from __future__ import annotations
@@ -86,6 +88,7 @@ class _State(Enum):
     READING = auto()
     ENDED = auto()
     TRUNCATED = auto()
+    DAMAGED = auto()
 
 
 class ContentFile:
@@ -112,6 +115,7 @@ class ContentFile:
         self._allowed = allowed
         self._clock = clock
         self._state = _State.READING
+        self._damage: DataError | None = None
         self._stream: ContentStream | None = None
         self._data = bytearray()
         self._line = 1
@@ -122,7 +126,7 @@ class ContentFile:
     @property
     def finished(self) -> bool:
         """Whether nothing at all was left after the position at the last look."""
-        return self._state is _State.ENDED and not self._data
+        return self._state is _State.ENDED and not self._data and not self._within_character
 
     @property
     def lag(self) -> int:
@@ -156,6 +160,7 @@ class ContentFile:
         if self._state is not _State.READING and not self._has_grown():
             if self._state is _State.TRUNCATED:
                 self._check_waiting(whole=whole)
+            self._check_damage()
             held = self._take(whole=whole) if self._state is _State.ENDED else None
             return [held] if held else []
         stream = self._start() if self._stream is None and self._state is _State.READING else self._stream
@@ -165,6 +170,7 @@ class ContentFile:
                 self._fill(stream, limit)
             if held := self._take(whole=whole):
                 return [held]
+            self._check_damage()
             if self._state is not _State.READING:
                 return []
             if limit >= self._batch_bytes:
@@ -233,20 +239,28 @@ class ContentFile:
                 if not data:
                     self._state = _State.ENDED
                     if self.form.codec is not None:
-                        self._check_character(stream)
+                        self._check_character()
                         self.close()
                     return
                 self._data += data
         except TruncatedError:
             self._state = _State.TRUNCATED
             self.close()
-        except DataError:
-            # Not left to the error's traceback, which may be kept.
+        except DataError as error:
+            # What is whole before the damage is returned first.
+            self._state, self._damage = _State.DAMAGED, error
             self.close()
-            raise
 
-    def _check_character(self, stream: ContentStream) -> None:
-        if stream.ends_within_character:
+    def _check_damage(self) -> None:
+        if self._state is _State.DAMAGED and self._damage is not None:
+            raise self._damage
+
+    @property
+    def _within_character(self) -> bool:
+        return self._stream is not None and self._stream.ends_within_character
+
+    def _check_character(self) -> None:
+        if self._within_character:
             self.close()
             raise DataError(
                 f"The file {self.path} ends within a character of the encoding {self.form.encoding}: bring the whole file, "
@@ -258,8 +272,8 @@ class ContentFile:
         length = len(self._data)
         _, nexts = record_ends(self._data + bytes(PADDING), length, quoting=self._quoting)
         complete = self._state is _State.ENDED and (whole or self.form.codec is not None)
-        if complete and self._stream is not None:
-            self._check_character(self._stream)
+        if complete:
+            self._check_character()
         end = length if complete else int(nexts[-1]) if len(nexts) else 0
         if not end:
             return None

@@ -55,6 +55,40 @@ def test_the_content_of_all_members_is_read_whatever_the_name(path: Path, codec:
 
 
 @codecs
+@pytest.mark.parametrize("damage", [b"garbage after the data", b"X"])
+def test_a_member_that_does_not_begin_properly_fails_after_what_is_before(
+    path: Path, codec: str, damage: bytes
+) -> None:
+    compress = COMPRESS[codec]
+    path.write_bytes(compress(TEXT[:1001]) + damage + compress(TEXT[1001:]))
+    [task] = tasks(config(path, **ROWS))
+    rows = []
+    with pytest.raises(DataError, match=r"cannot be read|truncated"):  # noqa: PT012 - all before the error is read
+        while (batch := task.poll()) is not None:
+            rows += read(batch)
+        task.at_end()
+        task.poll()
+    assert [row["n"] for row in rows] == list(range(len(rows)))
+    assert len(rows) == TEXT[:1001].count(b"\n")
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bz2", "xz"])
+def test_zeros_between_and_after_members_are_no_content(path: Path, codec: str) -> None:
+    compress = COMPRESS[codec]
+    path.write_bytes(compress(TEXT[:1001]) + bytes(8) + compress(TEXT[1001:]) + bytes(100_000))
+    [task] = tasks(config(path, **ROWS))
+    assert [row["n"] for row in read_to_end(task)] == list(range(len(LINES)))
+
+
+@codecs
+def test_a_file_of_no_content_is_compressed_as_well(path: Path, codec: str) -> None:
+    path.write_bytes(COMPRESS[codec](b""))
+    assert codec_of(str(path), ANYWHERE) == (True, Codec(codec))
+    [task] = tasks(config(path, format="text"))
+    assert read_to_end(task) == []
+
+
+@codecs
 def test_positions_count_the_content_and_each_of_them_can_be_resumed_from(path: Path, codec: str) -> None:
     path.write_bytes(COMPRESS[codec](b"n,t\n" + TEXT))
     offsets, found, positions = CommittedOffsets(), [], []

@@ -54,6 +54,15 @@ def test_a_file_of_another_encoding_may_grow_within_a_character(path: Path) -> N
     assert task.at_end()
 
 
+def test_a_file_that_ends_within_a_character_is_not_at_its_end(path: Path) -> None:
+    path.write_bytes("1\n".encode("utf-16-le") + b"x")
+    [task] = tasks(config(path, format="text", encoding="utf-16-le"))
+    assert read(task.poll()) == ["1"]
+    assert not task.at_end()
+    with pytest.raises(DataError, match="ends within a character of the encoding utf-16-le"):
+        task.poll()
+
+
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_bytes_that_are_not_in_the_encoding_are_told(path: Path, compress: type[bytes]) -> None:
     path.write_bytes(compress("1\n2".encode("utf-16-le") + b"\x00"))
