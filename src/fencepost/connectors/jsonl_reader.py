@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,9 @@ from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
 from fencepost.connectors.row_types import MisfitError, arrow_type
 from fencepost.connectors.scan import Block
+
+_DOUBTFUL: Final = np.frombuffer(b" \tn" + codecs.BOM_UTF8[:1], np.uint8)
+"""The first bytes of lines that may be blank or null."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,20 @@ class JsonLinesReader(RowReader):
 
 
 def _count_filled(block: Block) -> int:
-    """Count the lines that are not blank."""
+    """Count the lines that are not blank.
+
+    Raises MisfitError for a line that begins with null: pyarrow's parser accepts it as a row, or reads outside of its memory.
+    """
     lengths = block.ends - block.starts
     # An object has at least two characters; only a line that is shorter, or begins with a blank, can be blank.
     first = np.frombuffer(block.data, np.uint8)[block.starts]
-    doubtful = np.flatnonzero((lengths == 0) | (first == ord(" ")) | (first == ord("\t")))
-    blank = sum(not block.data[block.starts[i] : block.ends[i]].strip() for i in doubtful)
+    doubtful = np.flatnonzero((lengths == 0) | np.isin(first, _DOUBTFUL))
+    blank = 0
+    for i in doubtful:
+        line = block.data[block.starts[i] : block.ends[i]].removeprefix(codecs.BOM_UTF8).strip()
+        if line.startswith(b"null"):
+            raise MisfitError("not one object a line")
+        blank += not line
     return len(lengths) - blank
 
 

@@ -60,6 +60,16 @@ def test_bad_json_lines_are_refused_with_their_bytes(tmp_path: Path) -> None:
     assert [row.place["line"] for row in refused] == ["2", "3", "4", "5", "6", "7"]
 
 
+@pytest.mark.parametrize("line", ["null", " null", "\tnull x", "nullx", "null null", "\ufeffnull"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_line_that_is_null_is_no_object(tmp_path: Path, line: str, *, first: bool) -> None:
+    path = tmp_path / "data"
+    path.write_text(f'{line}\n{{"a": 1}}\n' if first else f'{{"a": 1}}\n{line}\n')
+    rows, refused = read_tolerant(path, format="jsonl", schema="a INT")
+    assert rows == [{"a": 1}]
+    assert [row.raw.decode().removeprefix("\ufeff") for row in refused] == [line.removeprefix("\ufeff")]
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     kinds=st.lists(st.booleans(), min_size=1, max_size=60), form=st.sampled_from(["csv", "jsonl"]),
