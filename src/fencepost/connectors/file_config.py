@@ -17,7 +17,7 @@ from fencepost.config.validators import at_least, one_of
 from fencepost.connectors.compression import UTF_8
 from fencepost.connectors.csv_reader import Dialect, check_csv_columns
 from fencepost.connectors.ended_files import AfterEnd
-from fencepost.connectors.file_discovery import FILES, ORDERS
+from fencepost.connectors.file_discovery import FILES, ORDERS, reads_directory
 from fencepost.connectors.growing_file import DEFAULT_BATCH_BYTES
 from fencepost.connectors.jsonl_reader import check_json_columns
 from fencepost.connectors.record_columns import (
@@ -249,6 +249,13 @@ def check_move(parsed: Mapping[str, Any]) -> None:
             f"{AFTER_END}=move needs the property {MOVE_TO} with a directory that exists, but it is {folder!r}",
             name=MOVE_TO,
         )
+    for pattern in parsed[FILES] if moves else ():
+        if reads_directory(pattern, folder):
+            raise ConfigError(
+                f"The files in {MOVE_TO}={folder} fit {pattern} of the property {FILES}: they would be read again, without "
+                "end. Name a directory that no pattern reads",
+                name=MOVE_TO,
+            )
 
 
 def declared_columns(parsed: Mapping[str, Any]) -> StructType | None:

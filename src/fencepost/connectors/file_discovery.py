@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fnmatch
 import glob
 import logging
 import os
@@ -23,6 +25,8 @@ from fencepost.connectors.growing_file import check_file
 FILES: Final = "files"
 ORDERS: Final = ("name", "time")
 
+_NO_FILE: Final = (errno.ENOENT, errno.ELOOP)
+
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 _STOP_SECONDS: Final = 5.0
@@ -34,7 +38,7 @@ _log: Final = logging.getLogger(__name__)
 class Discovery:
     """Finds the files of paths and patterns.
 
-    A directory that fits a pattern is not a file of it. `by_time` orders those of a pattern by their last change, else by name. A file of a pattern is found once it has not
+    What fits a pattern and is no regular file (a directory, a pipe, a device, a link to nothing) is not a file of it. `by_time` orders those of a pattern by their last change, else by name. A file of a pattern is found once it has not
     changed for `settle_s` seconds and is `ready`. `clock` returns the time as `os.stat` does.
     """
 
@@ -57,6 +61,7 @@ class Discovery:
             _check_pattern(pattern, self.allowed)
             matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern, known)
             for match in matches:
+                _check_name(match)
                 check_file(match, FILES, self.allowed)
             found.update(dict.fromkeys(matches))
         return list(found)
@@ -66,10 +71,12 @@ class Discovery:
         for match in glob.glob(pattern, recursive=True):  # noqa: PTH207 - Path.glob refuses absolute patterns
             try:
                 status = os.stat(match)  # noqa: PTH116 - spares making a Path for each file
-            except FileNotFoundError:
-                # Removed since, or a link to nothing.
-                continue
-            if not stat.S_ISDIR(status.st_mode):
+            except OSError as error:
+                # Removed since, or a link to nothing or to itself.
+                if error.errno in _NO_FILE:
+                    continue
+                raise
+            if stat.S_ISREG(status.st_mode):
                 changed[match] = status.st_mtime
         latest = self.clock() - self.settle_s
         settled = [
@@ -124,7 +131,45 @@ def _of_path(path: str, known: Sequence[str]) -> list[str]:
             f"{os.path.join(path, '*.csv')}",  # noqa: PTH118 - as above
             name=FILES,
         )
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as above
+        raise ConfigError(
+            f"The property {FILES} names {path}, which is no regular file, but a pipe, a socket or a device: its content "
+            "cannot be read again from an offset. Write it to a file",
+            name=FILES,
+        )
     return [path]
+
+
+def _check_name(path: str) -> None:
+    """Raise ConfigError for a name that is not UTF-8: it would be in source offsets, which are text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise ConfigError(
+            f"The name of the file {shown} is not UTF-8: rename the file, or let the property {FILES} leave it out",
+            name=FILES,
+        ) from None
+
+
+def reads_directory(pattern: str, directory: str) -> bool:
+    """Return whether files in a directory fit a pattern, or are its path, if their names do."""
+    parts = Path(pattern).parts
+    magic = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
+    patterns = (*Path(os.path.realpath(Path(*parts[:magic]))).parts, *parts[magic:])
+    return _fits(Path(os.path.realpath(directory)).parts, patterns if parts[-1] == "**" else patterns[:-1])
+
+
+def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns:
+        return not parts
+    first, *others = patterns
+    if first == "**":
+        visible = len(list(takewhile(lambda part: not part.startswith("."), parts)))
+        return any(_fits(parts[skipped:], others) for skipped in range(visible + 1))
+    if not parts or (parts[0].startswith(".") and not first.startswith(".")):
+        return False
+    return (parts[0] == first or fnmatch.fnmatchcase(parts[0], first)) and _fits(parts[1:], others)
 
 
 def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:

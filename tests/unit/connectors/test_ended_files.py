@@ -141,6 +141,17 @@ def test_a_file_that_has_not_settled_or_lacks_a_line_end_is_not_at_its_end(path:
     assert not path.exists()
 
 
+@pytest.mark.parametrize("pattern", ["*", "**", "**/*.csv", "*/*.csv"])
+def test_files_are_not_moved_to_where_they_are_read_again(tmp_path: Path, pattern: str) -> None:
+    folder = tmp_path / "in" / ("" if pattern == "*" else "done")
+    folder.mkdir(parents=True)
+    errors = errors_of(
+        format="text", files=str(tmp_path / "in" / pattern), files_after_end="move", files_move_to=str(folder)
+    )
+    assert list(errors) == ["files.move.to"]
+    assert "they would be read again, without end" in errors["files.move.to"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
-from fencepost.connectors.file_discovery import Discovery, FileWatch
+from fencepost.api.errors import ConfigError
+from fencepost.connectors.file_discovery import Discovery, FileWatch, reads_directory
 from fencepost.connectors.file_source import FileSourceConnector
 from tests.unit.connectors.support import ConnectorContext, errors_in
 
@@ -27,6 +28,54 @@ def test_files_of_a_pattern_come_by_name_or_by_the_time_of_their_last_change(tmp
     pattern = (str(tmp_path / "*.csv"),)
     assert Discovery(pattern, ANYWHERE).find() == [late, early]
     assert Discovery(pattern, ANYWHERE, by_time=True).find() == [early, late]
+
+
+def test_what_is_no_regular_file_does_not_fit_a_pattern(tmp_path: Path) -> None:
+    file = touch(tmp_path / "a.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    (tmp_path / "nowhere.csv").symlink_to("nothing")
+    (tmp_path / "link.csv").symlink_to(file)
+    assert Discovery((str(tmp_path / "*.csv"),), ANYWHERE).find() == [file, str(tmp_path / "link.csv")]
+
+
+def test_a_path_of_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="which is no regular file, but a pipe, a socket or a device"):
+        Discovery((str(tmp_path / "pipe"),), ANYWHERE).find()
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv")).touch()
+    with pytest.raises(ConfigError, match=r"The name of the file .*/\\xff\.csv is not UTF-8: rename the file"):
+        Discovery((str(tmp_path / "*.csv"),), ANYWHERE).find()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "directory", "expected"),
+    [
+        ("/in/*.csv", "/in", True),
+        ("/in/[ab].csv", "/in/.", True),
+        ("/in/a.csv", "/in", True),
+        ("/in/*.csv", "/in/done", False),
+        ("/in/*/*.csv", "/in/done", True),
+        ("/in/*/*.csv", "/in/.done", False),
+        ("/in/**", "/in/done/old", True),
+        ("/in/**/*.csv", "/in", True),
+        ("/in/**/*.csv", "/in/done", True),
+        ("/in/**/*.csv", "/in/.done", False),
+        ("/in/**/*.csv", "/in/../done", False),
+    ],
+)
+def test_whether_a_pattern_reads_a_directory(pattern: str, directory: str, *, expected: bool) -> None:
+    assert reads_directory(pattern, directory) is expected
+
+
+def test_a_pattern_reads_a_directory_through_links(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to("in")
+    assert reads_directory(f"{tmp_path}/link/*", str(tmp_path / "in"))
+    assert reads_directory(f"{tmp_path}/in/*", str(tmp_path / "link"))
 
 
 def test_a_name_with_the_characters_of_a_pattern_is_a_name_if_there_is_such_a_file(tmp_path: Path) -> None:
