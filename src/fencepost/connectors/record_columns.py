@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -28,8 +29,14 @@ TIMESTAMP_COLUMN: Final = "timestamp.column"
 TIMESTAMP_FORMAT: Final = "timestamp.format"
 HEADERS_COLUMNS: Final = "headers.columns"
 
-_TOPIC_NAME: Final = r"^[a-zA-Z0-9._-]{1,249}$"
+_TOPIC_NAME: Final = r"\A(?:[a-zA-Z0-9._-]{3,249}|\.?[a-zA-Z0-9_-]\.?|[a-zA-Z0-9_-]{2})\z"
+"""The names that Kafka accepts. One or two dots are none."""
+
 _PLACE: Final = re.compile(r"\$\{([^}]*)\}")
+_NUMBER: Final = re.compile(r"[0-9]+")
+_OVERFLOW_DAYS: Final = 3
+"""How far a day that its month does not have reaches into the next month."""
+_SOME_TIME: Final = datetime(2026, 11, 22, 13, 14, 15, tzinfo=UTC)
 _TIMES: Final = (t.TimestampType, t.TimestampNTZType, t.DateType, t.LongType)
 _NESTED: Final = (t.StructType, t.ArrayType, t.MapType)
 _HEADER_TYPE: Final = t.ArrayType(
@@ -112,6 +119,8 @@ class RecordColumns:
             raise ConfigError(
                 f"The property {TIMESTAMP_FORMAT} has no effect without {TIMESTAMP_COLUMN}", name=TIMESTAMP_FORMAT
             )
+        if values[TIMESTAMP_FORMAT]:
+            _check_format(values[TIMESTAMP_FORMAT])
         return cls(
             keys=tuple(values[KEY_COLUMNS]),
             topic=(("", column),) if column else parts,
@@ -122,7 +131,9 @@ class RecordColumns:
         )
 
     def check(self, schema: t.StructType) -> None:
-        """Raise ConfigError for a column that the schema does not have, or that has another type."""
+        """Raise ConfigError for a column that the schema does not have, is of another type, or is named twice."""
+        _check_once(KEY_COLUMNS, self.keys)
+        _check_once(HEADERS_COLUMNS, self.headers)
         for name in self.keys:
             _column(schema, KEY_COLUMNS, name)
         for name in self.headers:
@@ -201,7 +212,7 @@ class RecordColumns:
     def _timestamps(self, values: pa.Array) -> pa.Array:
         if self.timestamp_format is not None:
             try:
-                values = pc.strptime(values, format=self.timestamp_format, unit="us")
+                values = _instants(values, self.timestamp_format)
             except pa.ArrowInvalid as error:
                 raise MisfitError(f"column {self.timestamp} does not have {TIMESTAMP_FORMAT}: {error}") from None
         if not pa.types.is_integer(values.type):
@@ -210,6 +221,43 @@ class RecordColumns:
         if (pc.min(values).as_py() or 0) < 0:
             raise MisfitError(f"column {self.timestamp}: a record cannot have a timestamp before 1970")
         return values
+
+
+def _instants(texts: pa.Array, form: str) -> pa.Array:
+    """Return texts of a format as instants. Raises pyarrow.ArrowInvalid for one that is no date of it.
+
+    strptime takes 31/02 for 03/03, so days at the begin of a month are compared with what the text says.
+    """
+    instants = pc.strptime(texts, format=form, unit="us")
+    # strftime writes these two in other numbers.
+    if "%z" in form or "%s" in form:
+        return instants
+    early = pc.fill_null(pc.less_equal(pc.day(instants), _OVERFLOW_DAYS), fill_value=False)
+    given = pc.filter(texts, early)
+    written = pc.strftime(pc.filter(instants, early).cast(pa.timestamp("s")), format=form)
+    other = pc.not_equal(given, written)
+    for text, again in zip(pc.filter(given, other).to_pylist(), pc.filter(written, other).to_pylist(), strict=True):
+        numbers = _numbers(text)
+        # A leap second is the next minute.
+        if numbers != _numbers(again) and 60 not in numbers:
+            raise pa.ArrowInvalid(f"{text!r} is no date")
+    return instants
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(text)]
+
+
+def _check_format(form: str) -> None:
+    """Raise ConfigError for a format in which no time can be read."""
+    try:
+        pc.strptime([_SOME_TIME.strftime(form)], format=form, unit="us")
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise ConfigError(
+            f"Invalid value {form!r} for the property {TIMESTAMP_FORMAT}: a time that is written in it cannot be read "
+            f"({error}). It takes what strptime of C has: %Y, %m, %d, %H, %M, %S, but no %f for fractions of a second",
+            name=TIMESTAMP_FORMAT,
+        ) from None
 
 
 def _parts(topic: str) -> tuple[tuple[str, str | None], ...]:
@@ -228,6 +276,11 @@ def _column(schema: t.StructType, property_name: str, name: str) -> t.DataType:
             name=property_name,
         )
     return schema[name].dataType
+
+
+def _check_once(property_name: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise ConfigError(f"The property {property_name} names a column twice: {', '.join(names)}", name=property_name)
 
 
 def _wrong_type(property_name: str, name: str, schema: t.StructType, wanted: str) -> ConfigError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,13 @@ def test_headers_are_the_texts_of_columns_row_by_row(path: Path) -> None:
             "1,,,x,,",
             "column text does not have timestamp.format: Failed to parse string: 'x' as a scalar of type timestamp[us]",
         ),
+        (
+            {"timestamp_column": "text", "timestamp_format": "%d/%m/%Y %H:%M:%S"},
+            "1,,,31/02/2013 03:04:05,,",
+            "column text does not have timestamp.format: '31/02/2013 03:04:05' is no date",
+        ),
+        ({"topic_column": "region"}, "1,.,,,,", "column region makes '.', which is no name of a topic"),
+        ({"topic_column": "region"}, "1,..,,,,", "column region makes '..', which is no name of a topic"),
     ],
 )
 def test_a_row_without_a_topic_or_a_timestamp_is_a_bad_row(
@@ -100,6 +108,18 @@ def test_a_row_without_a_topic_or_a_timestamp_is_a_bad_row(
     assert [(bad.raw.decode(), bad.reason) for bad in refused] == [(row, reason)]
     with pytest.raises(DataError, match="line 3, does not fit the schema"):
         records(path, f"{TEXT}{row}\n", **properties)
+
+
+@pytest.mark.parametrize("text", ["1/3/2013", "01/03/2013", " 1/ 3/2013", "3/12/2013"])
+def test_a_time_of_the_first_days_of_a_month_may_be_written_in_any_way_of_its_format(path: Path, text: str) -> None:
+    day, month, _ = map(int, text.split("/"))
+    [record] = records(path, f"1,,,{text},,\n", timestamp_column="text", timestamp_format="%d/%m/%Y")
+    assert record == {"timestamp": int(datetime(2013, month, day, tzinfo=UTC).timestamp() * 1000)}
+
+
+@pytest.mark.parametrize("name", ["a", ".a", "a.", "..a", "...", "a.b", "ab"])
+def test_topics_may_have_dots_in_their_names(path: Path, name: str) -> None:
+    assert [row["topic"] for row in records(path, f"1,{name},,,,\n", topic_column="region")] == [name]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +139,10 @@ def test_a_row_without_a_topic_or_a_timestamp_is_a_bad_row(
         ({"timestamp_column": "text"}, "timestamp.column", "or a STRING with timestamp.format"),
         ({"timestamp_column": "at", "timestamp_format": "%Y"}, "timestamp.format", "needs a STRING"),
         ({"timestamp_format": "%Y"}, "timestamp.format", "has no effect without timestamp.column"),
+        ({"timestamp_column": "text", "timestamp_format": "%Q"}, "timestamp.format", "cannot be read"),
+        ({"timestamp_column": "text", "timestamp_format": "%H:%M:%S.%f"}, "timestamp.format", "no %f"),
+        ({"key_columns": "id,id"}, "key.columns", "names a column twice: id, id"),
+        ({"headers_columns": "id,id"}, "headers.columns", "names a column twice: id, id"),
     ],
 )
 def test_columns_that_will_not_do_are_refused(properties: dict[str, str], blamed: str, message: str) -> None:
