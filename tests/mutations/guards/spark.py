@@ -106,8 +106,8 @@ GUARDS = (
     Guard(
         "the text of a run, which is the same in write_kafka and the data source",
         "spark/sink_config.py",
-        "name = str(run).strip()",
-        "name: object = run",
+        "key = SinkKey(sink, name)",
+        "key = SinkKey(sink, run)",
         "tests/unit/spark/test_sink_config.py::test_a_run_is_its_text",
     ),
 )
