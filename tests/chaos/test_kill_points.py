@@ -81,6 +81,7 @@ def test_a_worker_killed_at_a_step_of_its_transactions_delivers_exactly_once(
     for run in range(KILLS):
         code, output = worker.run(run, of_task(point, chance.randint(1, 5)))
         assert code == -signal.SIGKILL, f"run {run} was not killed at {point}: it ended with {code}\n{output}"
+        assert "Task lines-0 is RUNNING" in output, f"run {run} was killed before its task came to {point}"
     code, output = worker.run(KILLS, {})
     assert code == 0, output
 
