@@ -19,11 +19,12 @@ from fencepost.connectors.content_file import open_range
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
 from fencepost.connectors.row_types import MisfitError, arrow_type, parse_timestamps
-from fencepost.connectors.scan import Block, FileRange, Quoting, read_blocks
+from fencepost.connectors.scan import Block, FileRange, Quoting, ends_in_quotes, read_blocks
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 # The usual delimiters, as values of the property.
 _DELIMITERS: Final = {";": ";", "\t": "\\t", "|": "|", ",": ","}
+_NOT_CLOSED: Final = "a quote in it is not closed before the end of the file"
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
 
@@ -73,6 +74,9 @@ class CsvReader(RowReader):
         # The parser skips empty lines, and refuses a text of nothing else.
         if (block.starts == block.ends).all():
             return [pa.array([], arrow_type(column.dataType)) for column in columns]
+        # pyarrow takes the end of the text for the end of the quotes.
+        if ends_in_quotes(block.data[int(block.starts[-1]) : int(block.ends[-1])], self.quoting):
+            raise MisfitError(_NOT_CLOSED)
         # `read_csv` hands over to another thread, which takes longer than parsing a small part of a block.
         table = arrow_csv.open_csv(
             contents(block),
@@ -97,6 +101,8 @@ class CsvReader(RowReader):
 
     def explain(self, record: bytes, error: Exception) -> str:
         """Describe which column of a record is extra or missing, or which value does not fit."""
+        if ends_in_quotes(record, self.quoting):
+            return _NOT_CLOSED
         text = record.decode("utf-8", "replace")
         fields = split_record(text, self.dialect)
         if len(fields) != len(self.file_columns):

@@ -97,6 +97,16 @@ def record_ends(data: bytearray, length: int, *, quoting: Quoting | None = None)
     return ends, nexts
 
 
+def ends_in_quotes(record: bytes | bytearray, quoting: Quoting) -> bool:
+    """Whether a quote of a record is not closed. Only the last record of a file can be so."""
+    if quoting.quote is None or record.find(bytes([quoting.quote])) < 0:
+        return False
+    array = np.frombuffer(record, np.uint8)
+    if quoting.escape is not None:
+        array = _without_escaped(array, quoting.escape)
+    return int(np.count_nonzero(array == quoting.quote)) % 2 == 1
+
+
 def _without_escaped(array: npt.NDArray[np.uint8], escape: int) -> npt.NDArray[np.uint8]:
     """Return the bytes with 0 in place of those after an escape character that is not escaped itself."""
     positions = np.flatnonzero(array == escape)

@@ -50,6 +50,27 @@ def test_bad_csv_rows_are_refused_with_their_bytes_and_place(tmp_path: Path) -> 
     assert refused[1].reason == "it has 3 columns, where 2 are expected (id, name)"
 
 
+@pytest.mark.parametrize(
+    ("text", "extra", "good"),
+    [
+        ('1,"open\n2,b\n', {}, []),
+        ('1,a\n2,"\n', {}, [{"id": 1, "name": "a"}]),
+        ("1,'it''s'\n2,'open\n", {"quote": "'"}, [{"id": 1, "name": "it's"}]),
+        ('1,"a\\"\n', {"escape": "\\"}, []),
+        ('1,"a\n"\n2,"b', {}, [{"id": 1, "name": "a\n"}]),
+    ],
+)
+def test_what_follows_a_quote_that_is_not_closed_is_no_value(
+    tmp_path: Path, text: str, extra: dict[str, str], good: list[Any]
+) -> None:
+    path = tmp_path / "data"
+    path.write_text(text)
+    rows, [refused] = read_tolerant(path, format="csv", schema="id INT, name STRING", **extra)
+    assert rows == good
+    assert refused.reason == "a quote in it is not closed before the end of the file"
+    assert refused.raw.decode() in text
+
+
 def test_bad_json_lines_are_refused_with_their_bytes(tmp_path: Path) -> None:
     path = tmp_path / "data"
     bad = ['{"a": "x"}', "nonsense", '{"a": 1', '{"a": 1, "b": 2}', '{"a":1}{"a":2}', "[1]"]
