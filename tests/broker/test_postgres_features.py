@@ -64,6 +64,22 @@ def test_a_chosen_key_that_events_cannot_have_is_refused(
         topics.run()
 
 
+def test_a_publication_that_leaves_out_changes_is_told(
+    topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
+):
+    publication = f"of_{topics.slot}"
+    topics.change(publication_name=publication)
+    database.execute("create table t(id int primary key); insert into t values (1)")
+    database.execute(f"create publication {publication} for table t with (publish = 'insert, delete')")
+    topics.run()
+    database.execute("update t set id = 2")
+    database.execute("insert into t values (3)")
+    topics.run()
+
+    assert f"The publication {publication} leaves out update, truncate" in caplog.text
+    assert [(key["id"], value["op"]) for key, value in topics.events("public.t")] == [(1, "r"), (3, "c")]
+
+
 def test_heartbeats_tell_the_time_while_tables_are_quiet(topics: Topics, database: Database):
     database.execute("create table t(id int primary key)")
     topics.change(heartbeat_interval_ms="100", topic_heartbeat_prefix="alive")

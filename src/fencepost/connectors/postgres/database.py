@@ -83,6 +83,13 @@ class SourceDatabase:
             if missing := [table for table in wanted if table not in published]:
                 _log.info("Adding %d tables to the publication %s", len(missing), config.publication)
                 slots.add_tables(connection, config.publication, missing)
+        if left_out := slots.unpublished_operations(connection, config.publication):
+            _log.warning(
+                "The publication %s leaves out %s: such changes do not get to Kafka. If they should, run ALTER PUBLICATION "
+                "with SET (publish = 'insert, update, delete, truncate')",
+                config.publication,
+                ", ".join(left_out),
+            )
         return slots.publication_parts(connection, config.publication) or {}
 
     def published(self) -> list[slots.PublishedTable]:

@@ -227,6 +227,17 @@ def publication_parts(connection: psycopg.Connection[Any], publication: str) -> 
     return parts | dict([*tables, *schemas])
 
 
+def unpublished_operations(connection: psycopg.Connection[Any], publication: str) -> list[str]:
+    """Return the kinds of changes that a publication leaves out, by their names in its parameter `publish`."""
+    rows = query(
+        connection,
+        "SELECT operation FROM pg_publication, LATERAL (VALUES ('insert', pubinsert), ('update', pubupdate), "
+        "('delete', pubdelete), ('truncate', pubtruncate)) o(operation, published) WHERE pubname = %s AND NOT published",
+        [publication],
+    )
+    return [operation for (operation,) in rows]
+
+
 def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[PublishedTable]:
     """Return the tables of a publication, by name."""
     lists = connection.info.server_version >= _WITH_COLUMN_LISTS
