@@ -231,9 +231,11 @@ def test_a_topic_that_is_created_again_under_a_running_query_is_refused(
     running = query.start(available_now=False)
     try:
         wait_for(lambda: texts(bootstrap_servers, name) == ["0", "1", "2"], what="the first batch")
+        partitions = topics.partitions(name)
+        assert partitions is not None
         topics.delete(name)
         wait_for(lambda: topics.partitions(name) is None)
-        topics.create(name)
+        topics.create(name, partitions=partitions)
         query.add("3")
         with pytest.raises(StreamingQueryException, match=f"Topic {name} was deleted and created again"):
             assert running.awaitTermination(500), "the query goes on"
