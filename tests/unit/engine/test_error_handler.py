@@ -134,7 +134,7 @@ def test_the_log_shows_the_record_only_if_it_may():
 def test_the_log_counts_the_records_that_it_does_not_list(caplog: pytest.LogCaptureFixture):
     errors = ErrorHandler(LOGGED)
     assert converted([("a", "a", "x")] * (LISTED + 3), errors) == []
-    tell(errors.tally, "c-0")
+    tell(errors.tally, "Task c-0")
     assert len(caplog.records) == LISTED + 1
     assert caplog.records[-1].getMessage() == "Task c-0: 3 more records of the same batch were skipped"
 
