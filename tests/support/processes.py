@@ -40,7 +40,9 @@ class Process:
     def __init__(self, command: Sequence[str], log_file: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self.log_file = log_file
         changed = [f"{name}={value}" for name, value in (environment or {}).items()]
-        self._process: subprocess.Popen[bytes] | ForkedProcess = launch(["/usr/bin/env", *changed, *command], log_file)
+        # A shell has what it starts in the background ignore Ctrl-C, and so do the tests and their processes then.
+        env = ["/usr/bin/env", "--default-signal=INT", *changed]
+        self._process: subprocess.Popen[bytes] | ForkedProcess = launch([*env, *command], log_file)
 
     @classmethod
     def fencepost(cls, *arguments: str, log_file: Path, environment: Mapping[str, str] | None = None) -> Self:
