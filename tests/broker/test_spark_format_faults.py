@@ -21,7 +21,7 @@ from fencepost.engine.engine import SparkEngine
 from fencepost.engine.spark.session import REQUIRED
 from tests.support.checker import read_topic
 from tests.support.processes import wait_for
-from tests.support.spark_queries import texts
+from tests.support.spark_queries import texts, users_session
 from tests.support.topics import Topics, unique
 
 COUNT = 40_000
@@ -54,13 +54,9 @@ def spark(local_dir: Path) -> Iterator[SparkSession]:
         # A worker's session may not run a stage again: a user's may.
         patch.delitem(REQUIRED, "spark.stage.maxConsecutiveAttempts")
         engine = SparkEngine(settings)
-        session = engine.session()
-    # Spark looks data sources up in the session of the calling thread; the engine has started it on another.
-    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
-    sessions.setActiveSession(session._jsparkSession)
-    yield session
-    sessions.clearActiveSession()
-    engine.stop()
+        engine.session()
+    with users_session(engine) as session:
+        yield session
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from fencepost.engine.engine import SparkEngine
 from fencepost.spark import write_kafka
 from tests.support.checker import read_topic
 from tests.support.security import SecuredBroker
+from tests.support.spark_queries import users_session
 from tests.support.topics import Topics, unique
 
 CREATE, DESCRIBE, READ, WRITE = AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE
@@ -26,13 +27,8 @@ Write = Callable[[DataFrame, dict[str, str]], object]
 def spark() -> Iterator[SparkSession]:
     # As a user's session: the daemon of a worker's imports fencepost itself.
     engine = SparkEngine({"spark.master": "local[2]", "spark.python.daemon.module": "pyspark.daemon"})
-    session = engine.session()
-    # Spark looks data sources up in the session of the calling thread; the engine has started it on another.
-    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
-    sessions.setActiveSession(session._jsparkSession)
-    yield session
-    sessions.clearActiveSession()
-    engine.stop()
+    with users_session(engine) as session:
+        yield session
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
-"""Streaming queries for tests of the Spark sink: each file of a folder is a micro-batch."""
+"""Sessions and streaming queries for tests of the Spark sink; each file of a folder is a micro-batch."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,23 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from fencepost.engine.engine import SparkEngine
 from fencepost.spark import ExactlyOnce
 from tests.support.checker import read_topic
 
 _EPOCH = 1_700_000_000
 STORAGE_TOPIC = "fencepost-sinks"
+
+
+@contextmanager
+def users_session(engine: SparkEngine) -> Iterator[SparkSession]:
+    """An engine's session as the one of the calling thread, where Spark looks data sources up. Stops the engine."""
+    session = engine.session()
+    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
+    sessions.setActiveSession(session._jsparkSession)
+    yield session
+    sessions.clearActiveSession()
+    engine.stop()
 
 
 @dataclass
