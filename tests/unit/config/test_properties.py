@@ -102,7 +102,7 @@ def test_a_connector_is_configured_by_flat_json_or_as_the_rest_api_takes_it(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"name": "c",}', "line 1, column 14: not valid JSON"),
+        ('{"name": "c" "d"}', "line 1, column 14: not valid JSON"),
         ("[1]", "a connector configuration is a JSON object, this is a JSON list"),
         ('{"name": null}', "the value of name is null"),
         ('{"name": "c", "config": {"a": [1]}}', "the value of a is a JSON list"),
