@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from fencepost.api.errors import FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.rest_config import RestConfig
-from fencepost.herder.distributed.group_checks import GroupChecks
+from fencepost.herder.distributed.group_fencing import GroupChecks
 from fencepost.herder.errors import FencingRoundError, MissingRightError, SupersededError
 from fencepost.kafka.errors import AuthorizationError, ProducerFencedError
 from fencepost.rest.server import RestServer

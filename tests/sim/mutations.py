@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.herder.distributed.group_checks import GroupChecks
-from fencepost.herder.distributed.group_fencing import GroupFencing
+from fencepost.herder.distributed.group_fencing import GroupChecks, GroupFencing
 from fencepost.herder.errors import RequestTargetError
 from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.storage.configs.state import ClusterConfigState

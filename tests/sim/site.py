@@ -148,6 +148,9 @@ class SimWorkerRuntime(Worker):
     def checked(self, properties: Mapping[str, str], **_: bool) -> ConnectorConfig:
         return self.connector_config(properties)
 
+    def validate(self, *_: Any, **__: bool) -> Any:
+        return SimpleNamespace(errors=[], warn_of_unknown=lambda: None)
+
     def connector_config(self, properties: Mapping[str, str | None]) -> ConnectorConfig:
         known = tuple(properties.items())
         if known not in _PARSED:
@@ -322,11 +325,6 @@ def _replacements(kernel: Kernel, here: Callable[[], Site]) -> list[tuple[Any, s
         (at("storage.configs.topic"), "_thread", lambda _: SimExecutor(here().process)),
         (at("storage.offsets.topic"), "weakref", SimpleNamespace(finalize=_Finalizer)),
         (at("herder.distributed.herder"), "status_store", lambda *_: here().statuses),
-        (
-            at("herder.requests.connector_requests"),
-            "validate_connector_config",
-            lambda *_: SimpleNamespace(error_count=0),
-        ),
         (at("herder.distributed.group_work"), "TaskWork", _TaskWork),
         # It would read the files of installed packages again at each start of a worker.
         (at("runtime.worker"), "use_plugin_path", lambda _: []),

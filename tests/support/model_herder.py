@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig, WorkerMode
 from fencepost.herder.core.assignor import Unit
@@ -43,7 +43,6 @@ from fencepost.herder.interface import (
     WorkerHealth,
 )
 from fencepost.herder.peers.request_signing import SignedRequest
-from fencepost.herder.requests.config_infos import error_message
 from fencepost.herder.requests.logger_registry import LoggerRegistry
 from fencepost.herder.requests.plugin_catalogue import PluginCatalogue
 from fencepost.herder.requests.validation import validate_connector_config
@@ -189,9 +188,10 @@ class ModelConnectors(Connectors):
         self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
     ) -> PutConnectorConfig:
         self._model.check_here()
-        infos = validate_connector_config(self._model.worker, config)
-        if infos.error_count:
-            raise BadRequestError(error_message(infos))
+        validation = self._model.worker.validate(config)
+        validation.warn_of_unknown()
+        if validation.errors:
+            raise ConfigError(validation.error_message)
         if name in self._model.known:
             if not allow_replace:
                 raise AlreadyExistsError(f"Connector {name} already exists")

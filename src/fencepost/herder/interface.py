@@ -198,7 +198,7 @@ class Connectors(ABC):
     ) -> PutConnectorConfig:
         """Validate and write a configuration, whose property `name` is `name`.
 
-        `target_state` is for a connector that is created. Raises BadRequestError with all that is wrong, and
+        `target_state` is for a connector that is created. Raises ConfigError with all that is wrong, and
         AlreadyExistsError unless `allow_replace`.
         """
 
@@ -206,7 +206,7 @@ class Connectors(ABC):
     async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
         """Change some properties of a configuration; None removes one.
 
-        Raises BadRequestError with all that is wrong.
+        Raises ConfigError with all that is wrong.
         """
 
     @abstractmethod
@@ -309,7 +309,7 @@ class Plugins(ABC):
 
     @abstractmethod
     async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
-        """Check a connector's configuration. Raises BadRequestError if it names no connector that could check it."""
+        """Check a connector's configuration. Raises ConfigError if it names no connector that could check it."""
 
 
 class Loggers(ABC):

@@ -28,7 +28,7 @@ from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.connector.client_properties import admin_config, producer_config
-from fencepost.runtime.connector.password_properties import passwords
+from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import build_pipeline
 from fencepost.runtime.connector.source_connector import ConnectorListener, WorkerConnector
 from fencepost.runtime.connector.validation import Validation, connector_class, connector_defaults, validate

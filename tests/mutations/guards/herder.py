@@ -56,7 +56,7 @@ GUARDS = (
     ),
     Guard(
         "the read to end after a task owns its transactional id",
-        "herder/distributed/group_checks.py",
+        "herder/distributed/group_fencing.py",
         "        await self._parts.read_config_topic()\n        await self._check(task)",
         "        await self._check(task)",
         "tests/broker/test_start_checks.py::"
@@ -92,10 +92,10 @@ GUARDS = (
     ),
     Guard(
         "the stored password that nothing defines as one",
-        "herder/requests/shown_configs.py",
+        "runtime/connector/passwords.py",
         "    secret = set(kept) & set(passwords_before) - set(passwords_now)",
         "    secret: set[str] = set()",
-        "tests/unit/herder/requests/test_shown_configs.py::"
+        "tests/unit/runtime/connector/test_passwords.py::"
         "test_a_stored_password_is_not_taken_over_where_nothing_defines_it",
     ),
     Guard(
@@ -107,9 +107,9 @@ GUARDS = (
     ),
     Guard(
         "the passwords that are left out of shown configurations",
-        "herder/requests/shown_configs.py",
+        "runtime/connector/passwords.py",
         "    return value if not value or _REFERENCE.fullmatch(value) else HIDDEN",
         "    return value",
-        "tests/unit/herder/requests/test_shown_configs.py::test_passwords_are_not_shown_and_placeholders_are",
+        "tests/unit/runtime/connector/test_passwords.py::test_passwords_are_not_shown_and_placeholders_are",
     ),
 )

@@ -1,4 +1,4 @@
-"""Runs calls that may block or never return, each on its own thread.
+"""Runs calls that may block or never return, each on its own thread, and waits for work that outlives its waiters.
 
 The number of concurrent calls is limited by turns. A turn ends with its call, or after some time: a hanging call
 continues without a turn, and the next call begins. No thread prevents the process from ending.
@@ -72,3 +72,13 @@ class _NewThreads(Executor):
         future.set_running_or_notify_cancel()
         threading.Thread(target=call, name="herder", daemon=True).start()
         return future
+
+
+async def outcome_of(work: asyncio.Future[T]) -> T:
+    """Return the result of the work, or raise its exception; the work continues if the waiter is cancelled.
+
+    Several callers may wait for it. Without waiters its failure is retrieved, because asyncio would log it as a never
+    retrieved exception.
+    """
+    work.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(work)

@@ -1,4 +1,4 @@
-"""Lets the leader of the group fence former tasks, for tasks that this worker will start (KIP-618).
+"""Ensures at a task's start that it is the only instance in the group (KIP-618): the leader fences former tasks.
 
 After a request to another worker, this worker also reads the config topic, and starts nothing unless it has the new
 count.
@@ -6,11 +6,13 @@ count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.errors import RebalanceNeededError, RequestTargetError
+from fencepost.herder.errors import RebalanceNeededError, RequestTargetError, SupersededError
 from fencepost.herder.work.fencing_round import FencingRounds, SharedCalls, retried
 
 
@@ -48,3 +50,30 @@ class GroupFencing:
                 f"The leader reported connector {connector} as fenced, but the config topic has no task count record "
                 "after the connector's latest task configurations"
             )
+
+
+class GroupChecks:
+    """The checks before and after a task takes over its transactional id, on the task's thread."""
+
+    def __init__(self, parts: GroupParts, fencing: GroupFencing, is_current: Callable[[], bool]) -> None:
+        """`is_current` returns, on the event loop, whether the task should still run as it was started."""
+        self._parts = parts
+        self._fencing = fencing
+        self._is_current = is_current
+
+    def before_ownership(self, task: ConnectorTaskId) -> None:
+        """Let the leader fence former tasks. Raises its refusal, or SupersededError."""
+        self._parts.on_loop(self._check(task))
+        self._parts.on_loop(self._fencing.fence(task.connector))
+
+    def after_ownership(self, task: ConnectorTaskId) -> None:
+        """Raise SupersededError if the config topic has newer task configurations, or the task was revoked."""
+        self._parts.on_loop(self._read_and_check(task))
+
+    async def _read_and_check(self, task: ConnectorTaskId) -> None:
+        await self._parts.read_config_topic()
+        await self._check(task)
+
+    async def _check(self, task: ConnectorTaskId) -> None:
+        if not self._is_current():
+            raise SupersededError(task.connector, task.task)

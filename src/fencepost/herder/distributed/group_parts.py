@@ -13,11 +13,10 @@ from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.log_context import in_context
 from fencepost.config.worker_config import WorkerConfig
-from fencepost.herder.core.calls import Calls
+from fencepost.herder.core.calls import Calls, outcome_of
 from fencepost.herder.core.group_decisions import HerderCommand
 from fencepost.herder.core.group_topics import GroupTopics
 from fencepost.herder.core.mixed_group import MixedGroup
-from fencepost.herder.core.outliving import outcome_of
 from fencepost.herder.distributed.group_metrics import GroupMetrics
 from fencepost.herder.distributed.readiness import Readiness
 from fencepost.herder.errors import RequestFailedError

@@ -38,7 +38,7 @@ from fencepost.herder.core.group_decisions import (
 from fencepost.herder.core.group_topics import GroupTopics, judge_topics
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork
-from fencepost.herder.distributed.group_checks import Fencing, GroupChecks
+from fencepost.herder.distributed.group_fencing import GroupChecks, GroupFencing
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.leadership import Leadership
 from fencepost.herder.distributed.readiness import Standing
@@ -62,7 +62,7 @@ class GroupWork:
     It is the group member's listener, and the config store's.
     """
 
-    def __init__(self, parts: GroupParts, leadership: Leadership, fencing: Fencing) -> None:
+    def __init__(self, parts: GroupParts, leadership: Leadership, fencing: GroupFencing) -> None:
         self._parts = parts
         self._leadership = leadership
         self._fencing = fencing

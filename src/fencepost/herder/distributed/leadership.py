@@ -26,8 +26,8 @@ from typing import Final, TypeVar
 
 from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
+from fencepost.herder.core.calls import outcome_of
 from fencepost.herder.core.group_decisions import Rejoin
-from fencepost.herder.core.outliving import outcome_of
 from fencepost.herder.distributed.group_parts import GroupParts
 from fencepost.herder.distributed.readiness import Standing
 from fencepost.herder.errors import (

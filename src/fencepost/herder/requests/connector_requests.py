@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.api.secrets import HIDDEN
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.core.active_topics import ActiveTopics
@@ -15,7 +15,6 @@ from fencepost.herder.core.assignor import Unit
 from fencepost.herder.core.restart_plan import restart_plan
 from fencepost.herder.errors import (
     AlreadyExistsError,
-    BadRequestError,
     ConflictError,
     NotFoundError,
     RequestFailedError,
@@ -28,17 +27,15 @@ from fencepost.herder.interface import (
     TaskInfo,
     TaskState,
 )
-from fencepost.herder.requests.config_infos import error_message
-from fencepost.herder.requests.shown_configs import (
+from fencepost.herder.requests.snapshots import Snapshots
+from fencepost.herder.work.parts import HerderParts, Leader
+from fencepost.runtime.connector.passwords import (
     check_passwords_stay_hidden,
+    password_properties,
     restored_config,
     shown_config,
     shown_task_config,
 )
-from fencepost.herder.requests.snapshots import Snapshots
-from fencepost.herder.requests.validation import validate_connector_config
-from fencepost.herder.work.parts import HerderParts, Leader
-from fencepost.runtime.connector.password_properties import password_properties
 from fencepost.runtime.state import State
 from fencepost.storage.configs.codec import RestartRequest, TargetState
 
@@ -78,14 +75,14 @@ class ConnectorRequests(Connectors):
     async def put(
         self, name: str, config: Mapping[str, str], target_state: TargetState | None = None, *, allow_replace: bool
     ) -> PutConnectorConfig:
-        """Validate and write a configuration. Raises BadRequestError or AlreadyExistsError."""
+        """Validate and write a configuration. Raises ConfigError or AlreadyExistsError."""
         await self._parts.joined()
         await self._leader.require()
         self._check_new(name, allow_replace=allow_replace)
         former = self._parts.state.connector_config(name)
         kept = [key for key, value in config.items() if value == HIDDEN]
         config = restored_config(config, former)
-        await self._check(config)
+        await self._parts.run(self._validate, config)
         await self._check_passwords(config, kept, former or {})
         created = not self._parts.state.contains(name)
         await self._leader.write(
@@ -95,13 +92,13 @@ class ConnectorRequests(Connectors):
         return PutConnectorConfig(created, await self._shown(self._written(name, config)))
 
     async def patch(self, name: str, patch: Mapping[str, str | None]) -> ConnectorInfo:
-        """Change some properties of a configuration. Raises BadRequestError."""
+        """Change some properties of a configuration. Raises ConfigError."""
         await self._parts.joined()
         await self._leader.require()
         former = self._snapshots.config(name)
         patched = {key: text for key, text in {**former, **patch}.items() if text is not None}
         config = restored_config(patched, former)
-        await self._check(config)
+        await self._parts.run(self._validate, config)
         kept = [key for key in config if patch.get(key, HIDDEN) == HIDDEN]
         await self._check_passwords(config, kept, former)
         await self._leader.write(
@@ -187,10 +184,11 @@ class ConnectorRequests(Connectors):
         await self._parts.started()
         self._topics.reset(name)
 
-    async def _check(self, config: Mapping[str, str]) -> None:
-        infos = await self._parts.run(validate_connector_config, self._parts.requested, config)
-        if infos.error_count:
-            raise BadRequestError(error_message(infos))
+    def _validate(self, config: Mapping[str, str]) -> None:
+        validation = self._parts.requested.validate(config)
+        validation.warn_of_unknown()
+        if validation.errors:
+            raise ConfigError(validation.error_message)
 
     async def _check_passwords(
         self, config: Mapping[str, str], kept: Sequence[str], former: Mapping[str, str | None]

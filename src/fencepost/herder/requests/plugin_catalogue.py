@@ -26,7 +26,7 @@ from fencepost.config.plugin_sources import ANY_MODULE, PluginSources
 from fencepost.config.plugins import PluginKind, find_plugin, plugin_entry_points, plugin_version
 from fencepost.herder.errors import BadRequestError, NotFoundError
 from fencepost.herder.interface import ConfigKeyInfo, PluginInfo
-from fencepost.herder.requests.config_infos import config_key_info
+from fencepost.herder.requests.validation import config_key_info
 
 _log: Final = logging.getLogger(__name__)
 

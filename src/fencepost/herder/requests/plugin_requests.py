@@ -26,5 +26,5 @@ class PluginRequests(Plugins):
         return await self._parts.run(self._catalogue.config, plugin, version)
 
     async def validate(self, config: Mapping[str, str]) -> ConfigInfos:
-        """Check a connector's configuration. Raises BadRequestError if it names no connector that could check it."""
+        """Check a connector's configuration. Raises ConfigError if it names no connector that could check it."""
         return await self._parts.run(validate_connector_config, self._parts.requested, config)

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from fencepost.api.errors import ConfigError, FencepostError
 from fencepost.config.log_context import log_context
-from fencepost.herder.core.outliving import outcome_of
+from fencepost.herder.core.calls import outcome_of
 from fencepost.herder.errors import (
     BadRequestError,
     FencingRoundError,

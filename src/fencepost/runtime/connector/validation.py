@@ -33,7 +33,7 @@ from fencepost.config.validators import not_blank
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.kafka.config.client_definitions import client_definition
 from fencepost.runtime.connector.client_properties import override_errors
-from fencepost.runtime.connector.password_properties import passwords
+from fencepost.runtime.connector.passwords import passwords
 from fencepost.runtime.connector.pipeline_builder import pipeline_errors
 
 _log: Final = logging.getLogger(__name__)
@@ -72,6 +72,16 @@ class Validation:
     values: Mapping[str, ConfigValue] = field(repr=False)
     unknown: Mapping[str, str | None] = field(default_factory=dict)
     """Undefined properties, each with the most similar defined one, if any."""
+
+    @property
+    def errors(self) -> list[str]:
+        """All errors."""
+        return [error for value in self.values.values() for error in value.errors]
+
+    @property
+    def error_message(self) -> str:
+        """One message with all errors."""
+        return f"The configuration is invalid, with {len(self.errors)} error(s): {'; '.join(self.errors)}"
 
     def warn_of_unknown(self) -> None:
         """Log a warning for each undefined property."""

@@ -11,9 +11,7 @@ import pytest
 from fencepost import ConfigDef, ConfigError, RetriableError, SourceConnector, SourceTask
 from fencepost.api.secrets import HIDDEN
 from fencepost.converters import StringConverter
-from fencepost.herder.errors import BadRequestError
 from fencepost.herder.interface import ConfigInfo, ConfigInfos
-from fencepost.herder.requests.config_infos import error_message
 from fencepost.herder.requests.validation import validate_connector_config
 from fencepost.runtime.worker import Worker
 from tests.support.model_herder import model_worker_config
@@ -133,8 +131,7 @@ def test_errors_are_counted_by_messages_and_a_value_that_parses_stays():
 
 
 def test_all_errors_are_in_the_message():
-    infos = _validate(CONFIG, **{"tasks.max": "0", "exactly.once.support": "maybe"})
-    message = error_message(infos)
+    message = WORKER.validate({**CONFIG, "tasks.max": "0", "exactly.once.support": "maybe"}).error_message
     assert "2 error(s)" in message
     assert "tasks.max" in message
     assert "exactly.once.support" in message
@@ -181,10 +178,11 @@ def test_an_error_is_reported_on_its_property(properties: dict[str, str], errors
 
 def test_malformed_credentials_are_reported_without_showing_them():
     principal = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "user=hunter2"}
-    infos = _validate(CONFIG, **{f"producer.override.{name}": value for name, value in principal.items()})
+    config = CONFIG | {f"producer.override.{name}": value for name, value in principal.items()}
+    infos, message = _validate(config), WORKER.validate(config).error_message
     assert _errors(infos) == {"producer.override.sasl.jaas.config": 1}
-    assert "sasl.jaas.config is malformed" in error_message(infos)
-    assert "hunter2" not in f"{infos} {error_message(infos)}"
+    assert "sasl.jaas.config is malformed" in message
+    assert "hunter2" not in f"{infos} {message}"
 
 
 def test_a_converter_that_is_not_found_has_no_value_and_no_version():
@@ -227,7 +225,7 @@ def test_an_accepted_configuration_is_not_validated_by_the_connector_again():
 
 def test_an_accepted_config_stays_valid_while_a_plugin_cannot_be_created():
     config = {**CONFIG, "value.converter": f"{Away.__module__}.Away"}
-    with pytest.raises(BadRequestError, match="the registry is away"):
+    with pytest.raises(ConfigError, match="the registry is away"):
         _validate(config)
     with pytest.raises(RetriableError, match="the registry is away"):
         WORKER.checked(config, accepted=True)
@@ -298,21 +296,22 @@ def test_values_of_config_providers_are_checked_and_not_shown(with_env: Worker):
     assert _info(infos, "tasks.max").value.value == "${env:TASKS}"
     assert "letmein" not in repr([*infos.configs])
 
-    wrong = validate_connector_config(with_env, {**AWKWARD, "tasks.max": "${env:PASSWORD}"})
+    config = {**AWKWARD, "tasks.max": "${env:PASSWORD}"}
+    wrong = validate_connector_config(with_env, config)
     assert _errors(wrong) == {"tasks.max": 2}
-    assert "'${env:PASSWORD}'" in error_message(wrong)
+    assert "'${env:PASSWORD}'" in with_env.validate(config).error_message
     assert "letmein" not in repr([*wrong.configs])
 
 
 def test_a_failure_of_a_connectors_code_does_not_show_them_either(with_env: Worker, caplog: pytest.LogCaptureFixture):
-    with pytest.raises(BadRequestError, match=r"RuntimeError: \$\{env:PASSWORD\}") as raised:
+    with pytest.raises(ConfigError, match=r"RuntimeError: \$\{env:PASSWORD\}") as raised:
         validate_connector_config(with_env, {**AWKWARD, "fail": "${env:PASSWORD}"})
     # What a connector's status and the log show.
     assert "letmein" not in "".join(traceback.format_exception(raised.value)) + caplog.text
 
 
 def test_a_failure_of_a_connectors_code_shows_where_it_came_from(caplog: pytest.LogCaptureFixture):
-    with pytest.raises(BadRequestError):
+    with pytest.raises(ConfigError):
         _validate(AWKWARD, fail="boom")
     # Not caplog.text: pyspark gives handlers that it meets a format of its own.
     traces = [logging.Formatter().format(record) for record in caplog.records if record.exc_info]
@@ -320,11 +319,10 @@ def test_a_failure_of_a_connectors_code_shows_where_it_came_from(caplog: pytest.
 
 
 def test_a_placeholder_without_a_value_is_the_one_error_of_its_property(with_env: Worker):
-    infos = validate_connector_config(
-        with_env, {**AWKWARD, "tasks.max": "${env:NO_SUCH}", "producer.override.acks": "${no:x}"}
-    )
+    config = {**AWKWARD, "tasks.max": "${env:NO_SUCH}", "producer.override.acks": "${no:x}"}
+    infos = validate_connector_config(with_env, config)
     assert _errors(infos) == {"tasks.max": 1, "producer.override.acks": 1}
-    assert "no 'NO_SUCH'" in error_message(infos)
+    assert "no 'NO_SUCH'" in with_env.validate(config).error_message
 
 
 @pytest.mark.parametrize(
@@ -337,5 +335,5 @@ def test_a_placeholder_without_a_value_is_the_one_error_of_its_property(with_env
     ],
 )
 def test_an_uncheckable_signature_is_a_bad_request(config: dict[str, str], said: str):
-    with pytest.raises(BadRequestError, match=said):
+    with pytest.raises(ConfigError, match=said):
         _validate(config)

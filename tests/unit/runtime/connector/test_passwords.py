@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import HIDDEN
-from fencepost.herder.errors import BadRequestError
-from fencepost.herder.requests.shown_configs import (
+from fencepost.runtime.connector.passwords import (
     check_passwords_stay_hidden,
     restored_config,
     shown_config,
@@ -31,13 +31,13 @@ def test_a_shown_configuration_that_is_sent_back_is_the_stored_one():
 
 
 def test_a_hidden_password_that_is_not_stored_is_refused():
-    with pytest.raises(BadRequestError, match="The value of password is"):
+    with pytest.raises(ConfigError, match="The value of password is"):
         restored_config({"password": HIDDEN}, None)
 
 
 @pytest.mark.parametrize("kept", [["password"], ["password", "topic"]])
 def test_a_stored_password_is_not_taken_over_where_nothing_defines_it(kept: list[str]):
-    with pytest.raises(BadRequestError, match="password in password, which none of the plugins"):
+    with pytest.raises(ConfigError, match="password in password, which none of the plugins"):
         check_passwords_stay_hidden(CONFIG, kept, ["password", "key"], [])
 
 
