@@ -71,11 +71,16 @@ class Stranger:
     """Somebody else who owns a transactional id, with a transaction open."""
 
     def __init__(self, bootstrap_servers: str, topic: str, transactional_id: str) -> None:
-        settings = {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0}
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 600_000,
+            "log_level": 0,
+        }
         self._producer = Producer(settings)
         self._producer.init_transactions(30)
         self._producer.begin_transaction()
-        self._producer.produce(topic, b"of a stranger")
+        self._producer.produce(topic, b"of a stranger", key=b"of a stranger")
         self._producer.flush(30)
 
     def is_fenced(self) -> bool:
@@ -216,6 +221,20 @@ def test_a_round_fences_whoever_else_writes_counts(config: WorkerConfig, topic: 
             assert other.is_fenced()
 
     asyncio.run(scenario())
+
+
+def test_a_start_does_not_wait_for_the_open_transaction_of_a_killed_process(
+    config: WorkerConfig, topic: str, group: str
+) -> None:
+    """It may have been killed while it wrote a task count."""
+    name = unique("connector")
+    StandaloneWorker(config, properties(name, topic, {"limit": 10}), once=True).run()
+    killed = Stranger(config.bootstrap_servers, config.config_storage.name, leader_transactional_id(group))
+
+    StandaloneWorker(config, properties(name, topic, {"limit": 20}), once=True).run()
+
+    assert killed.is_fenced()
+    assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), name), range(1, 21))
 
 
 def test_tasks_of_a_process_that_was_overtaken_do_not_start(config: WorkerConfig, topic: str) -> None:

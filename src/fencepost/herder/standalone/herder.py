@@ -106,6 +106,8 @@ class StandaloneHerder(Herder):
         names = await parts.run(self._check_configurations)
         await parts.run(parts.worker.start)
         self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
+        # Before the reading, which waits for open transactions: a killed process may have left one.
+        await self._fencing.require()
         await asyncio.wrap_future(parts.task_counts.start(admin_config(parts.config, None)))
         self._watching = asyncio.ensure_future(self._watch())
         for name, properties in zip(names, self._connectors, strict=True):
