@@ -2,33 +2,35 @@
 
 gzip, bzip2, xz, zstd and lz4 are told by content and not by name.
 
-A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is all of theirs.
+A file may have several members (gzip), streams (bzip2, xz) or frames (zstd, lz4): its content is all of theirs. It can
+be read from the begin of each part on (see `compressed_parts`).
 """
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
-import io
 import lzma
+import os
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 from io import FileIO
-from typing import Any, Final, Self, cast
-
-import pyarrow as pa
+from typing import Final, Self
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
+from fencepost.connectors.bzip2_blocks import Bzip2Blocks
+from fencepost.connectors.compressed_parts import BEGIN, READ_BYTES, GzipMembers, Parts, Place
+from fencepost.connectors.frames import Frames
 from fencepost.connectors.scan import open_file, unreadable
+from fencepost.connectors.xz_blocks import XzBlocks
 
 UTF_8: Final = "utf-8"
 
-_READ_BYTES: Final = 1 << 16
+_HASHED_BYTES: Final = 4_096
 
 
 class Codec(StrEnum):
@@ -53,50 +55,12 @@ _MAGIC: Final = {
 _LONGEST: Final = max(map(len, _MAGIC))
 
 
-class _Streams:
-    """The content of a file of several bzip2 or xz streams, with zeros between and after them.
-
-    Python's BZ2File and LZMAFile take a stream that does not begin properly for the end of the file, and zeros, too: the
-    streams after that would be lost without an error.
-    """
-
-    def __init__(self, file: FileIO, decompressor: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]) -> None:
-        self._file = file
-        self._new = decompressor
-        self._decompressor = decompressor()
-        self._pending = b""
-
-    def read1(self, size: int) -> bytes:
-        """Return the next bytes, at most `size`; none at the end. Raises EOFError if the end is within a stream."""
-        while not self._decompressor.eof or self._begins_next():
-            if self._decompressor.needs_input and not self._pending:
-                self._pending = self._file.read(_READ_BYTES)
-                if not self._pending:
-                    raise EOFError
-            data = self._decompressor.decompress(self._pending, size)
-            self._pending = b""
-            if data:
-                return data
-        return b""
-
-    def _begins_next(self) -> bool:
-        data = self._decompressor.unused_data.lstrip(b"\0")
-        while not data:
-            more = self._file.read(_READ_BYTES)
-            if not more:
-                return False
-            data = more.lstrip(b"\0")
-        self._decompressor, self._pending = self._new(), data
-        return True
-
-    def close(self) -> None:
-        """Do nothing: the file is closed by its owner."""
-
-
-_STREAMS: Final[dict[Codec, Callable[[FileIO], Any]]] = {
-    Codec.GZIP: lambda file: gzip.GzipFile(fileobj=file),
-    Codec.BZ2: lambda file: _Streams(file, bz2.BZ2Decompressor),
-    Codec.XZ: lambda file: _Streams(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+_PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
+    Codec.GZIP: GzipMembers,
+    Codec.BZ2: Bzip2Blocks,
+    Codec.XZ: XzBlocks,
+    Codec.ZSTD: lambda file, begin: Frames(file, begin, Codec.ZSTD.value),
+    Codec.LZ4: lambda file, begin: Frames(file, begin, Codec.LZ4.value),
 }
 
 
@@ -129,20 +93,20 @@ class Form:
 
 
 class ContentStream:
-    """The content of a file, read once from its begin. Use it as a context manager."""
+    """The content of a file, read once from the begin of a part on. Use it as a context manager.
 
-    def __init__(self, path: str, form: Form, allowed: AllowedPaths) -> None:
+    `position` is that of the part's content.
+    """
+
+    def __init__(self, path: str, form: Form, allowed: AllowedPaths, begin: Place = BEGIN, position: int = 0) -> None:
         self._path = path
         self._codec = form.codec
         self._encoding = form.encoding
         self._decoder = None if form.encoding == UTF_8 else codecs.getincrementaldecoder(form.encoding)()
         self._decoded = b""
-        self._allowed = allowed
-        self._position = 0
-        self._failure: EOFError | OSError | None = None
-        self._stream: Any = io.BytesIO()
-        self._file: FileIO | io.BytesIO = io.BytesIO()
-        self._open()
+        self._position = position
+        self._file = open_file(path, allowed)
+        self._parts = None if form.codec is None else _PARTS[form.codec](self._file, begin)
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +116,8 @@ class ContentStream:
 
     def __del__(self) -> None:
         # A task is stopped by another thread than the one that reads.
-        self.close()
+        with suppress(AttributeError):
+            self.close()
 
     @property
     def compressed_position(self) -> int:
@@ -160,18 +125,32 @@ class ContentStream:
         return self._file.tell()
 
     @property
+    def part(self) -> Place | None:
+        """The part that the bytes are of that were read last. None if their positions are not those of the content."""
+        return None if self._parts is None or self._decoder is not None else self._parts.begin
+
+    def fingerprint(self, place: Place) -> str:
+        """Return a hash of some of the bytes before a part. Raises DataError if they cannot be read."""
+        ends = min(place.byte, _HASHED_BYTES)
+        try:
+            before = [os.pread(self._file.fileno(), ends, at) for at in (0, place.byte - ends)]
+        except OSError as error:
+            raise unreadable(self._path, error) from error
+        return blake2b(b"".join(before), digest_size=8).hexdigest()
+
+    @property
     def ends_within_character(self) -> bool:
         """Whether the bytes that were read last do not make a character yet."""
         return self._decoder is not None and bool(self._decoder.getstate()[0])
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes of the content, at most `size`; none at its end.
+        """Return the next bytes of the content, at most `size`, of one part; none at its end.
 
         Raises TruncatedError at the end of a file in the middle of its data, and DataError for damaged data.
         """
         if self._decoder is None:
             return self._read_decompressed(size)
-        while not self._decoded and (data := self._read_decompressed(_READ_BYTES)):
+        while not self._decoded and (data := self._read_decompressed(READ_BYTES)):
             try:
                 self._decoded = self._decoder.decode(data).encode()
             except UnicodeError as error:
@@ -183,8 +162,9 @@ class ContentStream:
         return data
 
     def _read_decompressed(self, size: int) -> bytes:
+        size = min(size, READ_BYTES)
         try:
-            data = self._read(min(size, _READ_BYTES))
+            data = self._file.read(size) if self._parts is None else self._parts.read1(size)
         except EOFError as error:
             raise TruncatedError from error
         except (OSError, zlib.error, lzma.LZMAError) as error:
@@ -197,48 +177,4 @@ class ContentStream:
 
     def close(self) -> None:
         """Close the file."""
-        # pyarrow reports a truncated file again.
-        with suppress(OSError):
-            self._stream.close()
         self._file.close()
-
-    def _open(self) -> None:
-        self._file = file = open_file(self._path, self._allowed)
-        if self._codec is None:
-            self._stream = file
-        elif self._codec in _STREAMS:
-            self._stream = _STREAMS[self._codec](file)
-        else:
-            self._stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), self._codec.value)
-
-    def _read(self, size: int) -> bytes:
-        if self._codec is None:
-            return self._file.read(size)
-        if self._codec in _STREAMS:
-            return cast("bytes", self._stream.read1(size))
-        if self._failure is not None:
-            raise self._failure
-        try:
-            return cast("bytes", self._stream.read(size))
-        except OSError as error:
-            # After an error pyarrow returns memory that holds no content, so the stream is not read again.
-            self._failure = EOFError() if "Truncated" in str(error) else error
-            if data := self._read_before_error():
-                return data
-            raise self._failure from None
-
-    def _read_before_error(self) -> bytes:
-        """Return what is whole before the end of a truncated file, or before damage.
-
-        pyarrow drops what a call has decompressed before its error: so read again up to here, and then by the byte.
-        """
-        self.close()
-        self._open()
-        left = self._position
-        while left:
-            left -= len(self._stream.read(min(left, _READ_BYTES)))
-        data = bytearray()
-        with suppress(OSError):
-            while byte := self._stream.read(1):
-                data += byte
-        return bytes(data)

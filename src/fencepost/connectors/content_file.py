@@ -1,10 +1,10 @@
 """A file that is compressed or not in UTF-8, and the part of its content that was not returned yet.
 
 Positions count bytes of the content in UTF-8. The file is decompressed and decoded by the task, in one pass and one
-thread, and its batches hold their bytes: an executor could not begin in the middle. A start from a position reads all
-before it again.
+thread, and its batches hold their bytes: an executor could not begin in the middle. A start from a position reads from
+the last restart point before it (see `restart_point`), or else from the begin.
 
-    READING --end of the content--> ENDED ------the file grew------> READING, if compressed again from the begin
+    READING --end of the content--> ENDED ------the file grew------> READING, if compressed from the restart point
        |                                                                ^
        +-------end in the middle--> TRUNCATED --the file grew----------+
                                         |
@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -26,8 +27,10 @@ from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
+from fencepost.connectors.compressed_parts import Place
 from fencepost.connectors.compression import ContentStream, Form, TruncatedError
 from fencepost.connectors.growing_file import FILENAME_FIELD, POSITION_FIELD
+from fencepost.connectors.restart_point import RestartPoint, opened, usable
 from fencepost.connectors.scan import PADDING, FileRange, Quoting, open_file, record_ends, unreadable
 
 HELD_BYTES: Final = 4 << 20
@@ -35,6 +38,9 @@ HELD_BYTES: Final = 4 << 20
 
 HEAD_BYTES: Final = 1 << 20
 """The size of a file's begin, in which its header must be."""
+
+RESTART_BYTES: Final = 1 << 20
+"""The least distance of restart points, in bytes of the content: finding them again costs less than a millisecond each."""
 
 TRUNCATED_SECONDS: Final = 60.0
 """How long a truncated file may not have grown before it is an error: it may still be copied."""
@@ -105,6 +111,7 @@ class ContentFile:
         quoting: Quoting | None,
         batch_bytes: int,
         allowed: AllowedPaths,
+        restart: RestartPoint | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
@@ -117,8 +124,13 @@ class ContentFile:
         self._state = _State.READING
         self._damage: DataError | None = None
         self._stream: ContentStream | None = None
+        self._restart = restart
+        # Of parts whose begin was read, but not returned yet.
+        self._begun: deque[tuple[int, Place, str]] = deque()
         self._data = bytearray()
         self._line = 1
+        self._part: Place | None = None
+        self._noted = 0
         self.looked_at_size = 0
         """The size of the compressed file when it was opened last."""
         self._grew_at = clock()
@@ -142,8 +154,8 @@ class ContentFile:
 
     @property
     def offset(self) -> dict[str, Any]:
-        """The source offset of the position."""
-        return {POSITION_FIELD: self.position}
+        """The source offset of the position, with the restart point before it."""
+        return {POSITION_FIELD: self.position} | (self._restart.in_offset() if self._restart else {})
 
     def close(self) -> None:
         """Close the file."""
@@ -209,11 +221,14 @@ class ContentFile:
             )
 
     def _start(self) -> ContentStream:
-        """Open the file, and read its content up to the position."""
+        """Open the file, and read its content up to the position, from the restart point on if there is one."""
         self.looked_at_size = self._file_size()
-        self._stream = stream = ContentStream(self.path, self.form, self._allowed)
+        point = self._restart = usable(self._restart, self.position, self.form)
+        self._stream = stream = opened(self.path, self.form, self._allowed, point)
         self._data.clear()
-        left, self._line, returned = self.position, 1, False
+        self._begun.clear()
+        start = point.position if point is not None else 0
+        left, self._line, returned = self.position - start, point.line if point is not None else 1, False
         while left:
             try:
                 data = stream.read(left)
@@ -230,6 +245,7 @@ class ContentFile:
             # The two characters of one line end, in two reads.
             self._line += count_lines(data) - (returned and data.startswith(b"\n"))
             returned = data.endswith(b"\r")
+        self._part, self._noted = stream.part, start
         return stream
 
     def _fill(self, stream: ContentStream, limit: int) -> None:
@@ -242,6 +258,7 @@ class ContentFile:
                         self._check_character()
                         self.close()
                     return
+                self._note_part(stream)
                 self._data += data
         except TruncatedError:
             self._state = _State.TRUNCATED
@@ -250,6 +267,17 @@ class ContentFile:
             # What is whole before the damage is returned first.
             self._state, self._damage = _State.DAMAGED, error
             self.close()
+
+    def _note_part(self, stream: ContentStream) -> None:
+        """Note where a part begins whose first bytes follow what was read."""
+        place = stream.part
+        if place is None or place == self._part:
+            return
+        self._part = place
+        position = self.position + len(self._data)
+        if position >= self._noted + RESTART_BYTES:
+            self._noted = position
+            self._begun.append((position, place, stream.fingerprint(place)))
 
     def _check_damage(self) -> None:
         if self._state is _State.DAMAGED and self._damage is not None:
@@ -279,7 +307,17 @@ class ContentFile:
             return None
         data = bytes(self._data[:end])
         held = HeldRange(self.path, self.position, self.position + end, data, self._line)
+        self._move_restart(held)
         del self._data[:end]
         self.position += end
         self._line += count_lines(data)
         return held
+
+    def _move_restart(self, held: HeldRange) -> None:
+        """Restart from the last part that begins in what is returned, or right after it."""
+        while self._begun and self._begun[0][0] <= held.end:
+            position, place, fingerprint = self._begun.popleft()
+            before = held.data[: position - held.start]
+            # A line end in two parts is one.
+            cut = before.endswith(b"\r") and self._data[len(before) : len(before) + 1] == b"\n"
+            self._restart = RestartPoint(place, position, held.line + count_lines(before) - cut, fingerprint)

@@ -1,6 +1,6 @@
 """FileSource: typed rows of CSV, JSON lines, Parquet, ORC or Avro, or lines of text, from one file or many.
 
-Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, or `{"group": ..., "row": ..., "file": ...}`
+Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, with `restart` if it is compressed, or `{"group": ..., "row": ..., "file": ...}`
 where the format has groups of rows (see `tables.table_file`). It is read in the order of its records;
 of several files the first one with new records is read first. The files are distributed over up to `tasks.max` tasks.
 Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay the same
@@ -47,7 +47,8 @@ from fencepost.connectors.file_config import (
 )
 from fencepost.connectors.file_discovery import FILES, Discovery, FileWatch
 from fencepost.connectors.file_task import FileSourceTask
-from fencepost.connectors.growing_file import FILENAME_FIELD, blame, check_offsets, position_of
+from fencepost.connectors.growing_file import FILENAME_FIELD, blame, check_offsets
+from fencepost.connectors.restart_point import check_content_offset
 from fencepost.connectors.schema_inference import ddl_text
 from fencepost.connectors.tables.table_file import TablePosition
 
@@ -172,5 +173,5 @@ class FileSourceConnector(SourceConnector):
     ) -> bool:
         """Refuse offsets that a task could not start from."""
         tables = table_format(FILE_SOURCE_CONFIG.parse(config)) is not None
-        check_offsets(offsets, TablePosition.of if tables else position_of)
+        check_offsets(offsets, TablePosition.of if tables else check_content_offset)
         return True

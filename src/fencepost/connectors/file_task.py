@@ -54,6 +54,7 @@ from fencepost.connectors.growing_file import (
 from fencepost.connectors.jsonl_reader import JsonLinesReader
 from fencepost.connectors.line_reader import LineReader
 from fencepost.connectors.record_columns import RecordColumns
+from fencepost.connectors.restart_point import RestartPoint, replaced
 from fencepost.connectors.scan import FileRange, Quoting, scan_records
 from fencepost.connectors.tables.table_file import TableFile, TablePosition
 from fencepost.connectors.tables.table_reader import RowRange, TableReader
@@ -68,6 +69,8 @@ class FileSourceTask(SourceTask):
         self._stopping = threading.Event()
         self._whole = False
         self._files: list[_File] = []
+        # From the committed offsets of compressed files.
+        self._restarts: dict[str, RestartPoint] = {}
         # Of files whose end is in what was returned so far.
         self._ended: dict[str, Mark] = {}
         self._gone: list[str] = []
@@ -96,6 +99,8 @@ class FileSourceTask(SourceTask):
         allowed, batch_bytes = self.context.allowed_paths, self._parsed[BATCH_BYTES]
         if (form := table_format(self._parsed)) is not None:
             return TableFile(path, form, TablePosition.of(path, offset), batch_bytes, allowed)
+        if (restart := RestartPoint.of(path, offset)) is not None:
+            self._restarts[path] = restart
         plan: Planner = partial(_plan_csv, dialect_of(self._parsed).quoting) if self._format == "csv" else plan_lines
         return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed)
 
@@ -147,6 +152,7 @@ class FileSourceTask(SourceTask):
         for path in [path for path in self._gone if os.path.lexists(path)]:
             # Another file of that name.
             self._gone.remove(path)
+            self._restarts.pop(path, None)
             self._untold.add(path)
             self._files.append(self._new_file(path, None))
         if self._untold:
@@ -176,10 +182,13 @@ class FileSourceTask(SourceTask):
         if certain or file.position or self._whole:
             self._untold.remove(file.path)
         form = Form(codec, codecs.lookup(self._parsed[ENCODING]).name)
+        if certain and codec is None and (restart := self._restarts.get(file.path)) is not None:
+            raise replaced(file.path, restart)
         if form == Form(None) or file.path in self._untold:
             return file
         quoting = dialect_of(self._parsed).quoting if self._format == "csv" else None
-        return ContentFile(file.path, file.position, form, quoting, self._parsed[BATCH_BYTES], allowed)
+        restart = self._restarts.get(file.path)
+        return ContentFile(file.path, file.position, form, quoting, self._parsed[BATCH_BYTES], allowed, restart)
 
     def _reader(self, file: _File) -> ArrowReader:
         allowed = self.context.allowed_paths

@@ -71,8 +71,8 @@ GUARDS = (
     Guard(
         "the content of a compressed file up to its position",
         "connectors/content_file.py",
-        "        left, self._line, returned = self.position, 1, False",
-        "        left, self._line, returned = 0, 1, False",
+        "        left, self._line, returned = self.position - start,",
+        "        left, self._line, returned = 0,",
         "tests/unit/connectors/test_compressed_files.py::"
         "test_positions_count_the_content_and_each_of_them_can_be_resumed_from",
     ),
@@ -164,10 +164,25 @@ GUARDS = (
     ),
     Guard(
         "the streams of bzip2 and xz after the first one",
-        "connectors/compression.py",
-        "        self._decompressor, self._pending = self._new(), data\n        return True",
-        "        return False",
+        "connectors/compressed_parts.py",
+        "            if left:\n                return True\n",
+        "            if left:\n                return False\n",
         "tests/unit/connectors/test_compressed_files.py::test_zeros_between_and_after_members_are_no_content[xz]",
+    ),
+    Guard(
+        "the fingerprint of a file before its restart point",
+        "connectors/restart_point.py",
+        "    if stream.fingerprint(point.place) != point.fingerprint:",
+        "    if not point.fingerprint:",
+        "tests/unit/connectors/test_restart_points.py::"
+        "test_a_file_that_was_replaced_is_not_read_from_the_restart_point[gzip members]",
+    ),
+    Guard(
+        "the restart point that is not behind the position",
+        "connectors/restart_point.py",
+        " and point.position <= position else None",
+        " else None",
+        "tests/unit/connectors/test_restart_points.py::test_an_offset_that_was_set_back_is_read_from_the_begin",
     ),
     Guard(
         "the refusal of a line that is null",

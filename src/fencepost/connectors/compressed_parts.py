@@ -1,0 +1,134 @@
+"""The parts of a compressed file that are decompressed alone: where they begin, and their content one after the other.
+
+A part is a member (gzip), a block (bzip2, xz) or a frame (zstd, lz4). A reader that knows where a part begins can start
+there, without what is before. The content of a file is that of all its parts.
+"""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from io import FileIO
+from typing import Final
+
+READ_BYTES: Final = 1 << 16
+
+_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part begins: at a bit of a byte of the file, the highest bit being 0.
+
+    Blocks need two things that stand before them: `header`, that of their stream in hexadecimal, and `check`, what the end
+    of the stream is compared with: the checksum of the blocks before (bzip2), or their number (xz).
+    """
+
+    byte: int
+    bit: int = 0
+    header: str = ""
+    check: int = 0
+
+
+BEGIN: Final = Place(0)
+
+
+class Parts(ABC):
+    """The content of a file from a part on. `begin` is the place of the part that the last bytes are of."""
+
+    def __init__(self, begin: Place) -> None:
+        self.begin = begin
+
+    @abstractmethod
+    def read1(self, size: int) -> bytes:
+        """Return the next bytes, at most `size`, all of one part; none at the end.
+
+        Raises EOFError if the file ends within a part, and OSError, zlib.error or lzma.LZMAError for damaged data.
+        """
+
+
+class Bytes:
+    """The bytes of a file from a position on, for readers that take them in small pieces."""
+
+    def __init__(self, file: FileIO, position: int) -> None:
+        file.seek(position)
+        self._file = file
+        self._data = b""
+        self._used = 0
+        self.position = position
+        """That of the next byte."""
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes, fewer than `count` only at the end of the file."""
+        if self._used + count > len(self._data):
+            self._fill(count)
+        taken = self._data[self._used : self._used + count]
+        self._used += len(taken)
+        self.position += len(taken)
+        return taken
+
+    def take_all(self, count: int) -> bytes:
+        """Return the next bytes. Raises EOFError if there are fewer."""
+        taken = self.take(count)
+        if len(taken) < count:
+            raise EOFError
+        return taken
+
+    def give_back(self, unused: bytes) -> None:
+        """Take back the last bytes that were returned."""
+        self._data, self._used = unused + self._data[self._used :], 0
+        self.position -= len(unused)
+
+    def skip_zeros(self) -> bool:
+        """Skip padding, and return whether anything is behind it."""
+        while self._used < len(self._data) or self._fill(1):
+            rest = self._data[self._used :]
+            left = len(rest.lstrip(b"\0"))
+            self._used += len(rest) - left
+            self.position += len(rest) - left
+            if left:
+                return True
+        return False
+
+    def _fill(self, count: int) -> bool:
+        parts = [self._data[self._used :]]
+        while sum(map(len, parts)) < count and (more := self._file.read(READ_BYTES)):
+            parts.append(more)
+        self._data, self._used = b"".join(parts), 0
+        return bool(self._data)
+
+
+class GzipMembers(Parts):
+    """The members of a gzip file (RFC 1952), with zeros between and after them."""
+
+    def __init__(self, file: FileIO, begin: Place) -> None:
+        super().__init__(begin)
+        self._bytes = Bytes(file, begin.byte)
+        self._pending = b""
+        self._new()
+
+    def read1(self, size: int) -> bytes:
+        """Return the next bytes of a member. Its checksum is compared at its end."""
+        while not self._decompressor.eof or self._begins_next():
+            data = self._decompressor.decompress(self._pending, size)
+            self._pending = self._decompressor.unconsumed_tail
+            if data:
+                return data
+            if not self._pending and not self._decompressor.eof:
+                self._pending = self._bytes.take(READ_BYTES)
+                if not self._pending:
+                    raise EOFError
+        return b""
+
+    def _begins_next(self) -> bool:
+        self._bytes.give_back(self._decompressor.unused_data)
+        if not self._bytes.skip_zeros():
+            return False
+        self.begin = Place(self._bytes.position)
+        self._new()
+        return True
+
+    def _new(self) -> None:
+        self._decompressor = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        self._pending = b""
