@@ -12,8 +12,7 @@ from typing import Any
 from fencepost.storage.configs.codec import CommitRecord, Config, TargetState, TaskCountRecord
 from fencepost.storage.configs.state import ClusterConfigState, apply
 from fencepost.storage.configs.task_count import fencing_plan
-from fencepost.storage.offsets.codec import decode_key, decode_value
-from fencepost.storage.offsets.marks import mark_of
+from fencepost.storage.offsets.codec import decode_key, decode_value, mark_of
 from fencepost.storage.offsets.shared_partitions import SharedPartitions
 from tests.sim.broker import Batch, Broker, Row, topic_of
 from tests.sim.kernel import Kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.kafka.consumer.fetch_decoder import NO_PRODUCER, ConsumedRecord
-from fencepost.storage.offsets.marks import OffsetMark
+from fencepost.storage.offsets.codec import OffsetMark
 from fencepost.storage.offsets.table import OffsetTable
 
 

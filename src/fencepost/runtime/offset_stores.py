@@ -25,9 +25,9 @@ from fencepost.runtime.connector.client_properties import (
     client_properties,
     reading_config,
 )
+from fencepost.storage.offsets.codec import Origin
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore, SharedOffsets
 from fencepost.storage.offsets.copies import OffsetCopies
-from fencepost.storage.offsets.marks import Origin
 from fencepost.storage.offsets.topic import OffsetStore
 
 

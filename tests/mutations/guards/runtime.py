@@ -28,7 +28,7 @@ GUARDS = (
     ),
     Guard(
         "the offset records of a transaction",
-        "runtime/task/transaction.py",
+        "runtime/task/writes.py",
         "                self._write_offsets(self._producer)",
         "                self._offsets.clear()",
         "tests/broker/test_source_task.py::test_d3_a_task_resumes_from_the_last_commit",

@@ -81,9 +81,9 @@ GUARDS = (
     ),
     Guard(
         "the digits of a commit time that a stranger wrote",
-        "storage/offsets/marks.py",
+        "storage/offsets/codec.py",
         'rb"[0-9]{1,18}"',
         'rb"[0-9]+"',
-        "tests/unit/storage/offsets/test_marks.py::test_an_invalid_commit_time_is_replaced_by_the_timestamp",
+        "tests/unit/storage/offsets/test_codec.py::test_an_invalid_commit_time_is_replaced_by_the_timestamp",
     ),
 )

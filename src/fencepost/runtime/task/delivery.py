@@ -11,8 +11,7 @@ from fencepost.kafka.clients import KafkaClients
 from fencepost.runtime.connector.client_properties import boundary_interval_ms, offset_producer_config, producer_config
 from fencepost.runtime.task.acknowledged_writes import AtLeastOnce
 from fencepost.runtime.task.boundaries import FlushInterval, TransactionBoundaryManager, boundary_manager
-from fencepost.runtime.task.transaction import ExactlyOnce
-from fencepost.runtime.task.writes import Delivery
+from fencepost.runtime.task.writes import Delivery, ExactlyOnce
 
 NewDelivery = Callable[[], Delivery]
 NewBoundaries = Callable[[float], TransactionBoundaryManager]

@@ -34,8 +34,8 @@ from fencepost.runtime.task.instance import TaskInstance
 from fencepost.runtime.task.poll_loop import PollLoop
 from fencepost.runtime.task.writes import Delivery, WritePath, WritesContext
 from fencepost.storage.errors import SharedPartitionError
+from fencepost.storage.offsets.codec import CommitAuthor
 from fencepost.storage.offsets.connector_store import ConnectorOffsetReader, ConnectorOffsetStore
-from fencepost.storage.offsets.marks import CommitAuthor
 from fencepost.storage.offsets.partition_guard import PartitionGuard
 
 

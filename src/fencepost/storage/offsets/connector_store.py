@@ -20,8 +20,8 @@ from typing import Any, Final
 from fencepost.api.record import SourcePartition
 from fencepost.kafka.consumer.read_to_end import DEFAULT_TIMEOUT_MS
 from fencepost.kafka.errors import TopicNotFoundError
+from fencepost.storage.offsets.codec import CommitAuthor, Origin
 from fencepost.storage.offsets.copies import Copy, OffsetCopies
-from fencepost.storage.offsets.marks import CommitAuthor, Origin
 from fencepost.storage.offsets.overlay import CommittedOffset, OffsetView
 from fencepost.storage.offsets.topic import OffsetStore
 from fencepost.storage.offsets.uncommitted import OffsetRecords

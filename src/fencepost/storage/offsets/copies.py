@@ -27,8 +27,7 @@ from fencepost.kafka.errors import RecordTooLargeError
 from fencepost.kafka.producer.simple import PlainProducer
 from fencepost.kafka.records.columns import OutgoingRecord
 from fencepost.storage.errors import OffsetsNotCopiedError
-from fencepost.storage.offsets.codec import decode_value, encode_value, identity_of
-from fencepost.storage.offsets.marks import OffsetMark, Origin
+from fencepost.storage.offsets.codec import OffsetMark, Origin, decode_value, encode_value, identity_of
 from fencepost.storage.offsets.overlay import CommittedOffset
 from fencepost.storage.offsets.topic import OffsetStore
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.api.record import SourceOffset, SourcePartition
-from fencepost.storage.offsets.codec import decode_value, encode_key
-from fencepost.storage.offsets.marks import OffsetMark, Origin
+from fencepost.storage.offsets.codec import OffsetMark, Origin, decode_value, encode_key
 from fencepost.storage.offsets.table import OffsetTable, StoredOffset, newest
 
 

@@ -8,7 +8,7 @@ Each run of a task has a span for each source partition: from its first to its l
     task 0   ├────────────┤                    spans that overlap: both tasks were alive, and both read the partition
     task 1          ├────────────┤
 
-Commits are ordered by their commit times (see marks). A task reads the offsets before it starts, and its commits have
+Commits are ordered by their commit times (see codec). A task reads the offsets before it starts, and its commits have
 later times than all that it read. So the spans of a task that is fenced before its successor starts cannot overlap
 those of the successor, with any clocks.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fencepost.storage.offsets.marks import CommitAuthor
+from fencepost.storage.offsets.codec import CommitAuthor
 
 
 @dataclass(frozen=True, slots=True)

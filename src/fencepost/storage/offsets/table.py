@@ -16,8 +16,7 @@ from typing import Any, Final
 from fencepost.api.record import SourcePartition
 from fencepost.kafka.consumer.fetch_decoder import NO_PRODUCER, ConsumedRecord
 from fencepost.kafka.records.columns import OutgoingRecord
-from fencepost.storage.offsets.codec import OffsetKey, decode_key, encode_key, identity_of
-from fencepost.storage.offsets.marks import OffsetMark, Origin, mark_of
+from fencepost.storage.offsets.codec import OffsetKey, OffsetMark, Origin, decode_key, encode_key, identity_of, mark_of
 from fencepost.storage.offsets.shared_partitions import SharedPartition, SharedPartitions
 
 _NOWHERE: Final = -1

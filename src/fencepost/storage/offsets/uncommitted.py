@@ -10,8 +10,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.kafka.producer.partitioner import records_by_partition
 from fencepost.kafka.records.columns import Records
-from fencepost.storage.offsets.codec import encode_key, encode_value
-from fencepost.storage.offsets.marks import CommitAuthor, OffsetMark, Origin
+from fencepost.storage.offsets.codec import CommitAuthor, OffsetMark, Origin, encode_key, encode_value
 from fencepost.storage.offsets.overlay import CommittedOffset
 from fencepost.storage.offsets.table import OffsetTable
 

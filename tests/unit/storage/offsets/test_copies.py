@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fencepost.storage.offsets.codec import Origin
 from fencepost.storage.offsets.copies import Copy, PendingCopies
-from fencepost.storage.offsets.marks import Origin
 from fencepost.storage.offsets.overlay import CommittedOffset
 
 

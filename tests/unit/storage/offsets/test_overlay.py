@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
-from fencepost.storage.offsets.marks import OffsetMark, Origin
+from fencepost.storage.offsets.codec import OffsetMark, Origin
 from fencepost.storage.offsets.overlay import CommittedOffset, OffsetView
 from fencepost.storage.offsets.table import OffsetTable
 from tests.support.offset_log import apply

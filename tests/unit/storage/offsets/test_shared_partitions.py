@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
-from fencepost.storage.offsets.marks import CommitAuthor, OffsetMark
+from fencepost.storage.offsets.codec import CommitAuthor, OffsetMark
 from fencepost.storage.offsets.shared_partitions import SharedPartition, SharedPartitions, Span, with_commit
 from fencepost.storage.offsets.table import OffsetTable
 from fencepost.storage.offsets.uncommitted import OffsetRecords

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
 from fencepost.kafka.records.columns import OutgoingRecord
-from fencepost.storage.offsets.marks import OffsetMark, Origin
+from fencepost.storage.offsets.codec import OffsetMark, Origin
 from fencepost.storage.offsets.overlay import OffsetView
 from fencepost.storage.offsets.table import OffsetTable
 from tests.support.offset_log import apply

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
 from fencepost.kafka.producer.partitioner import partition_for_keys
-from fencepost.storage.offsets.marks import OffsetMark
+from fencepost.storage.offsets.codec import OffsetMark
 from fencepost.storage.offsets.table import OffsetTable
 from fencepost.storage.offsets.uncommitted import OffsetRecords
 from tests.support.offset_log import apply
