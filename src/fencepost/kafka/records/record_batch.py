@@ -13,10 +13,10 @@ The batch length counts from the partition leader epoch on and the CRC covers ev
 length of -1 is a null. The attributes hold the codec in bits 0-2 and the transaction in bit 4; bit 3 stays 0, which
 says that timestamps are the records' own (CREATE_TIME). Codecs compress the records and nothing else.
 
-How: a record is a row of variable_length. Runs of small fields become pieces of at most 12 bytes (varints.py); keys, values and
-headers are pieces that point into the columns' own buffers. All pieces of a batch, in order, are one Arrow array of
-binary views, and a single cast of it to plain binary lays the bytes out one after the other. Where all records are of
-one length, the pieces need no views: they are copied to where they belong (even_rows.py).
+How (layout.py): runs of small fields become pieces of at most 12 bytes (varints.py); keys, values and headers are
+pieces that point into the columns' own buffers. All pieces of a batch, in order, are one Arrow array of binary views,
+and a single cast of it to plain binary lays the bytes out one after the other. Where all records are of one length, the
+pieces need no views: they are copied to where they belong.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 
 from fencepost.api.errors import IllegalStateError
 from fencepost.kafka.errors import KafkaError
-from fencepost.kafka.records import variable_length, varints
+from fencepost.kafka.records import varints
 from fencepost.kafka.records.columns import Records
 from fencepost.kafka.records.compression import Compression, compress
+from fencepost.kafka.records.layout import Columns
 
 _UNCHECKED = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -80,7 +81,7 @@ def encode(
     if not len(records):
         raise IllegalStateError("A record batch has at least one record")
     timestamps = _timestamps(records, now_ms)
-    body = variable_length.Columns.of(records).concatenated(varints.signed_varints(timestamps - timestamps[0]))
+    body = Columns.of(records).concatenated(varints.signed_varints(timestamps - timestamps[0]))
     attributes = _TRANSACTIONAL if transactional else 0
     if compression is not Compression.NONE:
         compressed = compress(body, compression, compression_level)
@@ -162,7 +163,7 @@ def estimated_bytes(records: Records) -> int:
 
 
 def _sizes(records: Records, delta_bytes: int) -> NDArray[np.int64]:
-    columns = variable_length.Columns.of(records)
+    columns = Columns.of(records)
     body = columns.body_lengths(delta_bytes)
     sizes = body + varints.signed_varint_lengths(body)
     return np.broadcast_to(sizes, len(records))
