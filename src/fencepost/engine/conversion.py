@@ -6,7 +6,8 @@ The columns of a batch are those of Spark's own Kafka sink: `value`, and optiona
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,6 +71,45 @@ class Converted:
     records: Records
     partition: pa.Array | None = None
     rows: pa.Array | None = None
+
+    @property
+    def positions(self) -> np.ndarray:
+        """The positions of all rows, which are polled records' ones or count from 0."""
+        if self.rows is None:
+            return np.arange(len(self.records), dtype=np.int64)
+        return np.asarray(self.rows.to_numpy())
+
+    def slices(self, count: int) -> Iterator[Converted]:
+        """Yield the rows in parts of `count`, without a copy."""
+        for offset in range(0, len(self.records), count):
+            yield Converted(
+                self.topic,
+                self.records.slice(offset, count),
+                None if self.partition is None else self.partition.slice(offset, count),
+                None if self.rows is None else self.rows.slice(offset, count),
+            )
+
+
+def in_record_order(groups: Iterable[Converted]) -> list[Converted]:
+    """Join the groups of each topic, with their rows in the order in which they were polled."""
+    by_topic: defaultdict[str, list[Converted]] = defaultdict(list)
+    for group in groups:
+        by_topic[group.topic].append(group)
+    return [parts[0] if len(parts) == 1 else _merged(topic, parts) for topic, parts in by_topic.items()]
+
+
+def _merged(topic: str, parts: Sequence[Converted]) -> Converted:
+    rows = np.concatenate([part.positions for part in parts])
+    order = pa.array(np.argsort(rows, kind="stable"))
+    partitions = [
+        pa.nulls(len(part.records), pa.int32()) if part.partition is None else part.partition for part in parts
+    ]
+    return Converted(
+        topic,
+        Records.concat([part.records for part in parts]).take(order),
+        pa.concat_arrays(partitions).take(order),
+        pa.array(np.sort(rows)),
+    )
 
 
 def column_types(schema: t.StructType, *, where: str, batch: bool = True) -> ColumnTypes:

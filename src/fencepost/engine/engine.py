@@ -27,18 +27,17 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fencepost.api.record import ArrowReader, RecordMetadata, SourceBatch, SourceRecord
-from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert
+from fencepost.engine.conversion import ROW, ColumnTypes, Converted, convert, in_record_order
 from fencepost.engine.error_counts import ErrorCounts
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.grouping import RecordGroup, group_records
 from fencepost.engine.letter_write import write_letters
-from fencepost.engine.local_write import write_polled
 from fencepost.engine.own_writes import OwnWrites
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage, Tally
 from fencepost.engine.reports import new_mark
-from fencepost.engine.routing import Ownership, PartitionCounts, Router
+from fencepost.engine.routing import Ownership, PartitionCounts, PolledMetadata, Router
 from fencepost.engine.spark.job_write import SparkWrite, write_batch
 from fencepost.engine.spark.jobs import Cancelled, Jobs, check_cancelled, wait_unless_cancelled
 from fencepost.engine.spark.session import LazySession
@@ -61,6 +60,9 @@ while the only block is written."""
 WORTH_SPARK: Final = 256 * 1024 * 1024
 """The size of the larger batches that the worker writes itself before it starts Spark for the following ones: what it
 writes in the time that Spark takes to start."""
+
+_SLICE: Final = 10_000
+"""The number of polled records that are routed together: a large batch goes to several partitions, in runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,19 +227,31 @@ class _BatchWrite:
     spec: WriteSpec
 
     def records(self, records: Sequence[SourceRecord]) -> tuple[list[Ack], Sequence[RecordMetadata | None]]:
-        """Write polled records from the worker."""
-        spec, pipeline = self.spec, self.spec.pipeline
+        """Write polled records from the worker, those of a topic partition in the order in which they were polled."""
+        spec, metadata = self.spec, PolledMetadata(len(records))
+        converted = self._converted(records)
+        spec.topic_gate.admit({part.topic for part in converted})
+        with closing(self.producer.writer()) as writer:
+            counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
+            router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
+            parts = (part for of_topic in in_record_order(converted) for part in of_topic.slices(_SLICE))
+            for part in parts:
+                for routed in router.route(part):
+                    metadata.sent(part, routed)
+                    writer.write(routed.topic, routed.partition, routed.records)
+            acks = writer.flush()
+        metadata.acknowledged(acks)
+        return acks, metadata
+
+    def _converted(self, records: Sequence[SourceRecord]) -> list[Converted]:
+        pipeline = self.spec.pipeline
         structured = bool(pipeline.transforms)
         converted: list[Converted] = []
         for group in group_records(records, pipeline, self.errors, structured=structured):
             for batches, types in self._transformed(group) if structured else [([group.columns], group.types)]:
                 for batch in batches:
                     converted += convert(batch, types, pipeline, self.errors, group.topic)
-        spec.topic_gate.admit({part.topic for part in converted})
-        with closing(self.producer.writer()) as writer:
-            counts = PartitionCounts({}, writer.partitions, writer.grown_partitions)
-            router = Router(counts, counts.beyond, Ownership(), run_bytes=spec.config.batch_size, start=spec.start)
-            return write_polled(converted, len(records), router, writer)
+        return converted
 
     def source_batch(self, batch: SourceBatch) -> list[Ack]:
         """Write a SourceBatch, from the worker if it needs no Spark and is small, or Spark is not there yet."""

@@ -1,4 +1,4 @@
-"""Determines the topic partition of each record, and the writer of each topic partition.
+"""Determines the topic partition of each record, and the writer of each topic partition; keeps where records went.
 
 In one job only one writer writes a topic partition, so that its sequence numbers are contiguous. Of n writers, number i
 owns the partitions p of each topic with p % n == i.
@@ -11,22 +11,28 @@ writer owns: runs of records as long as a record batch, one partition after the 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
+from fencepost.api.record import RecordMetadata
 from fencepost.engine.conversion import Converted
 from fencepost.kafka.errors import TransactionAbortableError
+from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.partitioner import partition_for_keys
+from fencepost.kafka.producer.transaction import TopicPartition
 from fencepost.kafka.records.columns import Records
 
 ANY: Final = -1
 """Means that the record does not define its partition."""
+
+_DROPPED: Final = -1
 
 
 class Routed(NamedTuple):
@@ -229,3 +235,59 @@ def split(topic: str, records: Records, targets: np.ndarray) -> Iterator[Routed]
     for partition, start, end in zip(partitions.tolist(), starts.tolist(), ends.tolist(), strict=True):
         rows = order[start:end]
         yield Routed(topic, partition, records.take(pa.array(rows)), rows)
+
+
+class PolledMetadata(Sequence[RecordMetadata | None]):
+    """The metadata of each record of a polled batch; None for one that a transform dropped. Kept as columns."""
+
+    def __init__(self, count: int) -> None:
+        """`count` includes dropped records."""
+        self._sent: defaultdict[TopicPartition, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+        self._targets: list[TopicPartition] = []
+        self._target = np.full(count, _DROPPED, dtype=np.int32)
+        self._offset = np.full(count, -1, dtype=np.int64)
+        self._timestamp = np.full(count, -1, dtype=np.int64)
+
+    def sent(self, part: Converted, routed: Routed) -> None:
+        """Record that rows of a part of the batch were given to the writer."""
+        rows = part.positions if routed.rows is None else part.positions[routed.rows]
+        self._sent[routed.topic, routed.partition].append((rows, _times(routed.records)))
+
+    def acknowledged(self, acks: Sequence[Ack]) -> None:
+        """Record that all records that were sent are written, as in `acks`."""
+        for target, parts in self._sent.items():
+            own = [ack for ack in acks if (ack.topic, ack.partition) == target]
+            self._place(target, np.concatenate([rows for rows, _ in parts]), own, np.concatenate([t for _, t in parts]))
+        self._sent.clear()
+
+    def _place(self, target: TopicPartition, rows: np.ndarray, acks: Sequence[Ack], times: np.ndarray) -> None:
+        """Set the metadata of `rows`, which were written in order to one partition; `times` is -1 if unset."""
+        counts = np.array([ack.count for ack in acks])
+        bases = np.repeat(np.array([ack.base_offset for ack in acks]), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        sent = np.repeat(np.array([ack.timestamp for ack in acks]), counts)
+        self._target[rows] = len(self._targets)
+        self._offset[rows] = np.where(bases < 0, -1, bases + within)
+        self._timestamp[rows] = np.where(times < 0, sent, times)
+        self._targets.append(target)
+
+    def __len__(self) -> int:
+        return len(self._target)
+
+    @overload
+    def __getitem__(self, index: int) -> RecordMetadata | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RecordMetadata | None]: ...
+    def __getitem__(self, index: int | slice) -> RecordMetadata | Sequence[RecordMetadata | None] | None:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        if self._target[index] == _DROPPED:
+            return None
+        topic, partition = self._targets[self._target[index]]
+        return RecordMetadata(topic, partition, int(self._offset[index]), int(self._timestamp[index]))
+
+
+def _times(records: Records) -> np.ndarray:
+    if records.timestamp is None:
+        return np.full(len(records), -1, dtype=np.int64)
+    return np.asarray(records.timestamp.fill_null(-1).to_numpy())

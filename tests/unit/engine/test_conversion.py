@@ -12,9 +12,10 @@ from pyspark.sql import types as spark
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
 from fencepost.converters import StringConverter
-from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert
+from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
+from fencepost.kafka.records.columns import Records
 from tests.support.engine import bytes_converter, json_converter, pipeline
 
 
@@ -95,3 +96,19 @@ def test_nulls_of_a_batch_stay_nulls_whatever_a_converter_writes_for_them(kind: 
     steps = replace(pipeline(), value_converter=Writing(), default_topic="topic")
     (found,) = converted(batch, types("value BIGINT"), steps)
     assert found.records.value.to_pylist() == [b"7", None, b"5", None, None, b"3"]
+
+
+def part(rows: list[int], topic: str = "t", partition: int | None = None) -> Converted:
+    values = pa.array([str(row).encode() for row in rows], pa.binary())
+    partitions = None if partition is None else pa.array([partition] * len(rows), pa.int32())
+    return Converted(topic, Records(values), partitions, pa.array(rows, pa.int64()))
+
+
+def test_groups_of_a_topic_are_joined_in_record_order():
+    joined, other = in_record_order([part([0, 3]), part([1], "u"), part([2, 4], partition=7)])
+    assert joined.records.value.to_pylist() == [b"0", b"2", b"3", b"4"]
+    assert joined.partition is not None
+    assert joined.partition.to_pylist() == [None, 7, None, 7]
+    assert joined.rows is not None
+    assert joined.rows.to_pylist() == [0, 2, 3, 4]
+    assert other.topic == "u"

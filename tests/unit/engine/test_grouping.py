@@ -1,4 +1,4 @@
-"""Polled records are grouped by topic and type, and come back in their order with their metadata."""
+"""Polled records are grouped by topic and type."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import datetime as dt
 import decimal
 import json
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.api.record import RecordMetadata, SourceRecord
+from fencepost.api.record import SourceRecord
 from fencepost.config.error_handling import ErrorHandling
-from fencepost.engine.conversion import ROW, Converted
+from fencepost.engine.conversion import ROW
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.errors import RecordRefusedError
 from fencepost.engine.grouping import RecordGroup, group_records, json_text, signature
-from fencepost.engine.local_write import PolledMetadata, in_record_order
-from fencepost.kafka.producer.sender import Ack
-from fencepost.kafka.records.columns import Records
 from tests.support.engine import SKIP, pipeline
 
 
@@ -154,38 +150,6 @@ def test_structured_groups_have_the_same_fields_at_all_depths():
     assert signature({"a": [{"x": 1}, {"x": 2}]}) == signature({"a": [{"x": 3}]})
     groups = grouped([record({"a": {"x": 1}}), record({"a": {"y": 1}})], structured=True)
     assert [g.columns["value"].to_pylist() for g in groups] == [[{"a": {"x": 1}}], [{"a": {"y": 1}}]]
-
-
-def part(rows: list[int], topic: str = "t", partition: int | None = None) -> Converted:
-    values = pa.array([str(row).encode() for row in rows], pa.binary())
-    partitions = None if partition is None else pa.array([partition] * len(rows), pa.int32())
-    return Converted(topic, Records(values), partitions, pa.array(rows, pa.int64()))
-
-
-def test_groups_of_a_topic_are_joined_in_record_order():
-    joined, other = in_record_order([part([0, 3]), part([1], "u"), part([2, 4], partition=7)])
-    assert joined.records.value.to_pylist() == [b"0", b"2", b"3", b"4"]
-    assert joined.partition is not None
-    assert joined.partition.to_pylist() == [None, 7, None, 7]
-    assert joined.rows is not None
-    assert joined.rows.to_pylist() == [0, 2, 3, 4]
-    assert other.topic == "u"
-
-
-def test_metadata_follow_the_acknowledgements_of_each_partition():
-    metadata = PolledMetadata(6)
-    acks = [Ack("t", 1, 0, 2, 40, 100, 9_000), Ack("t", 1, 2, 1, 50, 60, 9_001)]
-    metadata.place(("t", 1), np.array([4, 0, 2]), acks, np.array([-1, 77, -1]))
-    metadata.place(("t", 0), np.array([1]), [Ack("t", 0, 0, 1, -1, 10, 9_002)], np.array([-1]))
-    assert list(metadata) == [
-        RecordMetadata("t", 1, 41, 77),
-        RecordMetadata("t", 0, -1, 9_002),
-        RecordMetadata("t", 1, 50, 9_001),
-        None,
-        RecordMetadata("t", 1, 40, 9_000),
-        None,
-    ]
-    assert metadata[-2:] == [RecordMetadata("t", 1, 40, 9_000), None]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
+from fencepost.api.record import RecordMetadata
 from fencepost.engine.conversion import Converted
 from fencepost.engine.routing import (
     Ownership,
     PartitionCounts,
+    PolledMetadata,
+    Routed,
     Router,
     agreed,
     contiguous_run,
@@ -21,6 +24,7 @@ from fencepost.engine.routing import (
     writer_of,
 )
 from fencepost.kafka.errors import TransactionAbortableError
+from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.partitioner import partition_for_keys
 from fencepost.kafka.records.columns import Records
 
@@ -183,3 +187,27 @@ def test_parts_of_a_batch_that_saw_a_topic_grow_are_sent_again():
     assert agreed([{"a": 4}, {}, {"a": 4, "b": 1}]) == {"a": 4, "b": 1}
     with pytest.raises(TransactionAbortableError, match=r"Topic a got more partitions.* among 4 .* among 6"):
         agreed([{"a": 4}, {"b": 1}, {"a": 6}])
+
+
+def test_metadata_follow_the_acknowledgements_of_each_partition():
+    metadata = PolledMetadata(6)
+    records = Records(pa.array([b""] * 4), timestamp=pa.array([None, 77, None, None], pa.int64()))
+    part = Converted("t", records, rows=pa.array([4, 0, 2, 1]))
+    for partition, rows in ((1, np.array([0, 1])), (0, np.array([3])), (1, np.array([2]))):
+        metadata.sent(part, Routed("t", partition, records.take(rows), rows))
+    metadata.acknowledged(
+        [
+            Ack("t", 1, 0, 2, 40, 100, 9_000),
+            Ack("t", 0, 0, 1, -1, 10, 9_002),
+            Ack("t", 1, 2, 1, 50, 60, 9_001),
+        ]
+    )
+    assert list(metadata) == [
+        RecordMetadata("t", 1, 41, 77),
+        RecordMetadata("t", 0, -1, 9_002),
+        RecordMetadata("t", 1, 50, 9_001),
+        None,
+        RecordMetadata("t", 1, 40, 9_000),
+        None,
+    ]
+    assert metadata[-2:] == [RecordMetadata("t", 1, 40, 9_000), None]
