@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from fencepost import DataError, RetriableError, SourceRecord
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.kafka.errors import ProducerFencedError, TransactionExpiredError
-from fencepost.runtime.restart_policy import ReplacedError
-from fencepost.runtime.state import State
+from fencepost.runtime.state import ReplacedError, State
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import seqs

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.config.ids import ConnectorTaskId
-from fencepost.runtime.restart_policy import ReplacedError
+from fencepost.runtime.state import ReplacedError
 
 
 class OvertakenError(ReplacedError):

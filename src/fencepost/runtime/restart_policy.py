@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.api.errors import ConfigError, FencepostError, RetriableError
+from fencepost.api.errors import ConfigError, RetriableError
 from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
 from fencepost.engine.errors import SparkJobError, SparkStartError
 from fencepost.kafka.errors import ProducerFencedError, TransactionAbortableError, UnknownOutcomeError
+from fencepost.runtime.state import ReplacedError
 from fencepost.storage.errors import SharedPartitionError
 
 LONGEST_DELAY_S: Final = 30.0
@@ -16,12 +17,6 @@ LONGEST_DELAY_S: Final = 30.0
 _MOST_DOUBLINGS: Final = 32
 
 _RETRIABLE: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
-
-
-class ReplacedError(FencepostError):
-    """A task must not run any more: a newer one has replaced it, or will. It is not restarted automatically."""
-
-
 _FINAL: Final = (ConfigError, ProducerFencedError, ReplacedError, SharedPartitionError)
 
 

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Protocol
 
-from fencepost.api.errors import IllegalStateError
+from fencepost.api.errors import FencepostError, IllegalStateError
 
 
 class State(StrEnum):
@@ -52,6 +52,10 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.STOPPED: frozenset(),
 }
 """The states that may follow each state."""
+
+
+class ReplacedError(FencepostError):
+    """A task must not run any more: a newer one has replaced it, or will. It is not restarted automatically."""
 
 
 class OnState(Protocol):

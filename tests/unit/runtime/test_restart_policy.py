@@ -19,7 +19,8 @@ from fencepost.kafka.errors import (
     TransactionExpiredError,
     UnknownOutcomeError,
 )
-from fencepost.runtime.restart_policy import LONGEST_DELAY_S, ReplacedError, RestartPolicy, is_worth_a_restart
+from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy, is_worth_a_restart
+from fencepost.runtime.state import ReplacedError
 
 PASSING = [
     RetriableError("x"),

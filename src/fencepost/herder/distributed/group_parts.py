@@ -1,13 +1,25 @@
-"""The shared parts of a distributed herder. Only functions that are called on threads may run outside of the loop."""
+"""The shared parts of a distributed herder, and whether its worker can answer requests.
+
+    STARTING ──topics read──> JOINING ──assigned, config topic read that far──> MEMBER
+                                 ^                                                │
+                                 └──── lost, behind the config topic, ────────────┘
+                                       or a leader that lost the right to write
+    any of them ──the worker stops──> CLOSED
+
+Requests wait as in Kafka Connect, whose herder processes them once it is in its group. Only functions that are called on
+threads may run outside of the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from fencepost.api.errors import IllegalStateError
 from fencepost.api.traces import format_trace
 from fencepost.config.group_config import GroupConfig
 from fencepost.config.ids import ConnectorTaskId
@@ -18,9 +30,8 @@ from fencepost.herder.core.group_decisions import HerderCommand
 from fencepost.herder.core.group_topics import GroupTopics
 from fencepost.herder.core.mixed_group import MixedGroup
 from fencepost.herder.distributed.group_metrics import GroupMetrics
-from fencepost.herder.distributed.readiness import Readiness
-from fencepost.herder.errors import RequestFailedError
-from fencepost.herder.peers.rest_client import RestClient
+from fencepost.herder.errors import RequestFailedError, ServiceUnavailableError
+from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.herder.work.parts import delivers_at_least_once
 from fencepost.kafka.errors import TopicNotFoundError
 from fencepost.kafka.group.protocol import WorkerTopics
@@ -37,6 +48,95 @@ T = TypeVar("T")
 # Connectors and tasks that start or stop concurrently. Their threads mostly wait for brokers or the connector.
 _CALLS_AT_ONCE: Final = 32
 _TURN_SECONDS: Final = 5.0
+
+# The rest of a request's time is for processing it, or for answering why it was not processed.
+_PATIENCE_SECONDS: Final = REQUEST_TIMEOUT_SECONDS - 5.0
+
+
+class Standing(Enum):
+    """See the module's diagram. The values describe the state in messages."""
+
+    STARTING = "has yet to reach the brokers and to read its topics"
+    JOINING = "is joining its group"
+    MEMBER = "is in its group and takes requests"
+    CLOSED = "stops"
+
+
+TRANSITIONS: Final[Mapping[Standing, frozenset[Standing]]] = {
+    Standing.STARTING: frozenset({Standing.JOINING, Standing.CLOSED}),
+    Standing.JOINING: frozenset({Standing.JOINING, Standing.MEMBER, Standing.CLOSED}),
+    Standing.MEMBER: frozenset({Standing.JOINING, Standing.MEMBER, Standing.CLOSED}),
+    Standing.CLOSED: frozenset(Standing),
+}
+"""The states that may follow each state. Changes after CLOSED are ignored."""
+
+
+class Readiness:
+    """The state of a worker. Only for its event loop."""
+
+    def __init__(self, group_id: str, *, patience_s: float = _PATIENCE_SECONDS) -> None:
+        """`patience_s` is how many seconds a request may wait."""
+        self._group_id = group_id
+        self._patience_s = patience_s
+        self._standing = Standing.STARTING
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def standing(self) -> Standing:
+        """The worker's state."""
+        return self._standing
+
+    def become(self, standing: Standing) -> None:
+        """Set the worker's state, and wake the waiters."""
+        if standing not in TRANSITIONS[self._standing]:
+            raise IllegalStateError(f"A worker is {self._standing.name} and cannot become {standing.name}")
+        if self._standing is not Standing.CLOSED:
+            self._standing = standing
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Let the waiters check whether to keep waiting."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def started(self) -> None:
+        """Wait until the worker has read its topics. Raises ServiceUnavailableError if that takes too long."""
+        await self._until(lambda: self._standing is not Standing.STARTING)
+
+    async def joined(self, check: Callable[[], None]) -> None:
+        """Wait until the worker is in its group and has read the config topic.
+
+        `check` may raise an error that makes waiting pointless; it is called at every change. Raises
+        ServiceUnavailableError if it takes too long, or the worker stops.
+        """
+
+        def is_member() -> bool:
+            check()
+            return self._standing is Standing.MEMBER
+
+        await self._until(is_member)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                while self._standing is not Standing.CLOSED and not reached():
+                    await self._change()
+        except TimeoutError:
+            raise ServiceUnavailableError(
+                f"The worker {self._standing.value} ({self._group_id}) and could not answer within "
+                f"{self._patience_s:.0f} s: check the brokers, and ask again"
+            ) from None
+        if self._standing is Standing.CLOSED:
+            raise ServiceUnavailableError("The worker stops: ask another one of the group")
+
+    async def _change(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
 
 
 @dataclass(slots=True)

@@ -39,9 +39,8 @@ from fencepost.herder.core.group_topics import GroupTopics, judge_topics
 from fencepost.herder.core.mixed_group import judge_group
 from fencepost.herder.distributed.assignor_leader import ConfiguredWork
 from fencepost.herder.distributed.group_fencing import GroupChecks, GroupFencing
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_parts import GroupParts, Standing
 from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.distributed.readiness import Standing
 from fencepost.herder.errors import MixedGroupError
 from fencepost.herder.work.local_work import LocalWork
 from fencepost.herder.work.parts import delivers_at_least_once

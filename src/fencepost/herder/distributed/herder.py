@@ -25,12 +25,11 @@ from fencepost.herder.distributed.assignor_leader import LeaderAssignor
 from fencepost.herder.distributed.group_clients import group_member, status_store
 from fencepost.herder.distributed.group_fencing import GroupFencing
 from fencepost.herder.distributed.group_observation import GroupObservation
-from fencepost.herder.distributed.group_parts import GroupParts
+from fencepost.herder.distributed.group_parts import GroupParts, Standing
 from fencepost.herder.distributed.group_requests import GroupRequests
 from fencepost.herder.distributed.group_restarts import GroupRestarts
 from fencepost.herder.distributed.group_work import GroupWork
 from fencepost.herder.distributed.leadership import Leadership
-from fencepost.herder.distributed.readiness import Standing
 from fencepost.herder.distributed.shown_statuses import ShownStatuses
 from fencepost.herder.distributed.task_configs import TaskConfigs
 from fencepost.herder.distributed.transaction_requests import GroupTransactions

@@ -28,8 +28,7 @@ from fencepost.api.errors import FencepostError, IllegalStateError
 from fencepost.config.worker_config import ExactlyOnceSourceSupport
 from fencepost.herder.core.calls import outcome_of
 from fencepost.herder.core.group_decisions import Rejoin
-from fencepost.herder.distributed.group_parts import GroupParts
-from fencepost.herder.distributed.readiness import Standing
+from fencepost.herder.distributed.group_parts import GroupParts, Standing
 from fencepost.herder.errors import (
     BadRequestError,
     ForbiddenError,

@@ -34,7 +34,7 @@ from fencepost.herder.errors import (
 from fencepost.herder.work.parts import HerderParts, delivers_at_least_once
 from fencepost.kafka.errors import AuthorizationError
 from fencepost.runtime.connector.client_properties import admin_config
-from fencepost.runtime.restart_policy import ReplacedError
+from fencepost.runtime.state import ReplacedError
 from fencepost.storage.configs.codec import Config
 from fencepost.storage.configs.state import ClusterConfigState
 from fencepost.storage.configs.task_count import fencing_plan, task_transactional_id

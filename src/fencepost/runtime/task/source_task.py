@@ -18,8 +18,8 @@ from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer.transaction import ProducerIdentity, TransactionState
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
 from fencepost.runtime.metrics.transaction_metrics import Commit, OngoingTransaction
-from fencepost.runtime.restart_policy import ReplacedError, RestartPolicy
-from fencepost.runtime.state import ENDS, State, check_transition
+from fencepost.runtime.restart_policy import RestartPolicy
+from fencepost.runtime.state import ENDS, ReplacedError, State, check_transition
 from fencepost.runtime.task.control import TaskControl
 from fencepost.runtime.task.run import TaskParts, TaskRun
 
