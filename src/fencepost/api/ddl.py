@@ -49,7 +49,7 @@ _DECIMAL: Final = ("DECIMAL", "DEC", "NUMERIC")
 def parse_ddl(ddl: str) -> t.DataType:
     """Return the type that `ddl` stands for: a StructType for columns, else the single type.
 
-    Raises ConfigError that shows the text and the place in it.
+    Raises ConfigError that shows the text and the place in it, or the name that is there twice.
     """
     return _Parser(ddl).schema()
 
@@ -95,6 +95,9 @@ class _Parser:
         columns = [self._column()]
         while self._take(","):
             columns.append(self._column())
+        names = [column.name for column in columns]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(f"{self._ddl!r} has the column {twice!r} twice: give each column a name of its own")
         return t.StructType(columns)
 
     def _column(self) -> t.StructField:

@@ -24,11 +24,10 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.bzip2_blocks import Bzip2Blocks
 from fencepost.connectors.compressed_parts import BEGIN, READ_BYTES, GzipMembers, Parts, Place
+from fencepost.connectors.foreign_content import HEAD_BYTES, UTF_8, check_text, may_become_foreign
 from fencepost.connectors.frames import Frames
 from fencepost.connectors.scan import open_file, unreadable
 from fencepost.connectors.xz_blocks import XzBlocks
-
-UTF_8: Final = "utf-8"
 
 _HASHED_BYTES: Final = 4_096
 
@@ -52,8 +51,6 @@ _MAGIC: Final = {
 }
 """What files begin with. Of bzip2 with the begin of its first block or, if it is empty, of its end, because BZh alone may be a word."""
 
-_LONGEST: Final = max(map(len, _MAGIC))
-
 
 _PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
     Codec.GZIP: GzipMembers,
@@ -64,20 +61,22 @@ _PARTS: Final[dict[Codec, Callable[[FileIO, Place], Parts]]] = {
 }
 
 
-def codec_of(path: str, allowed: AllowedPaths) -> tuple[bool, Codec | None]:
+def codec_of(path: str, encoding: str, allowed: AllowedPaths) -> tuple[bool, Codec | None]:
     """Return whether a file's first bytes tell if it is compressed, and how: None if it is not.
 
-    A file with too few bytes for that may be the begin of either. Raises DataError if it cannot be read.
+    A file with too few bytes for that may be the begin of either. Raises DataError if it cannot be read, or is certainly no
+    text in the encoding.
     """
     with open_file(path, allowed) as file:
         try:
-            head = file.read(_LONGEST)
+            head = file.read(HEAD_BYTES)
         except OSError as error:
             raise unreadable(path, error) from error
     for magic, codec in _MAGIC.items():
         if head.startswith(magic):
             return True, codec
-    return not any(magic.startswith(head) for magic in _MAGIC), None
+    check_text(path, head, encoding)
+    return not may_become_foreign(head) and not any(magic.startswith(head) for magic in _MAGIC), None
 
 
 class TruncatedError(Exception):
@@ -172,8 +171,18 @@ class ContentStream:
                 f"The file {self._path} cannot be read ({self._codec or 'not compressed'}) after byte {self._position} of its "
                 f"content: {error}. Bring the right file, or remove this one; what came before is delivered"
             ) from error
+        if self._position == 0 and self._codec is not None:
+            self._check_begin(data)
         self._position += len(data)
         return data
+
+    def _check_begin(self, data: bytes) -> None:
+        inside = next((codec for magic, codec in _MAGIC.items() if data.startswith(magic)), None)
+        if inside is not None:
+            raise DataError(
+                f"The file {self._path} is compressed twice, as {inside} in {self._codec}. Decompress it once"
+            )
+        check_text(self._path, data, self._encoding)
 
     def close(self) -> None:
         """Close the file."""

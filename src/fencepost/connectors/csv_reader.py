@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 from pyspark.sql import types as t
 
@@ -18,13 +19,14 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.content_file import open_range
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
-from fencepost.connectors.row_types import MisfitError, arrow_type, parse_timestamps
+from fencepost.connectors.row_types import MisfitError, arrow_type, infinities, parse_timestamps
 from fencepost.connectors.scan import Block, FileRange, Quoting, ends_in_quotes, read_blocks
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 # The usual delimiters, as values of the property.
 _DELIMITERS: Final = {";": ";", "\t": "\\t", "|": "|", ",": ","}
 _NOT_CLOSED: Final = "a quote in it is not closed before the end of the file"
+_INFINITY: Final = r"^\s*[+-]?inf(inity)?\s*$"
 _COLUMN_NUMBER: Final = re.compile(r"In CSV column #(\d+):")
 
 
@@ -77,8 +79,20 @@ class CsvReader(RowReader):
         # pyarrow takes the end of the text for the end of the quotes.
         if ends_in_quotes(block.data[int(block.starts[-1]) : int(block.ends[-1])], self.quoting):
             raise MisfitError(_NOT_CLOSED)
+        table = self._table(block, {column.name: _parsed_type(column.dataType) for column in columns})
+        arrays = [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
+        infinite = [name for name, array in zip(table.column_names, arrays, strict=True) if infinities(array)]
+        if infinite:
+            # The parser takes a number that is too large for infinity.
+            texts = self._table(block, dict.fromkeys(infinite, pa.string()))
+            if sum(map(_count_infinities, texts.columns)) < sum(map(infinities, arrays)):
+                raise MisfitError
+        return arrays
+
+    def _table(self, block: Block, types: Mapping[str, pa.DataType]) -> pa.Table:
+        """Parse some of the columns."""
         # `read_csv` hands over to another thread, which takes longer than parsing a small part of a block.
-        table = arrow_csv.open_csv(
+        return arrow_csv.open_csv(
             contents(block),
             read_options=arrow_csv.ReadOptions(
                 use_threads=False, block_size=max(1, block.length), column_names=self.file_columns
@@ -90,14 +104,13 @@ class CsvReader(RowReader):
                 newlines_in_values=True,
             ),
             convert_options=arrow_csv.ConvertOptions(
-                column_types={column.name: _parsed_type(column.dataType) for column in columns},
-                include_columns=[column.name for column in columns],
+                column_types=types,
+                include_columns=list(types),
                 null_values=self.null_values,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
         ).read_all()
-        return [_finished(table.column(column.name).combine_chunks(), column.dataType) for column in columns]
 
     def explain(self, record: bytes, error: Exception) -> str:
         """Describe which column of a record is extra or missing, or which value does not fit."""
@@ -131,6 +144,10 @@ def _parsed_type(data_type: t.DataType) -> pa.DataType:
 
 def _finished(values: pa.Array, data_type: t.DataType) -> pa.Array:
     return parse_timestamps(values) if isinstance(data_type, t.TimestampType) else values
+
+
+def _count_infinities(texts: pa.ChunkedArray) -> int:
+    return pc.sum(pc.match_substring_regex(texts, _INFINITY, ignore_case=True)).as_py() or 0
 
 
 def split_record(text: str, dialect: Dialect) -> list[str]:

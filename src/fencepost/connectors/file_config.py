@@ -14,10 +14,10 @@ from fencepost.api.config_def import ConfigDef
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
 from fencepost.config.validators import at_least, one_of
-from fencepost.connectors.compression import UTF_8
 from fencepost.connectors.csv_reader import Dialect, check_csv_columns
 from fencepost.connectors.ended_files import AfterEnd
 from fencepost.connectors.file_discovery import FILES, ORDERS, reads_directory
+from fencepost.connectors.foreign_content import UTF_8
 from fencepost.connectors.growing_file import DEFAULT_BATCH_BYTES
 from fencepost.connectors.jsonl_reader import check_json_columns
 from fencepost.connectors.record_columns import (

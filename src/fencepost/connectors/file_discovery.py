@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class Discovery:
         """
         found: dict[str, None] = {}
         for pattern in self.patterns:
+            _check_encodable(pattern)
             _check_no_url(pattern)
             _check_pattern(pattern, self.allowed)
             matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern, known)
@@ -131,7 +133,13 @@ def _of_path(path: str, known: Sequence[str]) -> list[str]:
             f"{os.path.join(path, '*.csv')}",  # noqa: PTH118 - as above
             name=FILES,
         )
-    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as above
+    if not os.path.exists(path):  # noqa: PTH110 - as above
+        raise ConfigError(
+            f"The property {FILES} names {path}, which is a link to {os.path.realpath(path)}, where nothing is: create that file, "
+            "or correct the link",
+            name=FILES,
+        )
+    if not os.path.isfile(path):  # noqa: PTH113 - as above
         raise ConfigError(
             f"The property {FILES} names {path}, which is no regular file, but a pipe, a socket or a device: its content "
             "cannot be read again from an offset. Write it to a file",
@@ -145,9 +153,29 @@ def _check_name(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError:
+        _check_locale(path)
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         raise ConfigError(
             f"The name of the file {shown} is not UTF-8: rename the file, or let the property {FILES} leave it out",
+            name=FILES,
+        ) from None
+
+
+def _check_encodable(path: str) -> None:
+    """Raise ConfigError for a path that cannot be the name of a file in this locale."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        _check_locale(path)
+        raise ConfigError(f"The property {FILES} names {path!a}, which is no text: correct it", name=FILES) from None
+
+
+def _check_locale(path: str) -> None:
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8":
+        raise ConfigError(
+            f"The property {FILES} names {path!a}, but the locale of this process has the encoding {encoding} for the names "
+            "of files: set the environment variable PYTHONUTF8=1, or LC_ALL=C.UTF-8, and start the worker again",
             name=FILES,
         ) from None
 

@@ -173,15 +173,15 @@ class FileSourceTask(SourceTask):
         if isinstance(file, TableFile):
             self._untold.remove(file.path)
             return file
-        allowed = self.context.allowed_paths
-        if file.is_missing():
+        allowed, encoding = self.context.allowed_paths, codecs.lookup(self._parsed[ENCODING]).name
+        if file.is_missing(whole=self._whole):
             certain, codec = False, None
         else:
-            certain, codec = codec_of(file.path, allowed)
+            certain, codec = codec_of(file.path, encoding, allowed)
         # A file that was read before had enough bytes then.
         if certain or file.position or self._whole:
             self._untold.remove(file.path)
-        form = Form(codec, codecs.lookup(self._parsed[ENCODING]).name)
+        form = Form(codec, encoding)
         if certain and codec is None and (restart := self._restarts.get(file.path)) is not None:
             raise replaced(file.path, restart)
         if form == Form(None) or file.path in self._untold:

@@ -56,10 +56,18 @@ class Awaited:
         self.path = path
         self._missing_was_logged = False
 
-    def is_missing(self) -> bool:
-        """Return whether there is no file at the path, and log it the first time."""
+    def is_missing(self, *, whole: bool = False) -> bool:
+        """Return whether there is no file at the path, and log it the first time.
+
+        `whole` means that nothing is waited for: raises DataError then.
+        """
         if os.path.exists(self.path):  # noqa: PTH110 - called often: spares making a Path each time
             return False
+        if whole:
+            raise DataError(
+                f"The file {self.path} does not exist, but was not read to its end: bring it back, or reset the connector's "
+                "offsets if it is not to be read"
+            )
         if not self._missing_was_logged:
             _LOG.warning("The file %s does not exist; waiting for it to be created", self.path)
             self._missing_was_logged = True
@@ -148,7 +156,7 @@ class GrowingFile(Awaited):
         """
         size = self.size()
         if size is None:
-            self.is_missing()
+            self.is_missing(whole=whole and not self.finished)
             return []
         unchanged = size == self.looked_at_size and self.exhausted
         splits = [] if size == self.position or (unchanged and not whole) else self._next(size, whole=whole)

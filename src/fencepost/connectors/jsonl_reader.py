@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 from pyarrow import json as arrow_json
 from pyspark.sql import types as t
 
@@ -17,7 +18,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.foreign_json import parse_json
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_reader import RowReader, contents, shown
-from fencepost.connectors.row_types import MisfitError, arrow_type
+from fencepost.connectors.row_types import MisfitError, arrow_type, infinities
 from fencepost.connectors.scan import Block
 
 _DOUBTFUL: Final = np.frombuffer(b" \tn" + codecs.BOM_UTF8[:1], np.uint8)
@@ -38,16 +39,15 @@ class JsonLinesReader(RowReader):
         if rows == 0:
             return [pa.array([], arrow_type(column.dataType)) for column in columns]
         _check_utf8(block)
-        table = arrow_json.read_json(
-            contents(block),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(1, block.length)),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema([(column.name, _parsed_type(column.dataType)) for column in columns]),
-                unexpected_field_behavior="error",
-            ),
-        )
+        table = _table(block, [(column.name, _parsed_type(column.dataType)) for column in columns])
         if table.num_rows != rows:
             raise MisfitError("not one object a line")
+        found = _count_infinities(table)
+        # The parser takes a number that is too large for FLOAT for infinity.
+        if found and found > _count_infinities(
+            _table(block, [(name, _doubles(table[name].type)) for name in table.column_names])
+        ):
+            raise MisfitError
         return [table.column(column.name).combine_chunks().cast(arrow_type(column.dataType)) for column in columns]
 
     def explain(self, record: bytes, error: Exception) -> str:
@@ -71,6 +71,27 @@ class JsonLinesReader(RowReader):
         field = {column.name: row[column.name]} if column.name in row else {}
         alone = replace(self, columns=t.StructType([column]), record=RecordColumns())
         return alone.fits(Block.of(json.dumps(field).encode()))
+
+
+def _table(block: Block, types: Sequence[tuple[str, pa.DataType]]) -> pa.Table:
+    return arrow_json.read_json(
+        contents(block),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=max(1, block.length)),
+        parse_options=arrow_json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="error"),
+    )
+
+
+def _count_infinities(table: pa.Table) -> int:
+    return sum(infinities(column.combine_chunks()) for column in table.columns)
+
+
+def _doubles(kind: pa.DataType) -> pa.DataType:
+    """Return a type with DOUBLE in place of FLOAT."""
+    if pt.is_struct(kind):
+        return pa.struct([(field.name, _doubles(field.type)) for field in kind])
+    if pt.is_list(kind):
+        return pa.list_(_doubles(kind.value_type))
+    return pa.float64() if pt.is_float32(kind) else kind
 
 
 def _count_filled(block: Block) -> int:

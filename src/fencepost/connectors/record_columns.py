@@ -34,6 +34,7 @@ _TOPIC_NAME: Final = r"\A(?:[a-zA-Z0-9._-]{3,249}|\.?[a-zA-Z0-9_-]\.?|[a-zA-Z0-9
 
 _PLACE: Final = re.compile(r"\$\{([^}]*)\}")
 _NUMBER: Final = re.compile(r"[0-9]+")
+_ZONE: Final = r"\s*(?:Z|[+-]\d{2}(?::?\d{2})?)\s*$"
 _OVERFLOW_DAYS: Final = 3
 """How far a day that its month does not have reaches into the next month."""
 _SOME_TIME: Final = datetime(2026, 11, 22, 13, 14, 15, tzinfo=UTC)
@@ -229,8 +230,12 @@ def _instants(texts: pa.Array, form: str) -> pa.Array:
     strptime takes 31/02 for 03/03, so days at the begin of a month are compared with what the text says.
     """
     instants = pc.strptime(texts, format=form, unit="us")
-    # strftime writes these two in other numbers.
-    if "%z" in form or "%s" in form:
+    if form.endswith("%z"):
+        # Another zone may be another day, so the days are those of the texts without the zones.
+        _instants(pc.replace_substring_regex(texts, _ZONE, ""), form.removesuffix("%z").rstrip())
+        return instants
+    # strftime writes it in another number.
+    if "%s" in form:
         return instants
     early = pc.fill_null(pc.less_equal(pc.day(instants), _OVERFLOW_DAYS), fill_value=False)
     given = pc.filter(texts, early)
@@ -250,6 +255,10 @@ def _numbers(text: str) -> list[int]:
 
 def _check_format(form: str) -> None:
     """Raise ConfigError for a format in which no time can be read."""
+    if "%z" in form.removesuffix("%z"):
+        raise ConfigError(
+            f"Invalid value {form!r} for the property {TIMESTAMP_FORMAT}: %z must be at its end", name=TIMESTAMP_FORMAT
+        )
     try:
         pc.strptime([_SOME_TIME.strftime(form)], format=form, unit="us")
     except (pa.ArrowInvalid, ValueError) as error:

@@ -15,7 +15,8 @@ from typing import Any, Final, Self
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.compressed_parts import Place
-from fencepost.connectors.compression import UTF_8, ContentStream, Form
+from fencepost.connectors.compression import ContentStream, Form
+from fencepost.connectors.foreign_content import UTF_8
 from fencepost.connectors.growing_file import position_of
 
 RESTART_FIELD: Final = "restart"

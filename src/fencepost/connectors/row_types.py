@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -47,6 +48,15 @@ def parse_timestamps(texts: pa.Array) -> pa.Array:
         with_zone = pc.if_else(zoned, texts, nothing).cast(_TIMESTAMP)
         without = pc.if_else(zoned, nothing, texts).cast(_LOCAL_TIMESTAMP)
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
+
+
+def infinities(values: pa.Array) -> int:
+    """Return how many infinite numbers are in values, and in what is nested in them."""
+    if pt.is_floating(values.type):
+        return pc.sum(pc.is_inf(values)).as_py() or 0
+    if pt.is_struct(values.type):
+        return sum(map(infinities, values.flatten()))
+    return infinities(values.flatten()) if pt.is_list(values.type) else 0
 
 
 def ddl_of_columns(columns: Sequence[t.StructField]) -> str:

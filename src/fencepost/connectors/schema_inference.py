@@ -159,10 +159,11 @@ def _json(values: Iterable[Any], path: str, place: str) -> t.DataType:
 
 def _sample(path: str, encoding: str, quoting: Quoting | None, allowed: AllowedPaths) -> HeldRange:
     """Return the complete records at a file's begin; if there is none, what there is."""
-    certain, codec = codec_of(path, allowed)
+    name = codecs.lookup(encoding).name
+    certain, codec = codec_of(path, name, allowed)
     if not certain:
         return HeldRange(path, 0, 0, b"")
-    head = head_of(path, Form(codec, codecs.lookup(encoding).name), allowed)
+    head = head_of(path, Form(codec, name), allowed)
     _, nexts = record_ends(bytearray(head.data) + bytes(PADDING), len(head.data), quoting=quoting)
     end = int(nexts[-1]) if len(nexts) else len(head.data)
     return HeldRange(path, 0, end, head.data[:end])

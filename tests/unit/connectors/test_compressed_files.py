@@ -14,6 +14,7 @@ from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.compression import Codec, Form, codec_of
 from fencepost.connectors.content_file import TRUNCATED_SECONDS, ContentFile
+from fencepost.connectors.foreign_content import UTF_8
 from tests.unit.connectors.support import CommittedOffsets, read, read_to_end
 from tests.unit.connectors.test_bad_rows import read_tolerant
 from tests.unit.connectors.test_file_source import config, tasks
@@ -49,7 +50,7 @@ def test_the_content_of_all_members_is_read_whatever_the_name(path: Path, codec:
     compress = COMPRESS[codec]
     # The first member ends within a line.
     path.write_bytes(compress(TEXT[:1001]) + compress(TEXT[1001:]))
-    assert codec_of(str(path), ANYWHERE) == (True, Codec(codec))
+    assert codec_of(str(path), UTF_8, ANYWHERE) == (True, Codec(codec))
     [task] = tasks(config(path, **ROWS))
     assert [row["n"] for row in read_to_end(task)] == list(range(len(LINES)))
 
@@ -83,7 +84,7 @@ def test_zeros_between_and_after_members_are_no_content(path: Path, codec: str) 
 @codecs
 def test_a_file_of_no_content_is_compressed_as_well(path: Path, codec: str) -> None:
     path.write_bytes(COMPRESS[codec](b""))
-    assert codec_of(str(path), ANYWHERE) == (True, Codec(codec))
+    assert codec_of(str(path), UTF_8, ANYWHERE) == (True, Codec(codec))
     [task] = tasks(config(path, format="text"))
     assert read_to_end(task) == []
 

@@ -33,7 +33,11 @@ _SIMPLE: Final[tuple[tuple[Callable[[Any], bool], t.DataType], ...]] = (
 
 
 def spark_columns(path: str, schema: pa.Schema) -> t.StructType:
-    """Return a file's columns. Raises DataError that names the column for a type without a form, or a name twice."""
+    """Return a file's columns. Raises DataError that names the column for a type without a form, a name twice, or none."""
+    if "" in schema.names:
+        raise DataError(
+            f"The column number {schema.names.index('') + 1} of the file {path} has no name: give each column a name of its own"
+        )
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise DataError(f"The file {path} has the column {name} twice: give each column a name of its own")

@@ -113,7 +113,7 @@ class TableFile(Awaited):
         `whole` means that the file is complete. Raises DataError for a file that is damaged, truncated or replaced, once
         all that is whole before was returned.
         """
-        if self.is_missing():
+        if self.is_missing(whole=whole and not self.finished):
             return []
         seen = self._status()
         if seen != self._seen:
