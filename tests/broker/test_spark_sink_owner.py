@@ -17,6 +17,7 @@ from fencepost.spark.progress import Progress, SinkKey, Step
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
+from tests.support.fault_proxy import ApiKey, FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
@@ -80,6 +81,19 @@ def test_nothing_is_committed_to_a_topic_that_was_created_again_under_its_owner(
         sink._producer.begin_transaction()
         with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again"):
             sink._commit(Progress("query", 1))
+
+
+def test_commits_open_no_connection(key: SinkKey, topics: Topics, fault_proxy: FaultProxy):
+    config = SinkConfig.from_options({"topic": topics.create(), "bootstrap.servers": fault_proxy.address})
+    with closing(Sink(config, key)) as sink:
+        sink.own()
+        for batch in range(4):
+            if batch == 1:
+                # Each connection begins with this request.
+                opened = fault_proxy.requests[ApiKey.API_VERSIONS]
+            sink._producer.begin_transaction()
+            sink._commit(Progress("query", batch))
+        assert fault_proxy.requests[ApiKey.API_VERSIONS] == opened
 
 
 def test_an_open_transaction_of_another_sink_is_not_waited_for(older: Sink, config: SinkConfig):

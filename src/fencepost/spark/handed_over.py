@@ -81,6 +81,7 @@ class BeginningSink(Sink):
 
     def hand_over(self) -> HandedOver:
         """Begin a transaction. Do not close the sink after that: it would abort it. Raises as `begin_transaction`."""
+        self._log.close()
         return HandedOver(self._beginning.hand_over(), time.monotonic(), self._topic_id)
 
 

@@ -23,27 +23,32 @@ PARTITIONS: Final = 25
 
 
 class ProgressLog:
-    """The progress of one sink, or of one run of it."""
+    """The progress of one sink, or of one run of it. Close it after use."""
 
     def __init__(self, config: SinkConfig, key: SinkKey, *, clients: KafkaClients) -> None:
         self._config = config
         self._key = key
         self._clients = clients
+        # Idle connections are closed with the last client that has their configuration: with one that is made for each
+        # question, those of the producer and its writers would be closed at each commit.
+        self._admin = clients.admin(config.producer.client)
         self._partition = int(partition_for_keys(pa.array([key.encoded]), PARTITIONS)[0])
 
     def ensure_topic(self) -> None:
         """Create the topic if it is missing. Raises what `Admin.ensure_compacted_topic` does."""
-        with self._clients.admin(self._config.producer.client) as admin:
-            admin.ensure_compacted_topic(
-                self._config.storage_topic,
-                partitions=PARTITIONS,
-                replication_factor=self._config.storage_replication_factor,
-            )
+        self._admin.ensure_compacted_topic(
+            self._config.storage_topic,
+            partitions=PARTITIONS,
+            replication_factor=self._config.storage_replication_factor,
+        )
 
     def topic_id(self, topic: str) -> str | None:
         """Return the id of a data topic. Raises as `Admin.topic_id`."""
-        with self._clients.admin(self._config.producer.client) as admin:
-            return admin.topic_id(topic)
+        return self._admin.topic_id(topic)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._admin.close()
 
     def read(self) -> Progress | None:
         """Return what was committed last. Waits for open transactions in the partition.

@@ -113,6 +113,7 @@ class Sink:
     def close(self) -> None:
         """Abort what is open, quickly, and close the connections. Never raises."""
         self._producer.close()
+        self._log.close()
 
     def _write(self, frame: DataFrame, pipeline: Pipeline, progress: Progress) -> WriteResult:
         producer = self._producer
