@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.kafka.errors import ProducerFencedError
+from fencepost.kafka.errors import BrokerUnavailableError, ProducerFencedError
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.spark.errors import TopicRecreatedError
@@ -81,6 +81,16 @@ def test_nothing_is_committed_to_a_topic_that_was_created_again_under_its_owner(
         sink._producer.begin_transaction()
         with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again"):
             sink._commit(Progress("query", 1))
+
+
+@pytest.mark.parametrize("keeps_progress", [False, True], ids=["a single write", "a query or run"])
+def test_brokers_that_cannot_be_reached_are_named(key: SinkKey, *, keeps_progress: bool):
+    config = SinkConfig.from_options({"bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": 500})
+    with (
+        closing(Sink(config, key, keeps_progress=keeps_progress)) as sink,
+        pytest.raises(BrokerUnavailableError, match=r"bootstrap\.servers=127\.0\.0\.1:1: check"),
+    ):
+        sink.own()
 
 
 def test_commits_open_no_connection(key: SinkKey, topics: Topics, fault_proxy: FaultProxy):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, distributions
@@ -29,11 +29,12 @@ class PluginSources:
     """The modules that plugins are imported from, besides those of distributions that declare plugins.
 
     `directories` are those of `plugin.path`. `modules` are names; their submodules are allowed as well, and `*` stands
-    for all modules.
+    for all modules. `remedy` is what messages advise for a plugin that is not there.
     """
 
     directories: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
+    remedy: str = "Install the package that has it (pip install ...) or put its directory on plugin.path"
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], named: Iterable[str]) -> PluginSources:
@@ -46,7 +47,7 @@ class PluginSources:
 
     def without_any_module(self) -> PluginSources:
         """Return the sources without `*`."""
-        return PluginSources(self.directories, tuple(module for module in self.modules if module != _ALL))
+        return replace(self, modules=tuple(module for module in self.modules if module != _ALL))
 
     def admit(self, module: str) -> bool:
         """Return whether a module may be imported, or cannot be found at all. Imports nothing."""

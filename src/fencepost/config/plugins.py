@@ -166,8 +166,7 @@ def _unknown(kind: PluginKind, name: str, property_name: str, sources: PluginSou
     return ConfigError(
         f"There is no {kind.label} named {name!r}, which the property {property_name} asks for. Installed: "
         f"{', '.join(known) or 'none'}. "
-        f"Install the package that has it (pip install ...) or put its directory on plugin.path, and give its alias "
-        "or its Python path as package.module.Class",
+        f"{sources.remedy}, and give its alias or its Python path as package.module.Class",
         name=property_name,
     )
 

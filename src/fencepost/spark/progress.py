@@ -26,6 +26,12 @@ _REMEDY: Final = (
 )
 
 
+OF_RUN: Final = "/run="
+"""Stands between sink and run in a transactional id. No name of a sink has it, so no two of them share an id."""
+
+_ID: Final = "fencepost-sink-"
+
+
 @dataclass(frozen=True, slots=True)
 class SinkKey:
     """Whose progress: that of a sink's batches, or of one run of it."""
@@ -42,7 +48,7 @@ class SinkKey:
     @property
     def transactional_id(self) -> str:
         """The transactional id that writes it."""
-        return f"fencepost-sink-{self.sink}" if self.run is None else f"fencepost-sink-{self.sink}-{self.run}"
+        return f"{_ID}{self.sink}" if self.run is None else f"{_ID}{self.sink}{OF_RUN}{self.run}"
 
     def __str__(self) -> str:
         return f"sink {self.sink}" if self.run is None else f"run {self.run} of sink {self.sink}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -23,6 +24,12 @@ from fencepost.spark.record_columns import RecordColumns
 from fencepost.spark.sink_config import SinkConfig
 
 _FRAME: Final = "the DataFrame"
+_PLUGINS: Final = PluginBuilder(
+    replace(
+        ANY_MODULE,
+        remedy="Install the package that has it (pip install ...) where the driver and the executors run",
+    )
+)
 _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
 
 
@@ -43,22 +50,21 @@ def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
     types = column_types(schema, where=_FRAME)
     if not types.has_topic and config.topic is None:
         raise ConfigError("The DataFrame has no column 'topic': set the option topic", name="topic")
-    plugins = PluginBuilder(ANY_MODULE)
     return Pipeline(
-        transforms=tuple(plugins.step(spec) for spec in config.transforms),
-        key_converter=_converter(plugins, config, "key", types.key),
-        value_converter=_converter(plugins, config, "value", types.value),
-        header_converter=_header_converter(plugins, config, types),
+        transforms=tuple(_PLUGINS.step(spec) for spec in config.transforms),
+        key_converter=_converter(config, "key", types.key),
+        value_converter=_converter(config, "value", types.value),
+        header_converter=_header_converter(config, types),
         default_topic=config.topic,
         errors=config.errors,
         given=_FRAME,
     )
 
 
-def _converter(plugins: PluginBuilder, config: SinkConfig, column: str, kind: t.DataType | None) -> Converter:
+def _converter(config: SinkConfig, column: str, kind: t.DataType | None) -> Converter:
     role, is_key = f"{column}.converter", column == "key"
     if role in config.properties:
-        chosen = plugins.converter(_spec(config, role), role, is_key=is_key)
+        chosen = _PLUGINS.converter(_spec(config, role), role, is_key=is_key)
         _check_options(PluginKind.CONVERTER, type(chosen), config, role)
         return chosen
     if isinstance(kind, _STRUCTURED):
@@ -71,10 +77,10 @@ def _converter(plugins: PluginBuilder, config: SinkConfig, column: str, kind: t.
     return converter
 
 
-def _header_converter(plugins: PluginBuilder, config: SinkConfig, types: ColumnTypes) -> HeaderConverter:
+def _header_converter(config: SinkConfig, types: ColumnTypes) -> HeaderConverter:
     role = "header.converter"
     if role in config.properties:
-        chosen = plugins.header_converter(_spec(config, role))
+        chosen = _PLUGINS.header_converter(_spec(config, role))
         _check_options(PluginKind.HEADER_CONVERTER, type(chosen), config, role)
         return chosen
     # Spark's sink writes the bytes of headers as they are, Connect's default converter their base64.

@@ -24,9 +24,9 @@ from fencepost.engine.errors import BatchCancelledError, RecordRefusedError, Spa
 from fencepost.engine.pipeline import Pipeline
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.clients import KafkaClients
-from fencepost.kafka.errors import TransactionAbortableError, UnknownOutcomeError
+from fencepost.kafka.errors import BrokerRefusedError, TransactionAbortableError, UnknownOutcomeError
 from fencepost.kafka.producer.transaction import TransactionState
-from fencepost.spark.errors import CommitLostError
+from fencepost.spark.errors import CommitLostError, TopicRecreatedError
 from fencepost.spark.frame_write import SMALL, FrameWrite
 from fencepost.spark.progress import Progress, SinkKey, Step, check_topic
 from fencepost.spark.progress_log import ProgressLog
@@ -71,8 +71,11 @@ class Sink:
 
         Raises TopicRecreatedError, and what Kafka's clients raise.
         """
-        if self._keeps_progress and self._producer.state is TransactionState.UNINITIALIZED:
-            self._log.ensure_topic()
+        if self._producer.state is TransactionState.UNINITIALIZED:
+            # The search for the coordinator takes longer to find out that there is no broker, and tells it worse.
+            self._log.check_brokers()
+            if self._keeps_progress:
+                self._log.ensure_topic()
         self._producer.init_transactions()
         if not self._keeps_progress:
             return
@@ -137,7 +140,7 @@ class Sink:
             self.close()
             raise
         except FencepostError as error:
-            reason = producer.resolve(error)
+            reason = self._reason(producer.resolve(error))
             self._abort()
             worded = in_spark_terms(reason, sink=str(self.key), batch=self._named(progress))
             if worded is error:
@@ -177,6 +180,18 @@ class Sink:
         check_topic(self.key, topic, Progress(topic_id=self._topic_id), found)
         # None before: the brokers have created it for the first record.
         self._topic_id = self._topic_id or found
+
+    def _reason(self, error: FencepostError) -> FencepostError:
+        """The reason for an error of a write: brokers refuse records for a partition that a new topic does not have."""
+        if not isinstance(error, BrokerRefusedError):
+            return error
+        try:
+            self._check_topic()
+        except TopicRecreatedError as recreated:
+            return recreated
+        except FencepostError:
+            pass
+        return error
 
     def _count(self, result: WriteResult, progress: Progress) -> None:
         known = self.statistics

@@ -18,7 +18,7 @@ from fencepost.config.unknown_properties import unknown_properties
 from fencepost.config.validators import at_least, no_control_characters, replication_factor
 from fencepost.kafka.config import client_properties
 from fencepost.kafka.config.client_config import ProducerConfig
-from fencepost.spark.progress import SinkKey
+from fencepost.spark.progress import OF_RUN, SinkKey
 
 _T: Final = ConfigDef.Type
 _I: Final = ConfigDef.Importance
@@ -44,6 +44,34 @@ _LONGEST_TRANSACTION_MS: Final = 900_000
 _LONGEST_ID: Final = 32_767
 """Kafka's protocol has no longer text, in bytes."""
 
+_SERIALIZER: Final = (
+    "rows are written as key.converter and value.converter say, or as bytes or text without them: remove it"
+)
+_NO_COUNTERPART: Final[Mapping[str, str]] = {
+    **client_properties.NO_COUNTERPART,
+    "key.serializer": _SERIALIZER,
+    "value.serializer": _SERIALIZER,
+}
+"""Property -> what to do instead. In a worker a serializer has no effect, as in Connect; for Spark's sink it is an error."""
+
+
+def _sink_name(name: str, value: Any) -> None:
+    """Allow the name of a sink: text that can be a part of a transactional id."""
+    no_control_characters(name, value)
+    if value is None:
+        return
+    if OF_RUN in value:
+        raise ConfigError(f"The name of a sink must not contain {OF_RUN}, which stands before a run", name=name)
+    if len(_of_single_write(value).transactional_id.encode()) > _LONGEST_ID:
+        raise ConfigError(
+            f"The name of the sink has {len(value)} characters, too many for a transactional id: shorten it", name=name
+        )
+
+
+def _of_single_write(sink: str) -> SinkKey:
+    """A key that no other write has, since nothing is known of earlier ones: none is fenced."""
+    return SinkKey(f"{sink}-{uuid.uuid4()}")
+
 
 @cache
 def sink_config_def() -> ConfigDef:
@@ -57,7 +85,7 @@ def sink_config_def() -> ConfigDef:
         "name", _T.STRING, None, _I.HIGH,
         "The sink's name. Its progress is kept under it, and it is part of the transactional id. Unset: the id of the "
         "streaming query with the topic; for write_kafka the topic.",
-        validator=no_control_characters,
+        validator=_sink_name,
     ).define(
         "key.columns", _T.LIST, "", _I.MEDIUM,
         "The columns of the record's key: the column's value if it is one column, else a struct. The record's value is "
@@ -139,8 +167,7 @@ class SinkConfig:
     def key_of(self, run: object | None) -> SinkKey:
         """Return the key of a batch's progress. Raises ConfigError for an invalid run, and one whose sink has no name."""
         if run is None:
-            # Nothing is known of earlier writes, so none is fenced.
-            return SinkKey(f"{self.name or self.topic or 'topics'}-{uuid.uuid4()}")
+            return _of_single_write(self.name or self.topic or "topics")
         sink = self.name or self.topic
         if sink is None:
             raise ConfigError("A run needs a name, because the topic is that of each row: set name", name="name")
@@ -180,7 +207,7 @@ def _text(value: Any) -> str:
 
 
 def _check_names(properties: Mapping[str, str]) -> None:
-    known = {*sink_config_def().keys(), *client_properties.ALL, *client_properties.NO_COUNTERPART}
+    known = {*sink_config_def().keys(), *client_properties.ALL, *_NO_COUNTERPART}
     for name, nearest in unknown_properties(properties, known, open_prefixes=_BELOW).items():
         advice = "remove it" if nearest is None else f"did you mean {nearest}?"
         raise ConfigError(
@@ -190,5 +217,5 @@ def _check_names(properties: Mapping[str, str]) -> None:
         for name in properties:
             if name.startswith(f"{role}.") and role not in properties:
                 raise ConfigError(f"{name} has no effect without {role}: set {role}, or remove it", name=name)
-    for name in client_properties.NO_COUNTERPART.keys() & properties.keys():
-        raise ConfigError(f"{name} has no counterpart here: {client_properties.NO_COUNTERPART[name]}", name=name)
+    for name in _NO_COUNTERPART.keys() & properties.keys():
+        raise ConfigError(f"{name} has no counterpart here: {_NO_COUNTERPART[name]}", name=name)

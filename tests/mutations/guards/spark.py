@@ -110,4 +110,11 @@ GUARDS = (
         "key = SinkKey(sink, run)",
         "tests/unit/spark/test_sink_config.py::test_a_run_is_its_text",
     ),
+    Guard(
+        "transactional ids of a Spark sink's runs, which no other sink has",
+        "spark/progress.py",
+        'OF_RUN: Final = "/run="\n',
+        'OF_RUN: Final = "-"\n',
+        "tests/unit/spark/test_progress.py::test_no_run_has_the_transactional_id_of_another_sink_or_run",
+    ),
 )

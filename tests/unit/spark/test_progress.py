@@ -28,6 +28,15 @@ def test_a_run_has_another_key_and_id_than_its_sink():
     assert sink.transactional_id != run.transactional_id
 
 
+def test_no_run_has_the_transactional_id_of_another_sink_or_run():
+    names = ["a", "a-b", "a-b-c", "a/run", "a/", "a="]
+    runs = [None, "b", "b-c", "c", "run=b", "/run=b", "b/run=c", "=b"]
+    ids = {SinkKey(name, run).transactional_id for name in names for run in runs}
+    assert len(ids) == len(names) * len(runs)
+    # A right to a sink's prefix is one to its runs.
+    assert SinkKey("orders", "1").transactional_id.startswith("fencepost-sink-orders")
+
+
 @pytest.mark.parametrize("number", [8, 9])
 def test_a_later_batch_is_written(number: int):
     assert step(replace(LAST, batch=number, batch_timestamp_ms=1)) is Step.WRITE

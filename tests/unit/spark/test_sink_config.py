@@ -36,7 +36,11 @@ def test_options_without_a_value_count_as_unset():
     [
         ({"kafka.bootsrap.servers": "x:1"}, "did you mean bootstrap.servers"),
         ({"interceptor.classes": "A"}, "interceptor.classes has no counterpart here"),
+        ({"kafka.key.serializer": "A"}, "key.serializer has no counterpart here: rows are written as key.converter"),
+        ({"value.serializer": "A"}, "value.serializer has no counterpart here"),
         ({"topic": "a b"}, "the name of a topic"),
+        ({"name": "a/run=b"}, "must not contain /run="),
+        ({"name": "x" * 32_767}, "has 32767 characters, too many for a transactional id"),
         ({"first.batch": -1}, "at least 0"),
         ({"acks": "1"}, "acks=1 cannot be exactly-once"),
         ({"transforms": "a"}, "transforms.a.type"),
@@ -89,6 +93,13 @@ def test_a_misspelt_option_of_a_converter_is_refused():
     rows = StructType([StructField("value", StringType())])
     with pytest.raises(ConfigError, match=r"did you mean value\.converter\.schemas\.enable\?"):
         pipeline_for(rows, SinkConfig.from_options(options))
+
+
+def test_a_converter_that_is_not_there_is_to_be_installed_on_driver_and_executors():
+    rows = StructType([StructField("value", StringType())])
+    with pytest.raises(ConfigError, match=r"pip install \.\.\.\) where the driver and the executors run") as raised:
+        pipeline_for(rows, SinkConfig.from_options(SERVERS | {"topic": "t", "value.converter": "JsnConverter"}))
+    assert "plugin.path" not in str(raised.value)
 
 
 def test_options_speak_of_rows_and_not_of_tasks():
