@@ -12,7 +12,11 @@ process, its JVM and its Python workers, without the broker's.
 The values are 100 bytes, from Parquet files of one micro-batch. The small micro-batches have 100 rows; their figure is
 Spark's own addBatch, in milliseconds.
 
-Run: .venv/bin/python bench/spark_sink.py --rounds 5 --rows 5000000 [--memory]
+`--pairs` compares exactly_once with `outside` alone: pairs one after the other, in which each is the first by turns, so
+that what a run leaves to the next one weighs on both alike. The figure is the median of the pairs' ratios; its error is
+that of the median, from resampled pairs.
+
+Run: .venv/bin/python bench/spark_sink.py --rounds 5 --rows 5000000 [--memory | --pairs 30]
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ import argparse
 import contextlib
 import itertools
 import json
+import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -50,6 +56,7 @@ from file_to_kafka import HEAP, settings, sink_jars, spread
 
 SMALL_ROWS = 100
 WARM = 5
+WARM_PAIRS = 2
 
 T = TypeVar("T")
 
@@ -109,6 +116,8 @@ class Bench:
     def large(self, contender: str) -> tuple[float, float]:
         """Records a second, and CPU microseconds a record."""
         with self.topic() as topic:
+            # What the run before left to be written to the disk is not this one's.
+            os.sync()
             spent, started = self.cpu_seconds(), time.perf_counter()
             if contender == "write_kafka":
                 write_kafka(self.spark.read.parquet(self.values), **self.kafka(topic))
@@ -235,6 +244,28 @@ def compare(arguments: argparse.Namespace) -> None:
                 report(kind, results, columns)
 
 
+def compare_pairs(arguments: argparse.Namespace) -> None:
+    """Print by how much exactly_once is slower than the same writer outside of a transaction."""
+    with benches(arguments, {}, jars=False) as (bench, _):
+        found: list[dict[str, tuple[float, float]]] = []
+        for number in range(-WARM_PAIRS, arguments.pairs):
+            order = ("exactly_once", "outside") if number % 2 else ("outside", "exactly_once")
+            pair = {contender: bench.large(contender) for contender in order}
+            told = "  ".join(f"{name} {rate:6.3f} {cpu:6.3f}" for name, (rate, cpu) in sorted(pair.items()))
+            print(f"pair {number:3} {told}", flush=True)
+            if number >= 0:
+                found.append(pair)
+    for place, what in enumerate(("records/s", "CPU a record")):
+        ratios = [pair["exactly_once"][place] / pair["outside"][place] for pair in found]
+        resampled = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2_000))
+        low, high = resampled[50], resampled[-51]
+        first = statistics.median(ratios[1::2]), statistics.median(ratios[::2])
+        print(
+            f"{what}: exactly_once / outside {statistics.median(ratios):.3f} (95 %: {low:.3f} to {high:.3f}; "
+            f"as the first {first[0]:.3f}, as the second {first[1]:.3f}; {len(ratios)} pairs)"
+        )
+
+
 def memory_of(arguments: argparse.Namespace) -> None:
     """Write three micro-batches of all rows in this process, and print the most memory that it had."""
     heap = {"spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch"}
@@ -274,11 +305,17 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--only", choices=["large", "small"])
+    parser.add_argument(
+        "--pairs", type=int, default=0, help="compare this many pairs of exactly_once and outside instead"
+    )
     parser.add_argument("--memory", action="store_true", help="compare memory with a tenth of the rows instead")
     parser.add_argument("--memory-of", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="where the files and the broker's data go")
     arguments = parser.parse_args()
-    (compare_memory if arguments.memory else memory_of if arguments.memory_of else compare)(arguments)
+    if arguments.pairs:
+        compare_pairs(arguments)
+    else:
+        (compare_memory if arguments.memory else memory_of if arguments.memory_of else compare)(arguments)
 
 
 if __name__ == "__main__":
