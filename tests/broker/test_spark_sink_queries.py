@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQueryListener
@@ -67,13 +66,6 @@ def other(spark: SparkSession, name: str, kafka: dict[str, Any], tmp_path: Path)
     """Another query for the same sink."""
     (tmp_path / "other").mkdir()
     return FileQuery(spark, tmp_path / "other", exactly_once(topic=name, name=name, **kafka))
-
-
-def refusal(query: FileQuery) -> str:
-    """The text of the error that ends a query."""
-    with pytest.raises(StreamingQueryException) as raised:
-        query.run()
-    return str(raised.value)
 
 
 def is_mid_write(query: FileQuery, bootstrap_servers: str, topic: str) -> bool:
@@ -155,7 +147,7 @@ def test_a_batch_that_failed_between_two_sinks_is_once_in_each(
     query.function = functions(exactly_once(topic=name, **kafka), fail, exactly_once(topic=second, **kafka))
     query.add("0")
     query.add("1")
-    assert "between the sinks" in refusal(query)
+    assert "between the sinks" in query.refusal()
     assert (texts(bootstrap_servers, name), texts(bootstrap_servers, second)) == (["0", "1"], ["0"])
     failing.unlink()
     query.add("2")
@@ -181,7 +173,7 @@ def test_a_second_dataframe_for_a_batch_is_refused_until_it_has_a_sink_of_its_ow
     query.add("a", "z")
     # In the second run the rows of the first call are in Kafka.
     for _ in range(2):
-        assert "was called twice for batch 0, with two DataFrames" in refusal(query)
+        assert "was called twice for batch 0, with two DataFrames" in query.refusal()
         assert texts(bootstrap_servers, name) == ["a"]
     second["name"] = f"{name}-second"
     query.add("b", "y")
@@ -217,11 +209,11 @@ def test_a_second_live_query_for_a_sink_is_refused_and_the_first_goes_on(
     running = query.start(available_now=False)
     wait_for(lambda: texts(bootstrap_servers, name) == ["0"], _PATIENCE)
     other.add("a")
-    assert f"Sink {name} is written by query {running.id}, which runs in this application" in refusal(other)
+    assert f"Sink {name} is written by query {running.id}, which runs in this application" in other.refusal()
     query.add("1")
     wait_for(lambda: texts(bootstrap_servers, name) == ["0", "1"] or not running.isActive, _PATIENCE)
     running.stop()
-    assert "holds the batches of another checkpoint" in refusal(other)
+    assert "holds the batches of another checkpoint" in other.refusal()
     query.add("2")
     query.run()
     assert texts(bootstrap_servers, name) == ["0", "1", "2"]
@@ -237,11 +229,11 @@ def test_of_two_copies_of_a_checkpoint_one_goes_on(
     shutil.copytree(query.checkpoint, copied.checkpoint)
     query.add("1")
     query.run()
-    told = refusal(copied)
+    told = copied.refusal()
     assert "is in Kafka, but with other rows" in told, told
     query.add("2")
     query.run()
-    told = refusal(copied)
+    told = copied.refusal()
     assert "older state of itself, or a copy" in told, told
     assert texts(bootstrap_servers, name) == ["0", "1", "2"]
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -71,6 +73,12 @@ class FileQuery:
             assert query.awaitTermination(500), "the query did not end"
         finally:
             query.stop()
+
+    def refusal(self) -> str:
+        """Run it, and return the text of the error that ends it."""
+        with pytest.raises(StreamingQueryException) as raised:
+            self.run()
+        return str(raised.value)
 
     def forget_commit(self, batch: int) -> None:
         """Make Spark repeat its last batch, as if the driver had died before the commit log was written."""

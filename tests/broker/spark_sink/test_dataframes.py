@@ -1,0 +1,101 @@
+"""write_kafka: columns, converters and transforms, and runs that are written once."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+
+from fencepost.api.errors import ConfigError, FencepostError
+from fencepost.engine.errors import SparkDataError
+from fencepost.spark import write_kafka
+from tests.support.checker import read_topic
+from tests.support.processes import wait_for
+from tests.support.spark_queries import STORAGE_TOPIC, texts
+from tests.support.topics import Topics, unique
+
+
+def test_the_columns_of_sparks_own_sink(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+    # Brokers delete records with timestamps as old as these within minutes.
+    kept = {"retention.ms": "-1"}
+    one, two = topics.create(partitions=3, config=kept), topics.create(config=kept)
+    frame = spark.createDataFrame(
+        [
+            (bytearray(b"k\xff"), "v1", one, [("h", bytearray(b"\x00\x01"))], 2, 1_700_000_000_123),
+            (None, None, two, None, None, 1_700_000_000_456),
+        ],
+        "key BINARY, value STRING, topic STRING, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, partition INT, at LONG",
+    ).withColumn("timestamp", F.timestamp_millis("at"))
+    written = write_kafka(frame, **{"kafka.bootstrap.servers": bootstrap_servers})
+    assert (written.records, written.skipped) == (2, False)
+    (first,) = read_topic(bootstrap_servers, one)
+    assert (first.key, first.value, first.partition, first.timestamp) == (b"k\xff", b"v1", 2, 1_700_000_000_123)
+    assert first.headers == (("h", b"\x00\x01"),)
+    (second,) = read_topic(bootstrap_servers, two)
+    assert (second.key, second.value, second.headers, second.timestamp) == (None, None, (), 1_700_000_000_456)
+
+
+def test_whole_rows_with_a_converter_and_key_columns(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=3)
+    frame = spark.range(100).select(F.col("id"), (F.col("id") % 7).cast("string").alias("group"))
+    options = {"value.converter": "JsonConverter", "value.converter.schemas.enable": False, "key.columns": "group"}
+    write_kafka(frame.repartition(4), topic=topic, **{"bootstrap.servers": bootstrap_servers, **options})
+    found = read_topic(bootstrap_servers, topic)
+    assert sorted((r.value or b"").decode() for r in found) == sorted(
+        f'{{"id":{n},"group":"{n % 7}"}}' for n in range(100)
+    )
+    assert {r.key for r in found} == {str(n).encode() for n in range(7)}
+    assert len({(r.key, r.partition) for r in found}) == 7
+
+
+def test_a_chain_of_transforms(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+    topic = topics.create()
+    frame = spark.range(3).select(F.struct("id").alias("value"))
+    chain = {"transforms": "only", "transforms.only.type": "ExtractField$Value", "transforms.only.field": "id"}
+    write_kafka(
+        frame, topic=topic, **{"bootstrap.servers": bootstrap_servers, "value.converter": "StringConverter", **chain}
+    )
+    assert texts(bootstrap_servers, topic) == ["0", "1", "2"]
+
+
+def test_a_run_is_written_once(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+    topic = topics.create()
+    frame = spark.range(3).selectExpr("id AS value")
+    options = {"topic": topic, "bootstrap.servers": bootstrap_servers}
+    assert write_kafka(frame, run="2026-11-22", **options).records == 3
+    assert write_kafka(frame, run="2026-11-22", **options).skipped
+    assert texts(bootstrap_servers, topic) == ["0", "1", "2"]
+    assert write_kafka(frame, run="2026-11-23", **options).records == 3
+    assert write_kafka(frame, run="2026-11-22", **options).skipped
+    assert len(texts(bootstrap_servers, topic)) == 6
+
+
+def test_a_run_whose_topic_was_created_again_is_refused(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+    topic = topics.create()
+    frame = spark.range(3).selectExpr("id AS value")
+    options = {"topic": topic, "bootstrap.servers": bootstrap_servers, "run": "1"}
+    write_kafka(frame, **options)
+    topics.delete(topic)
+    wait_for(lambda: topics.partitions(topic) is None)
+    topics.create(topic)
+    with pytest.raises(FencepostError, match="was deleted and created again"):
+        write_kafka(frame, **options)
+
+
+def test_a_write_that_fails_leaves_nothing(spark: SparkSession, bootstrap_servers: str, topics: Topics):
+    topic = topics.create(partitions=2)
+    failing = F.when(F.col("id") == 99_990, F.raise_error(F.lit("bad row"))).otherwise(F.col("id").cast("string"))
+    frame = spark.range(0, 100_000, 1, 3).select(failing.alias("value"))
+    with pytest.raises(SparkDataError, match="bad row"):
+        write_kafka(frame, topic=topic, run="1", **{"bootstrap.servers": bootstrap_servers})
+    assert texts(bootstrap_servers, topic) == []
+    write_kafka(
+        spark.range(1).selectExpr("id AS value"), topic=topic, run="1", **{"bootstrap.servers": bootstrap_servers}
+    )
+    assert texts(bootstrap_servers, topic) == ["0"]
+
+
+def test_a_row_for_the_topic_of_the_progress_is_refused(spark: SparkSession, bootstrap_servers: str):
+    frame = spark.range(1).select(F.lit("x").alias("value"), F.lit(STORAGE_TOPIC).alias("topic"))
+    with pytest.raises(ConfigError, match="holds the progress of sinks"):
+        write_kafka(frame, name=unique("sink"), run="1", **{"bootstrap.servers": bootstrap_servers})
