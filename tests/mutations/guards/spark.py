@@ -85,8 +85,8 @@ GUARDS = (
     Guard(
         "the look at the topic's id before a Spark sink commits",
         "spark/sink.py",
-        "        self._check_topic()\n",
-        "",
+        "        self._check_topic()\n        committed",
+        "        committed",
         "tests/broker/test_spark_sink_owner.py::test_nothing_is_committed_to_a_topic_that_was_created_again_under_its_owner",
     ),
     Guard(
