@@ -1,7 +1,8 @@
 """Points at which a test can make the process die, to prove that nothing is lost or doubled there.
 
 Inert unless the environment variable FENCEPOST_TEST_FAIL_POINT is set when the process starts, as
-`<point>:<n>`: the process is killed with SIGKILL when it reaches the point for the n-th time.
+`<point>:<n>`: the process is killed with SIGKILL when it reaches the point for the n-th time. The process group of
+FENCEPOST_TEST_FAIL_GROUP is killed with it: a Spark driver and its JVM, of which a Python worker is at the point.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 VARIABLE: Final = "FENCEPOST_TEST_FAIL_POINT"
+GROUP: Final = "FENCEPOST_TEST_FAIL_GROUP"
 
 
 class FailPoint(StrEnum):
@@ -49,6 +51,9 @@ class _Countdown:
             return
         self._left -= 1
         if self._left == 0:
+            group = os.environ.get(GROUP)
+            if group is not None:
+                os.killpg(int(group), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
 

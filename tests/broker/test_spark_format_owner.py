@@ -15,8 +15,9 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.errors import WriteRetriedError
 from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.producer.transaction import TransactionVersion
-from fencepost.spark.data_source_writer import FencepostWriter, TaskDone, begin_write
+from fencepost.spark.data_source_writer import FencepostWriter, begin_write
 from fencepost.spark.errors import SinkFencedError
+from fencepost.spark.open_write import TaskDone
 from fencepost.spark.task_write import TaskWrite
 from tests.support.checker import read_topic
 from tests.support.spark_queries import texts

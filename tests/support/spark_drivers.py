@@ -20,6 +20,7 @@ PATIENCE = 1_200
 # More than the driver writes itself. Each half has several times 64 KiB, by which rows pass from process to process.
 _ROWS = 1_200
 _PADDING = "x" * 1_000
+MODES = ["query", "runs", "format query", "format runs"]
 MID_WRITE = "mid-write"
 POINTS = [
     FailPoint.BEFORE_BEGIN.value,
@@ -33,16 +34,16 @@ POINTS = [
 
 
 class Drivers:
-    """Drivers of one query, one after the other, or at once. With `runs` they write each file by write_kafka."""
+    """Drivers of one query, one after the other, or at once. `mode` is how they write, as spark_sink_app has it."""
 
-    def __init__(self, folder: Path, bootstrap_servers: str, chance: random.Random, *, runs: bool = False) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: str, chance: random.Random, *, mode: str = "query") -> None:
         self.bootstrap_servers = bootstrap_servers
         self.topic = Topics(bootstrap_servers).create(unique("killed"), partitions=chance.choice([1, 3]))
         self.folder = folder
         self.files = 0
         self.expected: set[str] = set()
         self._started = 0
-        self._mode = "runs" if runs else "query"
+        self._mode = mode
 
     def add(self, *, wait: bool = False) -> None:
         """Add a micro-batch; one that waits in the middle."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +37,14 @@ def users_session(engine: SparkEngine) -> Iterator[SparkSession]:
 
 @dataclass
 class FileQuery:
-    """A query over the text files of `folder / "input"`, one of them a micro-batch, with its checkpoint beside them."""
+    """A query over the text files of `folder / "input"`, one of them a micro-batch, with its checkpoint beside them.
+
+    It writes by `function`, a function for foreachBatch, or by format("fencepost") with these options.
+    """
 
     spark: SparkSession
     folder: Path
-    function: Callable[[DataFrame, int], None]
+    function: Callable[[DataFrame, int], None] | Mapping[str, str]
     shape: Callable[[DataFrame], DataFrame] = lambda frame: frame
     output_mode: str = "append"
     checkpoint_name: str = "checkpoint"
@@ -62,7 +65,11 @@ class FileQuery:
 
     def start(self, *, available_now: bool = True) -> StreamingQuery:
         frame = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder / "input"))
-        writer = self.shape(frame).writeStream.foreachBatch(self.function).outputMode(self.output_mode)
+        writer = self.shape(frame).writeStream.outputMode(self.output_mode)
+        if callable(self.function):
+            writer = writer.foreachBatch(self.function)
+        else:
+            writer = writer.format("fencepost").options(**self.function)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 

@@ -1,23 +1,25 @@
 """A driver that tests kill: `python -m tests.support.spark_sink_app SERVERS TOPIC FOLDER FILES MODE`.
 
 It writes FILES files of FOLDER/input: in the mode "query" by a streaming query, one a micro-batch, in the mode "runs" by
-write_kafka, one a run. A row "wait" makes the task that reads it create FOLDER/waiting, and wait for FOLDER/go.
+write_kafka, one a run, and in the modes "format query" and "format runs" the same by format("fencepost"). A row "wait" makes the task that reads it create FOLDER/waiting, and wait for FOLDER/go.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from fencepost import failpoint
 from fencepost.engine.engine import SparkEngine
 from fencepost.spark import exactly_once, write_kafka
-from tests.support.spark_queries import FileQuery
+from tests.support.spark_queries import FileQuery, users_session
 
 WAIT = "wait"
 _SETTINGS = {
@@ -45,23 +47,32 @@ class Waiting:
 
 def main() -> None:
     servers, topic, name, files, mode = sys.argv[1:6]
-    folder, options = Path(name), {"bootstrap.servers": servers, "batch.size": 10_000, "max.block.ms": 20_000}
-    engine = SparkEngine(_SETTINGS)
-    write = {"query": _run_query, "runs": _write_runs}[mode]
-    failure = write(engine.session(), folder, int(files), {"topic": topic, "name": topic, **options})
-    engine.stop()
+    folder, options = Path(name), {"bootstrap.servers": servers, "batch.size": "10000", "max.block.ms": "20000"}
+    options |= {"topic": topic, "name": topic}
+    # Steps of a data source are in Python workers.
+    os.environ[failpoint.GROUP] = str(os.getpgrp())
+    with users_session(SparkEngine(_SETTINGS)) as session:
+        match mode:
+            case "query":
+                failure = _run_query(FileQuery(session, folder, exactly_once(**options)), int(files))
+            case "format query":
+                failure = _run_query(FileQuery(session, folder, options), int(files))
+            case _:
+                failure = None
+                for number in range(int(files)):
+                    _write_run(session, folder, number, options, by_format=mode == "format runs")
     if failure is not None:
         sys.exit(f"FAILED {failure}")
 
 
-def _run_query(session: SparkSession, folder: Path, files: int, options: dict[str, Any]) -> Exception | None:
-    waiting = Waiting(str(folder))
+def _run_query(query: FileQuery, files: int) -> Exception | None:
+    waiting = Waiting(str(query.folder))
 
     def shape(frame: DataFrame) -> DataFrame:
         # A stateful query: Spark checks that a repeated batch is executed.
         return frame.dropDuplicates(["value"]).mapInArrow(waiting, "value STRING")
 
-    running = FileQuery(session, folder, exactly_once(**options), shape).start(available_now=False)
+    running = replace(query, shape=shape).start(available_now=False)
     # Another driver may write to the checkpoint, so only what this one has done counts.
     while running.isActive and (running.lastProgress is None or running.lastProgress["batchId"] < files - 1):
         time.sleep(0.05)
@@ -70,10 +81,13 @@ def _run_query(session: SparkSession, folder: Path, files: int, options: dict[st
     return failure
 
 
-def _write_runs(session: SparkSession, folder: Path, files: int, options: dict[str, Any]) -> None:
-    for number in range(files):
-        frame = session.read.text(str(folder / "input" / f"{number:04}.txt"))
-        write_kafka(frame.mapInArrow(Waiting(str(folder)), "value STRING"), run=str(number), **options)
+def _write_run(session: SparkSession, folder: Path, number: int, options: dict[str, str], *, by_format: bool) -> None:
+    rows = session.read.text(str(folder / "input" / f"{number:04}.txt"))
+    frame = rows.mapInArrow(Waiting(str(folder)), "value STRING")
+    if by_format:
+        frame.write.format("fencepost").options(run=str(number), **options).mode("append").save()
+    else:
+        write_kafka(frame, run=str(number), **options)
 
 
 if __name__ == "__main__":

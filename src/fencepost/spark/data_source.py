@@ -1,30 +1,38 @@
-"""`df.write.format("fencepost")`: a Python data source that writes a DataFrame to Kafka in one transaction.
+"""`format("fencepost")`: a Python data source that writes a DataFrame, or a micro-batch, to Kafka in one transaction.
 
 Spark finds it by the module `pyspark_fencepost`, which it imports in each session that looks for a Python data source. So
-this module imports little. docs/decisions/0032-format-fencepost-is-for-batches.md tells how it stays exactly-once.
+this module imports little. docs/decisions/0032-format-fencepost-has-a-ledger.md tells how it stays exactly-once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+    from fencepost.spark.data_source_stream import FencepostStreamWriter
     from fencepost.spark.data_source_writer import FencepostWriter
 
 _ONLY_WRITES: Final = 'format("fencepost") only writes: read topics with Spark\'s format("kafka")'
 
 
 class FencepostDataSource(DataSource):
-    """The data source. Its options are those of `write_kafka`."""
+    """The data source. Its options are those of `write_kafka`, and of `exactly_once` for a stream."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], *, ends: bool = False) -> None:
+        """One that `ends` micro-batches begins none."""
         self.options: dict[str, Any] = dict(options)
+        self._ends = ends
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Spark makes one for each micro-batch, and passes another one on to the process that ends micro-batches.
+        return partial(FencepostDataSource, ends=True), (self.options,)
 
     @classmethod
     def name(cls) -> str:
@@ -37,13 +45,15 @@ class FencepostDataSource(DataSource):
 
         return begin_write(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - pyspark's name
-        """Refuse a stream, which a data source cannot write exactly once."""
-        del schema, overwrite
-        _refuse(
-            'format("fencepost") writes DataFrames whose end is known, and not streams, because Spark tells a data source '
-            "too little of a micro-batch. Use df.writeStream.foreachBatch(exactly_once(...)) of fencepost.spark"
-        )
+    def streamWriter(self, schema: StructType, overwrite: bool) -> FencepostStreamWriter:  # noqa: N802 - pyspark's name
+        """Begin the transaction of a micro-batch, or return what ends it. Raises as `begin_batch` does.
+
+        With `overwrite` Spark's output mode is complete: each batch has all rows, and is added, as by Spark's own sink.
+        """
+        from fencepost.spark.data_source_stream import begin_batch, ending_writer  # noqa: PLC0415 - see above
+
+        del overwrite
+        return ending_writer(self.options) if self._ends else begin_batch(self.options, schema)
 
     def schema(self) -> StructType:
         """Refuse to read."""

@@ -95,8 +95,7 @@ class ExactlyOnce:
 
     def _sink(self, frame: DataFrame, batch: StreamingBatch) -> Sink:
         """The sink of a query's run, which fences that of an earlier run."""
-        topic = self._config.topic
-        name = self._config.name or (batch.query if topic is None else f"{batch.query}-{topic}")
+        name = self._config.sink_of_query(batch.query)
         run, sink = self._sinks.get(name, (None, None))
         if run == batch.run and sink is not None:
             return sink

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
 from fencepost.api.errors import FencepostError
@@ -16,6 +17,7 @@ from fencepost.kafka.config.client_config import ProducerConfig
 from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.kafka.producer.transaction import Transaction, TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
+from fencepost.spark.ledger_log import find_opened
 from fencepost.spark.progress import Progress, SinkKey
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
@@ -93,19 +95,31 @@ class EndingSink(Sink):
         super().__init__(config, key, keeps_progress=keeps_progress, clients=_Clients(self._handed_over))
         self._topic_id = handed_over.topic_id
 
-    def commit(self, acks: Iterable[Ack]) -> None:
-        """Commit what all writers wrote, with the progress of a run.
+    def commit(self, acks: Iterable[Ack], progress: Progress) -> None:
+        """Commit what all writers wrote, with its progress.
 
         Raises what `Sink.write` does after its last attempt; the transaction is aborted then.
         """
         try:
             self._handed_over.all_done(acks)
-            self._commit(Progress())
+            self._commit(progress)
         except FencepostError as error:
             reason = self._producer.resolve(error)
             self._abort()
-            raise in_spark_terms(reason, sink=str(self.key), batch=self._named(Progress())) from error
+            raise in_spark_terms(reason, sink=str(self.key), batch=self._named(progress)) from error
 
     def abort(self) -> None:
         """Abort everything, although some writer may be alive. Never raises."""
         self._abort()
+
+
+def abort_opened(config: SinkConfig, key: SinkKey) -> None:
+    """Abort the last transaction of a sink that this driver has begun, of which nothing but the ledger is known.
+
+    A transaction of a newer owner is left alone. Raises what `find_opened` does.
+    """
+    transaction = find_opened(config, key.transactional_id, KafkaClients())
+    if transaction is not None:
+        handed_over = HandedOver(transaction, time.monotonic(), None)
+        with closing(EndingSink(config, key, handed_over, keeps_progress=True)) as sink:
+            sink.abort()

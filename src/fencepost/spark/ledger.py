@@ -29,12 +29,39 @@ from typing import Final
 from fencepost.api.errors import DataError, FencepostError
 from fencepost.engine.errors import WriteRetriedError
 from fencepost.kafka.errors import TransactionAbortableError
-from fencepost.kafka.producer.transaction import TopicPartition
+from fencepost.kafka.producer.transaction import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TopicPartition,
+    Transaction,
+    TransactionVersion,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first entry."""
+    """The first entry: the transaction, and the application whose `driver` began it, None if that is unknown.
+
+    `version` is a TransactionVersion.
+    """
+
+    transactional_id: str | None = None
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    version: int = TransactionVersion.V1
+    driver: str | None = None
+
+    @classmethod
+    def of(cls, transaction: Transaction, driver: str | None) -> Opened:
+        """Return the first entry for a transaction."""
+        identity = transaction.identity
+        return cls(transaction.transactional_id, identity.producer_id, identity.epoch, int(transaction.version), driver)
+
+    @property
+    def transaction(self) -> Transaction:
+        """The transaction."""
+        version = TransactionVersion(self.version)
+        return Transaction(self.transactional_id, self.producer_id, self.producer_epoch, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,5 +224,6 @@ class Ledger:
 def _conflict(claim: Claim) -> FencepostError:
     return DataError(
         f"Task {claim.task} has rows for partitions of topic {claim.topic} that another task writes: use "
-        "fencepost.spark.write_kafka, which brings rows to their writers, or coalesce(1) the DataFrame"
+        "write_kafka or foreachBatch(exactly_once(...)) of fencepost.spark, which bring rows to their writers, or "
+        "coalesce(1) the DataFrame"
     )

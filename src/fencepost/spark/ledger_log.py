@@ -15,13 +15,17 @@ from fencepost.kafka.admin.admin import NewTopic
 from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import BrokerUnavailableError
+from fencepost.kafka.producer.transaction import Transaction
 from fencepost.kafka.records.columns import OutgoingRecord
+from fencepost.spark.driver_process import driver_process
 from fencepost.spark.ledger import Entry, Ledger, Opened, decoded, encoded
 from fencepost.spark.sink_config import SinkConfig
 
 _PARTITIONS: Final = 25
 _KEPT_MS: Final = 24 * 60 * 60 * 1000
 _PAUSE_S: Final = 0.02
+_CLOCKS_MS: Final = 60_000
+"""By how much the clocks of the machines that write to a ledger may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,9 @@ class LedgerPlace:
     offset: int = 0
 
 
-def open_ledger(config: SinkConfig, mark: str, clients: KafkaClients) -> LedgerPlace:
+def open_ledger(config: SinkConfig, mark: str, transaction: Transaction, clients: KafkaClients) -> LedgerPlace:
     """Write the first entry. Creates the topic if it is missing. Raises what `Admin.create_topics` and the write do."""
-    topic = f"{config.storage_topic}-tasks"
+    topic = _topic(config)
     with clients.admin(config.producer.client) as admin:
         if not admin.topic_exists(topic):
             replicas = config.storage_replication_factor or admin.usual_replication_factor()
@@ -44,8 +48,38 @@ def open_ledger(config: SinkConfig, mark: str, clients: KafkaClients) -> LedgerP
             admin.create_topics(NewTopic(topic, _PARTITIONS, replicas, settings))
     key = mark.encode()
     with clients.plain_producer(config.producer) as producer:
-        ((partition, end),) = producer.write(topic, [(key, encoded(Opened()))]).items()
+        opened = encoded(Opened.of(transaction, driver_process()))
+        ((partition, end),) = producer.write(topic, [(key, opened)]).items()
     return LedgerPlace(topic, key, partition, end - 1)
+
+
+def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients) -> Transaction | None:
+    """Return the last transaction that this driver has begun, if it may still be open; None if there is none.
+
+    That of another driver, which may have taken over the transactional id, is left out. Raises what TopicReader does.
+    """
+    driver = driver_process()
+    if driver is None:
+        return None
+    since = int(time.time() * 1000) - config.producer.transaction_timeout_ms - _CLOCKS_MS
+    found: tuple[int, Transaction] | None = None
+    with clients.topic_reader(config.producer.client, _topic(config)) as reader:
+        ends = reader.end_offsets()
+        starts = reader.committed_offsets(since)
+        reader.seek({partition: start if start >= 0 else ends[partition] for partition, start in starts.items()})
+        for record in reader.read_to_end():
+            entry = None if record.value is None else decoded(record.value)
+            if (
+                isinstance(entry, Opened)
+                and (entry.transactional_id, entry.driver) == (transactional_id, driver)
+                and (found is None or record.timestamp >= found[0])
+            ):
+                found = record.timestamp, entry.transaction
+    return None if found is None else found[1]
+
+
+def _topic(config: SinkConfig) -> str:
+    return f"{config.storage_topic}-tasks"
 
 
 class LedgerLog:

@@ -164,6 +164,10 @@ class SinkConfig:
             properties={name: value for name, value in properties.items() if name in own or name.startswith(_BELOW)},
         )
 
+    def sink_of_query(self, query: str) -> str:
+        """Return the name of the sink of a streaming query, whose id is that in its checkpoint."""
+        return self.name or (query if self.topic is None else f"{query}-{self.topic}")
+
     def key_of(self, run: object | None) -> SinkKey:
         """Return the key of a batch's progress. Raises ConfigError for an invalid run, and one whose sink has no name."""
         if run is None:

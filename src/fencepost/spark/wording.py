@@ -34,7 +34,7 @@ def in_spark_terms(error: FencepostError, *, sink: str, batch: str, may_skip: bo
         return _with_text(
             error,
             f"{error.record} Nothing of its batch is in Kafka: correct the row, or the options for converters; "
-            "fencepost.spark.write_kafka can skip such rows",
+            "write_kafka and exactly_once of fencepost.spark can skip such rows",
         )
     if isinstance(error, ProducerFencedError):
         return SinkFencedError(

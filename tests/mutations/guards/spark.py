@@ -41,14 +41,14 @@ GUARDS = (
     ),
     Guard(
         "the comparison of all attempts with the results of Spark",
-        "spark/data_source_writer.py",
+        "spark/open_write.py",
         "            log.ledger.check(attempts)\n",
         "",
         "tests/broker/test_spark_format_owner.py::test_a_result_that_was_lost_keeps_the_driver_from_committing[V2]",
     ),
     Guard(
         "the close of a ledger before the commit",
-        "spark/data_source_writer.py",
+        "spark/open_write.py",
         "            log.add(Closed())\n            log.ledger.check(attempts)\n",
         "            pass\n",
         "tests/broker/test_spark_format_owner.py::test_an_attempt_that_is_late_writes_nothing[V2]",

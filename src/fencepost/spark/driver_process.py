@@ -1,0 +1,30 @@
+"""Which application a Python process of Spark's driver belongs to."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+_PROCESSES: Final = Path("/proc")
+_PARENT, _STARTED = 1, 19
+"""The places of the parent and the start time among the fields after a process's name, proc_pid_stat(5)."""
+
+
+def driver_process() -> str | None:
+    """Return a text that is the same in all Python processes that one JVM started on its machine, and in no others.
+
+    None where the system does not tell, which is so without /proc.
+    """
+    # Workers are forked by a daemon that leads their process group, and is the child of the JVM.
+    daemon = os.getppid()
+    try:
+        jvm = int(_fields(daemon)[_PARENT]) if os.getpgrp() == daemon else daemon
+        return f"{socket.gethostname()}-{jvm}-{_fields(jvm)[_STARTED]}"
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _fields(process: int) -> list[str]:
+    return (_PROCESSES / str(process) / "stat").read_text().rpartition(")")[2].split()
