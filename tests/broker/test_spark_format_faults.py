@@ -1,4 +1,4 @@
-"""df.write.format("fencepost") on a session with Spark's own defaults: tasks and stages are run again."""
+"""format("fencepost") on a session with Spark's own defaults, DataFrames and streams: tasks and stages are run again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.spark.session import REQUIRED
-from tests.support.checker import read_topic
+from tests.support.checker import log_ends, read_topic
 from tests.support.processes import wait_for
-from tests.support.spark_queries import texts, users_session
+from tests.support.spark_queries import FileQuery, texts, users_session
 from tests.support.topics import Topics, unique
 
 COUNT = 40_000
@@ -46,6 +46,7 @@ def spark(local_dir: Path) -> Iterator[SparkSession]:
         "spark.task.maxFailures": "4",
         "spark.stage.maxConsecutiveAttempts": "4",
         "spark.local.dir": str(local_dir),
+        "spark.sql.shuffle.partitions": "2",
         # The stage that reads a shuffle is then the one that writes.
         "spark.sql.adaptive.enabled": "false",
         "spark.shuffle.reduceLocality.enabled": "false",
@@ -196,7 +197,7 @@ def test_the_first_failure_of_a_task_is_told_after_its_repetitions(
 
 
 def test_what_a_data_source_cannot_do_is_refused_with_the_remedy(
-    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: str
 ):
     told = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
     rows = values(spark, 1, 3)
@@ -211,10 +212,6 @@ def test_what_a_data_source_cannot_do_is_refused_with_the_remedy(
     ):
         with pytest.raises(FAILURES, match=r"use fencepost\.spark\.write_kafka"):
             save(rows, bootstrap_servers, topic, **options)
-    stream = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value").writeStream
-    stream = stream.format("fencepost").options(**told).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(FAILURES, match=r"foreachBatch\(exactly_once\(\.\.\.\)\)"):
-        stream.start().awaitTermination(400)
     assert read_topic(bootstrap_servers, topic) == []
 
 
@@ -234,3 +231,74 @@ def test_passwords_in_options_are_hidden_in_plans_and_messages(spark: SparkSessi
     plans = [store.executionsList().apply(n).physicalPlanDescription() for n in range(store.executionsCount())]
     assert any("AppendData" in plan or "fencepost" in plan for plan in plans), plans
     assert not [text for text in (*plans, str(raised.value)) if "hunter" in text]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path) -> FileQuery:
+    told = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic, "name": topic, "kafka.batch.size": "16384"}
+    return FileQuery(spark, tmp_path, told)
+
+
+def test_a_stream_is_written_once_however_often_its_batches_are_run(
+    stream: FileQuery, bootstrap_servers: str, topic: str
+):
+    """Spark fails a stateful query whose batch is not executed."""
+    stream.shape = lambda frame: frame.dropDuplicates(["value"])
+    stream.add("a", "b")
+    stream.add("b", "c")
+    stream.run()
+    stream.forget_commit(1)
+    stream.add("c", "d")
+    stream.run()
+    assert texts(bootstrap_servers, topic) == ["a", "b", "c", "d"]
+    older = stream.save()
+    stream.add("e")
+    stream.run()
+    stream.restore(older)
+    stream.add("f")
+    # The newest batch of the copy is in Kafka, and the next one has a number that is there with other rows.
+    with pytest.raises(StreamingQueryException, match="in Kafka, but with other rows"):
+        stream.run()
+    assert texts(bootstrap_servers, topic) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_failed_batch_of_a_stream_leaves_nothing_open_and_is_written_by_the_next_start(
+    stream: FileQuery, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    """Spark runs the failing task again: what its first attempt wrote must not be committed."""
+    failed = tmp_path / "failed"
+
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches):
+            yield batch
+            if number == _LATE and not failed.exists():
+                wait()
+                failed.touch()
+                raise ValueError("a row that cannot be read")
+
+    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+        stream.shape = lambda frame: frame.mapInArrow(fail_once, "value STRING")
+        stream.add(*(str(number) for number in range(MANY)))
+        with pytest.raises(StreamingQueryException, match="of a write again after an attempt that may have written"):
+            stream.run()
+    written_to, stable_to = log_ends(bootstrap_servers, topic)
+    assert sum(written_to) > 0
+    assert stable_to == written_to, "a transaction is open"
+    assert read_topic(bootstrap_servers, topic) == []
+    stream.run()
+    assert numbers(bootstrap_servers, topic) == list(range(MANY))
+
+
+def test_a_stream_whose_checkpoint_is_a_setting_of_the_session_is_refused(
+    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    told = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+    try:
+        query = rows.writeStream.format("fencepost").options(**told).queryName(topic).start()
+        with pytest.raises(StreamingQueryException, match=r"temporary checkpoints .*foreachBatch\(exactly_once"):
+            query.awaitTermination(400)
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert read_topic(bootstrap_servers, topic) == []

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.types import StringType, StructField, StructType
 
+from fencepost.api.errors import ConfigError
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.errors import WriteRetriedError
 from fencepost.kafka.producer.transaction import TransactionVersion
@@ -20,9 +20,10 @@ from fencepost.spark import ledger_log
 from fencepost.spark.data_source import FencepostDataSource
 from fencepost.spark.data_source_stream import BatchTaskDone, FencepostStreamWriter
 from fencepost.spark.errors import CheckpointMismatchError, SinkFencedError, TopicRecreatedError
+from fencepost.spark.handed_over import BeginningSink
 from fencepost.spark.open_write import TaskDone
 from fencepost.spark.task_write import TaskWrite
-from tests.support.checker import read_topic
+from tests.support.checker import log_ends, read_topic
 from tests.support.spark_queries import texts
 from tests.support.topics import Topics
 
@@ -105,13 +106,9 @@ def written(writer: FencepostStreamWriter, *values: str, task: int = 0, attempt:
 
 
 def is_open(servers: str, topic: str) -> bool:
-    """Whether a transaction holds back the consumers of a topic of one partition."""
-    ends = []
-    for isolation in ("read_committed", "read_uncommitted"):
-        consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", "isolation.level": isolation})
-        ends.append(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1])
-        consumer.close()
-    return ends[0] < ends[1]
+    """Whether a transaction holds back the consumers of a topic."""
+    written_to, stable_to = log_ends(servers, topic)
+    return stable_to < written_to
 
 
 def test_batches_are_written_once_however_often_they_are_run(query: Query, servers: str, topic: str):
@@ -150,6 +147,25 @@ def test_a_topic_that_was_created_again_is_refused(query: Query, servers: str, t
     with pytest.raises(TopicRecreatedError, match="deleted and created again"):
         query.run(1, 200, "b")
     assert texts(servers, topic) == []
+
+
+def test_what_was_committed_before_the_fence_is_seen(
+    query: Query, servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The older instance commits while the newer one takes over, after it could have read the progress."""
+    query.plan(0, 100)
+    older = written(query.begin(), "a")
+    own = BeginningSink.own
+
+    def commit_and_own(sink: BeginningSink) -> None:
+        query.commit(0, older)
+        own(sink)
+
+    monkeypatch.setattr(BeginningSink, "own", commit_and_own)
+    newer = query.begin()
+    monkeypatch.undo()
+    query.commit(0, written(newer, "a"))
+    assert texts(servers, topic) == ["a"]
 
 
 def test_a_newer_instance_fences_the_older_and_is_left_alone_by_its_abort(
@@ -218,3 +234,24 @@ def test_a_second_attempt_of_a_task_writes_nothing(query: Query, servers: str, t
         written(writer, "a", attempt=11)
     query.commit(0, first)
     assert [record.value for record in read_topic(servers, topic)] == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"transforms": "a"}, r"has no transforms: use df\.writeStream\.foreachBatch\(exactly_once\(\.\.\.\)\)"),
+        ({"errors.tolerance": "all"}, r"has no errors\.tolerance"),
+        ({"run": "1"}, "run is for a DataFrame"),
+        ({"checkpointlocation": "s3a://bucket/checkpoint"}, "not a folder of the machine"),
+        ({"checkpointlocation": "/no/such/folder"}, "No such file"),
+        ({"asyncprogresstrackingenabled": "true"}, "asyncprogresstrackingenabled is neither"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused_before_anything_is_asked(
+    options: dict[str, str], message: str, tmp_path: Path
+):
+    query = Query(tmp_path / "checkpoint", "127.0.0.1:1", "orders")
+    query.plan(0, 100)
+    query.options |= options
+    with pytest.raises(ConfigError, match=message):
+        query.begin()

@@ -63,6 +63,19 @@ def read_topic(
         consumer.close()
 
 
+def log_ends(bootstrap_servers: str, topic: str) -> tuple[list[int], list[int]]:
+    """The end of each partition, and the offset up to which it is stable: an open transaction is in between."""
+    _wait_for_markers(bootstrap_servers)
+    found = []
+    for isolation in ("read_uncommitted", "read_committed"):
+        consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "none", "isolation.level": isolation})
+        partitions = consumer.list_topics(topic, _TIMEOUT_SECONDS).topics[topic].partitions
+        places = [TopicPartition(topic, number) for number in sorted(partitions)]
+        found.append([consumer.get_watermark_offsets(place, timeout=_TIMEOUT_SECONDS)[1] for place in places])
+        consumer.close()
+    return found[0], found[1]
+
+
 def _wait_for_markers(bootstrap_servers: str) -> None:
     """Wait until the transactions that were ended before are visible: a broker writes their markers after its answer.
 

@@ -111,10 +111,58 @@ GUARDS = (
         "tests/unit/spark/test_sink_config.py::test_a_run_is_its_text",
     ),
     Guard(
+<<<<<<< HEAD
         "transactional ids of a Spark sink's runs, which no other sink has",
         "spark/progress.py",
         'OF_RUN: Final = "/run="\n',
         'OF_RUN: Final = "-"\n',
         "tests/unit/spark/test_progress.py::test_no_run_has_the_transactional_id_of_another_sink_or_run",
+=======
+        "the progress of a sink, by which format(fencepost) tells a repeated batch of a stream",
+        "spark/data_source_stream.py",
+        "        return next_step(key.sink, last, planned, first_batch=config.first_batch)\n",
+        "        return Step.WRITE\n",
+        "tests/broker/test_spark_format_stream_owner.py::test_batches_are_written_once_however_often_they_are_run[V2]",
+    ),
+    Guard(
+        "InitProducerId before format(fencepost) reads the progress of a sink",
+        "spark/open_write.py",
+        "            sink.own()\n            if decide(sink.last) is Step.SKIP:\n",
+        "            sink.last = sink._log.read()\n"
+        "            read = decide(sink.last)\n"
+        "            sink.own()\n"
+        "            if read is Step.SKIP:\n",
+        "tests/broker/test_spark_format_stream_owner.py::test_what_was_committed_before_the_fence_is_seen[V2]",
+    ),
+    Guard(
+        "the number of the batch that Spark commits by format(fencepost)",
+        "spark/data_source_stream.py",
+        "        if batchId != begun.progress.batch:\n",
+        "        if False:\n",
+        "tests/broker/test_spark_format_stream_owner.py"
+        "::test_an_older_instance_that_comes_back_writes_nothing_under_another_number[V2]",
+    ),
+    Guard(
+        "the claim of a task of a micro-batch in the ledger",
+        "spark/task_write.py",
+        """        ledger, timeout_ms = self._log.ledger, self._spec.config.producer.transaction_timeout_ms
+        deadline = Deadline.after(timeout_ms)
+""",
+        """        self.has_claimed = True
+        self._owned |= {(claim.topic, claim.partitions[0])} if claim.one else {(claim.topic, p) for p in claim.partitions}
+        return claim.partitions[:1] if claim.one else claim.partitions
+        ledger, timeout_ms = self._log.ledger, self._spec.config.producer.transaction_timeout_ms
+        deadline = Deadline.after(timeout_ms)
+""",
+        "tests/broker/test_spark_format_stream_owner.py::test_a_second_attempt_of_a_task_writes_nothing[V2]",
+    ),
+    Guard(
+        "the driver whose open transaction an abort without results ends",
+        "spark/ledger_log.py",
+        "                and (entry.transactional_id, entry.driver) == (transactional_id, driver)\n",
+        "                and entry.transactional_id == transactional_id\n",
+        "tests/broker/test_spark_format_stream_owner.py"
+        "::test_a_newer_instance_fences_the_older_and_is_left_alone_by_its_abort[V2]",
+>>>>>>> 134859a (wip2)
     ),
 )
