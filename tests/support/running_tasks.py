@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from tests.support.checker import read_offsets, read_topic, values
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties, seqs
 from tests.support.topics import Topics, unique
-from tests.support.workers import Group, Worker
+from tests.support.workers import Group, Worker, WorkerApi
 
 # Often enough to be in a transaction whenever something happens, and rarely enough to leave the machine to the workers.
 _POLL_MS = 40
@@ -19,6 +20,15 @@ def running(worker: Worker, connector: str) -> Counter[str]:
     """How many RUNNING tasks of a connector each worker has, by worker id, as one of them sees it."""
     status = worker.get(f"/connectors/{connector}/status") or {"tasks": []}
     return Counter(task["worker_id"] for task in status["tasks"] if task["state"] == "RUNNING")
+
+
+def create_sequence(worker: WorkerApi, name: str, topic: str, tasks: int = 1, **extra: Any) -> dict[str, str]:
+    """Create a connector whose tasks send 50 numbers each, wait until they run, and return its configuration."""
+    config = properties(name, topic, {"tasks.max": tasks, "limit": 50, **extra})
+    answer = worker.request("POST", "/connectors", {"name": name, "config": config})
+    assert answer.status == 201, answer
+    worker.wait_for_states(name, *["RUNNING"] * (tasks + 1))
+    return config
 
 
 class RunningTasks:

@@ -67,14 +67,14 @@ GUARDS = (
         "herder/distributed/leadership.py",
         "                bound=self._fencepost_only,\n",
         "                bound=False,\n",
-        "tests/cluster/test_worker_single.py::test_a_signature_for_one_connector_is_refused_for_another",
+        "tests/cluster/test_worker_refusals.py::test_a_signature_for_one_connector_is_refused_for_another",
     ),
     Guard(
         "requests between workers that are accepted once",
         "herder/distributed/leadership.py",
         "            if self.leads:\n",
         "            if False:\n",
-        "tests/cluster/test_worker_single.py::test_a_copy_of_former_task_configs_is_refused",
+        "tests/cluster/test_worker_refusals.py::test_a_copy_of_former_task_configs_is_refused",
     ),
     Guard(
         "the ids of signed requests",
