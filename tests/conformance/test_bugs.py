@@ -12,8 +12,9 @@ from fencepost.connectors import growing_file
 from fencepost.connectors.file_source import FileSourceConnector
 from fencepost.connectors.file_stream import FileStreamSourceConnector
 from fencepost.testing import CHECKS, Check, Limits, Violation
-from tests.conformance import bugs
-from tests.conformance.bugs import BUGS, BatchConnector, PollBlocks, StopIsIgnored
+from tests.conformance.bug_list import BUGS, RELEASED
+from tests.conformance.bugs_of_connectors import BatchConnector
+from tests.conformance.bugs_of_tasks import PollBlocks, StopIsIgnored
 from tests.conformance.streams import CONFIG, LENGTH, STREAMS, StreamsConnector
 from tests.support.numbers import NumbersConnector
 from tests.support.table_files import WRITE
@@ -31,9 +32,9 @@ LIMITS = {
 
 @pytest.fixture(autouse=True)
 def _blocked_polls_end() -> Iterator[None]:
-    bugs.RELEASED.clear()
+    RELEASED.clear()
     yield
-    bugs.RELEASED.set()
+    RELEASED.set()
 
 
 @pytest.mark.parametrize("connector", BUGS, ids=lambda connector: connector.__name__)

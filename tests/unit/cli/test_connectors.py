@@ -1,15 +1,11 @@
-"""`fencepost connectors` against a worker's REST API over a herder that keeps everything in dicts."""
+"""`fencepost connectors`: what it asks of a worker, and what it prints."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
-import os
-import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,86 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from fencepost.cli import main
 from fencepost.cli.connect_client import ConnectClient
 from fencepost.cli.connector_figures import Figures, figures_of
 from fencepost.cli.connector_views import first_line, print_connectors, print_transactions
-from fencepost.cli.connector_watch import changes
-from fencepost.herder.errors import RebalanceNeededError
-from fencepost.herder.interface import ConnectorInfo
 from fencepost.storage.configs.codec import TargetState
-from tests.support.model_herder import ModelConnectors, ModelHerder
+from tests.support.model_herder import ModelHerder
 from tests.support.rest import RestApis
-from tests.support.security import make_certificate
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-class RebalancingHerder(ModelHerder):
-    """Refuses to show connectors as often as it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.refusals = 0
-        self.connectors = _RebalancingConnectors(self)
-
-
-class _RebalancingConnectors(ModelConnectors):
-    async def info(self, name: str) -> ConnectorInfo:
-        herder = self._model
-        if isinstance(herder, RebalancingHerder) and herder.refusals > 0:
-            herder.refusals -= 1
-            raise RebalanceNeededError("A rebalance is due")
-        return await super().info(name)
-
-
-@pytest.fixture
-def herder() -> RebalancingHerder:
-    return RebalancingHerder()
-
-
-@pytest.fixture
-def run(
-    herder: RebalancingHerder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Run]:
-    """Runs `fencepost connectors` and gives its exit code and what it printed."""
-    with RestApis() as apis:
-        monkeypatch.setenv("FENCEPOST_URL", apis.serve(herder).url)
-
-        def run(*arguments: Any) -> tuple[int, str, str]:
-            # The command has a thread of its own, as the worker answers on this one.
-            code = apis.call(asyncio.to_thread(main.run, ["connectors", *map(str, arguments)]))
-            printed = capsys.readouterr()
-            return code, printed.out, printed.err
-
-        yield run
-
-
-@pytest.fixture
-def url(run: Run) -> str:
-    """The address of the worker that `run` asks."""
-    del run
-    return os.environ["FENCEPOST_URL"]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A connector's file; its name is lines."""
-    (tmp_path / "in.txt").write_text("one\ntwo\nthree\n")
-    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "lines"}
-    path = tmp_path / "lines.json"
-    path.write_text(json.dumps({"name": "lines", "config": config}))
-    return path
-
-
-@pytest.fixture
-def failing_file(tmp_path: Path) -> Path:
-    """A connector's file whose task the herder shows as FAILED."""
-    path = tmp_path / "failing.properties"
-    path.write_text(
-        f"name=failing\nconnector.class=FileStreamSource\nfile={tmp_path}/in.txt\ntopic=t\noffsets.storage.topic=t\n"
-    )
-    return path
+from tests.unit.cli.conftest import RebalancingHerder, Run
 
 
 def test_a_connector_is_created_from_a_file_and_listed(run: Run, file: Path) -> None:
@@ -299,41 +222,6 @@ def test_a_rebalance_is_not_waited_for_without_end(run: Run, herder: Rebalancing
     assert "A rebalance is due (status 409" in err
 
 
-def test_watching_ends_when_the_state_is_reached(run: Run, file: Path) -> None:
-    run("create", file)
-
-    code, out, _ = run("watch", "lines", "--until", "running", "-o", "json")
-    assert code == 0
-    assert [json.loads(line)["id"] for line in out.splitlines()] == ["lines", "lines-0"]
-    assert "lines RUNNING 127.0.0.1:8083" in run("watch", "--until", "RUNNING")[1]
-
-
-def test_watching_ends_with_3_when_a_task_fails(run: Run, failing_file: Path) -> None:
-    run("create", failing_file)
-    code, out, _ = run("watch", "failing", "--until", "RUNNING")
-    assert code == 3
-    assert "failing-0 FAILED 127.0.0.1:8083 why" in out
-
-
-def test_watching_ends_with_1_on_time_out_or_if_the_connector_is_missing(run: Run, file: Path) -> None:
-    run("create", file)
-    code, _, err = run("watch", "lines", "--until", "PAUSED", "--timeout", 0)
-    assert code == 1
-    assert "the state is not PAUSED" in err
-    assert run("watch", "nobody", "--until", "RUNNING")[0] == 1
-
-
-def test_changes_are_new_states_new_workers_and_deletions() -> None:
-    running = {"state": "RUNNING", "worker_id": "one"}
-    moved = {"state": "RUNNING", "worker_id": "two"}
-    paused = {"state": "PAUSED", "worker_id": "one"}
-
-    before = {"same": running, "moved": running, "paused": running, "gone": running}
-    assert dict(changes(before, {"same": running, "moved": moved, "paused": paused, "new": running})) == {
-        "moved": moved, "paused": paused, "new": running, "gone": {"state": "DELETED", "worker_id": "one"},
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("trace", "told"),
     [
@@ -345,64 +233,6 @@ def test_changes_are_new_states_new_workers_and_deletions() -> None:
 )
 def test_of_a_trace_one_line_says_what_happened(trace: str, told: str) -> None:
     assert first_line(trace) == told
-
-
-def test_the_next_worker_is_asked_if_one_cannot_be_reached(run: Run, file: Path, url: str) -> None:
-    away = "http://me:secret@127.0.0.1:1"
-    assert run("create", file, "--url", away, "--url", url)[0] == 0
-
-    assert "lines" in run("list", "--url", url, "--url", away)[1]
-    code, _, err = run("list", "--url", away, "--url", "http://127.0.0.1:2")
-    assert code == 1
-    assert "http://127.0.0.1:2 cannot be reached" in err
-
-
-def test_several_workers_may_be_named_in_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("FENCEPOST_URL", f"http://127.0.0.1:1 {url}")
-    assert run("list")[0] == 0
-
-
-class Worker(threading.Thread):
-    """A worker that is down, then fails, and then answers."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        # Connections are refused until it listens.
-        self._server = socket.socket()
-        self._server.bind(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        self.answers = [b"HTTP/1.1 503 Starting", b"HTTP/1.1 200 OK"]
-
-    def run(self) -> None:
-        status = {"name": "c", "connector": {"state": "RUNNING", "worker_id": "w"}, "tasks": []}
-        body = json.dumps({"c": {"status": {**status, "tasks": [{"id": 0, **status["connector"]}]}}}).encode()
-        with self._server:
-            self._server.listen()
-            while self.answers:
-                connection, _ = self._server.accept()
-                with connection:
-                    connection.recv(65536)
-                    head = self.answers.pop(0) + b"\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
-                    connection.sendall(head + body)
-
-
-def test_watching_survives_a_worker_that_restarts(capsys: pytest.CaptureFixture[str]) -> None:
-    worker = Worker()
-    starting = threading.Timer(1.0, worker.start)
-    starting.start()
-
-    options = ("--until", "RUNNING", "--retry-seconds", "600", "--url", f"http://127.0.0.1:{worker.port}")
-    code = main.run(["connectors", "watch", "c", *options])
-
-    assert code == 0
-    assert worker.answers == []
-    assert "c-0 RUNNING" in capsys.readouterr().out
-
-
-def test_watching_ends_if_no_worker_comes_back(run: Run) -> None:
-    code, _, err = run("watch", "--url", "http://127.0.0.1:1", "--retry-seconds", 0)
-    assert code == 1
-    assert "cannot be reached" in err
 
 
 def test_the_figures_of_a_connector_are_those_of_its_tasks_on_all_workers() -> None:
@@ -446,39 +276,3 @@ def test_unknown_properties_are_reported_with_a_suggestion(run: Run, file: Path)
         "The property x is unknown",
     ]
     assert json.loads(run("validate", file, "-o", "json")[1])["unknown"] == {"task.max": "tasks.max", "x": None}
-
-
-@pytest.mark.parametrize("url", ["127.0.0.1:8083", "http://", "ftp://127.0.0.1", "http://[::1"])
-def test_an_invalid_address_is_reported(run: Run, url: str) -> None:
-    code, _, err = run("list", "--url", url)
-    assert code == 2
-    assert "is no address of a worker" in err
-
-
-def test_the_message_says_how_to_trust_a_worker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, key_store = make_certificate(tmp_path)
-    properties = {"listeners": "https://127.0.0.1:0", "listeners.https.ssl.keystore.location": str(key_store)}
-    with RestApis() as apis:
-        url = apis.serve(ModelHerder(), properties).url
-        assert apis.call(asyncio.to_thread(main.run, ["connectors", "list", "--url", url])) == 1
-    assert "is not trusted" in (told := capsys.readouterr().err)
-    assert "SSL_CERT_FILE" in told
-
-
-def test_an_unreachable_worker_is_reported_without_the_password(run: Run) -> None:
-    code, _, err = run("list", "--url", "http://me:secret@127.0.0.1:1")
-    assert code == 1
-    assert "http://127.0.0.1:1 cannot be reached" in err
-    assert "ssl" not in err
-    assert "secret" not in err
-
-
-def test_a_user_and_a_password_are_sent(
-    herder: RebalancingHerder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "users").write_text("me=secret\n")
-    with RestApis() as apis:
-        url = apis.serve(herder, {"rest.basic.auth.credentials.file": str(tmp_path / "users")}).url
-        for given, code in ((url, 1), (url.replace("//", "//me:secret@"), 0)):
-            assert apis.call(asyncio.to_thread(main.run, ["connectors", "list", "--url", given])) == code
-    assert "status 401" in capsys.readouterr().err

@@ -1,0 +1,230 @@
+"""Connectors with one bug each: source partitions, configurations, the number of tasks, and batches."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from fencepost import ConfigDef, ConfigValue, SourceBatch
+from tests.conformance.bug_list import found_by
+from tests.conformance.streams import LENGTH, StreamsConnector, StreamsTask
+
+# Source partitions.
+
+
+@found_by("gives_the_same_again")
+class PartitionOfARun(StreamsTask):
+    """Each run has a name of its own for the partition, so it never finds its offset."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self.run = uuid.uuid4().hex
+        super().start(config)
+
+    def partition(self, stream: str) -> dict[str, Any]:
+        return {"stream": stream, "run": self.run}
+
+
+class NumberedTask(StreamsTask):
+    """Names its partitions after itself."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self.number = config["task.number"]
+        super().start(config)
+
+    def partition(self, stream: str) -> dict[str, Any]:
+        return {"stream": stream, "task": self.number}
+
+
+@found_by("survives_more_and_fewer_tasks")
+class PartitionOfATask(StreamsConnector):
+    """The partition has the number of the task, which changes with the number of tasks."""
+
+    task = NumberedTask
+
+    def task_config(self, streams: list[str], number: int) -> dict[str, str]:
+        return super().task_config(streams, number) | {"task.number": str(number)}
+
+
+@found_by("tasks_share_no_source_partition")
+class PartitionShared(StreamsConnector):
+    """Each task reads all streams."""
+
+    def task_config(self, streams: list[str], number: int) -> dict[str, str]:
+        del streams
+        return super().task_config(self.streams(), number)
+
+
+@found_by("tasks_share_no_source_partition")
+class PartitionAtBothEnds(StreamsConnector):
+    """The shares of the tasks overlap by one stream."""
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        streams = self.streams()
+        size = len(streams) // max_tasks
+        return [self.task_config(streams[n * size : (n + 1) * size + 1], n) for n in range(max_tasks)]
+
+
+@found_by("survives_more_and_fewer_tasks")
+class PartitionOfNobody(StreamsConnector):
+    """What is left when the streams are divided by the tasks belongs to no task."""
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        streams = self.streams()
+        tasks = min(max_tasks, len(streams))
+        size = len(streams) // tasks
+        return [self.task_config(streams[n * size : (n + 1) * size], n) for n in range(tasks)]
+
+
+class SharedTask(StreamsTask):
+    """Looks its streams up under its number."""
+
+    shares: ClassVar[list[list[str]]] = []
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start({"topic": config["topic"], "streams": ",".join(self.shares[int(config["number"])])})
+
+
+@found_by("partitions_follow_task_configs")
+class PromiseBroken(StreamsConnector):
+    """The promise holds only if the number of tasks is part of the configuration, and it is not."""
+
+    task = SharedTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        streams = self.streams()
+        SharedTask.shares = [streams[n::max_tasks] for n in range(min(max_tasks, len(streams)))]
+        return [{"topic": "t", "number": str(number)} for number in range(len(SharedTask.shares))]
+
+    def partitions_follow_task_configs(self, config: Mapping[str, str]) -> bool:
+        del config
+        return True
+
+
+# Configurations and tasks.
+
+
+@found_by("reads_the_source")
+class TooManyTasks(StreamsConnector):
+    """There is a task for each stream, whatever tasks.max says."""
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        del max_tasks
+        return [self.task_config([stream], 0) for stream in self.streams()]
+
+
+@found_by("reads_only_defined_properties")
+class PropertyUndefined(StreamsConnector):
+    """A property that is read is not defined."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        self.region = config.get("region", "eu")
+
+
+@found_by("defines_its_properties")
+class DefaultInvalid(StreamsConnector):
+    """A default is refused by its own validator."""
+
+    def config(self) -> ConfigDef:
+        def positive(name: str, value: Any) -> None:
+            from fencepost import ConfigError  # noqa: PLC0415 - as authors do
+
+            if value <= 0:
+                raise ConfigError(f"{name} must be positive", name=name)
+
+        return super().config().define("rows", ConfigDef.Type.INT, 0, documentation="Rows.", validator=positive)
+
+
+@found_by("validates_any_configuration")
+class ValidateRaises(StreamsConnector):
+    """validate() takes it for granted that a required property is there."""
+
+    def validate(self, config: Mapping[str, str]) -> list[ConfigValue]:
+        values = super().validate(config)
+        if not config["streams"].split(","):
+            values[0].errors.append("name a stream")
+        return values
+
+
+@found_by("restarts_the_same_tasks")
+class TasksOfARun(StreamsConnector):
+    """The order of the tasks changes with each start."""
+
+    starts = 0
+
+    def start(self, config: Mapping[str, str]) -> None:
+        del config
+        self.starts += 1
+
+    def streams(self) -> list[str]:
+        return super().streams()[:: 1 if self.starts % 2 else -1]
+
+
+@found_by("accepts_its_own_offsets")
+class OwnOffsetRefused(StreamsConnector):
+    """alter_offsets() looks for a name that the offsets do not have."""
+
+    def alter_offsets(self, config: Mapping[str, str], offsets: Sequence[Any]) -> bool:
+        del config
+        return all(offset["position"] >= 0 for _, offset in offsets)
+
+
+# Batches.
+
+
+@dataclass(frozen=True)
+class Range:
+    """A reader of numbers; a split is a range."""
+
+    schema: str = "value STRING"
+
+    def read(self, split: tuple[str, int, int]) -> Iterator[pa.RecordBatch]:
+        stream, start, end = split
+        yield pa.RecordBatch.from_pylist([{"value": f"{stream}{number}"} for number in range(start, end)])
+
+
+class BatchTask(StreamsTask):
+    """Returns SourceBatches."""
+
+    def poll(self) -> Any:
+        for stream in self.streams:
+            if numbers := self.numbers(stream):
+                self.position[stream] = numbers[-1]
+                return self.batch(stream, numbers)
+        return self.nothing()
+
+    def batch(self, stream: str, numbers: list[int]) -> SourceBatch:
+        split = stream, numbers[0], numbers[-1] + 1
+        offset = self.offset(numbers[-1])
+        return SourceBatch(reader=Range(), splits=[split], offsets=[(self.partition(stream), offset)], bytes=10)
+
+
+class BatchConnector(StreamsConnector):
+    """Correct, with batches."""
+
+    task = BatchTask
+
+
+@found_by("resumes_from_every_offset")
+class BatchOffsetTooFar(BatchTask):
+    """The offset is that of a whole batch, even where the source ends before."""
+
+    def offset(self, number: int) -> dict[str, Any]:
+        return {"number": number + 2}
+
+
+@found_by("gives_the_same_again")
+class BatchReadsLater(BatchTask):
+    """The split says only where the batch begins: its reader reads up to where the source ends by then."""
+
+    grown: ClassVar[Iterator[int]] = itertools.count(2)
+
+    def batch(self, stream: str, numbers: list[int]) -> SourceBatch:
+        split = stream, numbers[0], numbers[0] + min(next(self.grown), LENGTH)
+        return SourceBatch(
+            reader=Range(), splits=[split], offsets=[(self.partition(stream), self.offset(numbers[-1]))], bytes=10
+        )
