@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hostile import cases, strangers
-from tests.hostile.outside import Kafka, running_broker
+from tests.hostile.brokers import Kafka, running_broker
 from tests.hostile.site import Site, running_site
 from tests.hostile.trials import Case, delivers, ends_and_comes_back, run
 

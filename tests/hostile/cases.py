@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.hostile.outside import JSON
 from tests.hostile.trials import Case, Promise, delivers, lets_go, restarts, says, settles
+from tests.hostile.workers import JSON
 
 _JSON = {
     "key.converter": JSON,

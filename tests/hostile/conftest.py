@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.hostile.outside import Kafka, running_broker
+from tests.hostile.brokers import Kafka, running_broker
 from tests.hostile.site import Site, running_site
 
 
@@ -18,14 +18,24 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="module")
-def _sites(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Site]]:
+def worker_settings() -> dict[str, str]:
+    """Further settings of the module's worker; underscores for dots."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def _sites(
+    kafka: Kafka, worker_settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Site]]:
     """The module's site; another one once its worker was ended by a test that failed."""
     found: list[Site] = []
     with contextlib.ExitStack() as stack:
 
         def site() -> Site:
             if not found or not found[-1].worker.process.running:
-                found.append(stack.enter_context(running_site(kafka, tmp_path_factory.mktemp("site"))))
+                found.append(
+                    stack.enter_context(running_site(kafka, tmp_path_factory.mktemp("site"), **worker_settings))
+                )
             return found[-1]
 
         yield site

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.hostile.outside import Kafka, Worker, good, running_worker, unique, verify
+from tests.hostile.brokers import Kafka
+from tests.hostile.programs import unique
+from tests.hostile.workers import Worker, good, running_worker, verify
 
 # What a log must not have, whatever connectors do: errors that nobody took note of.
 _FORGOTTEN = ("was never retrieved", "was never awaited", "Exception in callback", "Unhandled exception in event loop")

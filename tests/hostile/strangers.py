@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from confluent_kafka import Producer
 
-from tests.hostile.outside import Kafka, unique
+from tests.hostile.brokers import Kafka
+from tests.hostile.programs import unique
 
 _LARGE = b"x" * 900_000
 _DEEP = b"[" * 50_000

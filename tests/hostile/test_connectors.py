@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import cases
-from tests.hostile.outside import CONNECTORS, good, unique, wait_for
+from tests.hostile.programs import unique, wait_for
 from tests.hostile.site import Site
 from tests.hostile.trials import Case, delivers, ends_and_comes_back, run
+from tests.hostile.workers import CONNECTORS, good
 
 _MB = 64
 _STUCK_REQUESTS = 12

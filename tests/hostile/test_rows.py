@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.outside import STRING, Kafka, unique, wait_for
+from tests.hostile.brokers import Kafka
+from tests.hostile.programs import unique, wait_for
 from tests.hostile.site import Site, running_site
 from tests.hostile.trials import Case, delivers, run, says
+from tests.hostile.workers import STRING
 
 _OWN_MESSAGES = 40
 

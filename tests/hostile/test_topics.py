@@ -10,13 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import strangers
-from tests.hostile.outside import Kafka, Worker, good, running_worker, unique, wait_for
+from tests.hostile.brokers import Kafka
+from tests.hostile.programs import unique, wait_for
 from tests.hostile.site import Site, running_site
+from tests.hostile.workers import Worker, good, running_worker
+
+
+@pytest.fixture(scope="module")
+def worker_settings() -> dict[str, str]:
+    """The shortest session that brokers allow: that of a killed worker ends before another one takes over its tasks."""
+    return {"session_timeout_ms": "6000"}
 
 
 @pytest.fixture
 def own_site(kafka: Kafka, tmp_path: Path) -> Iterator[Site]:
-    """A site whose topics are nobody else's."""
+    """A site whose topics no other test uses: what is done to them stays."""
     with running_site(kafka, tmp_path) as site:
         yield site
 
@@ -34,13 +42,13 @@ def test_malformed_records_in_the_workers_topics_are_ignored(own_site: Site) -> 
     own_site.check()
 
 
-def test_the_workers_topics_may_grow(own_site: Site) -> None:
-    for topic in (own_site.topics["offsets"], own_site.topics["status"]):
-        own_site.kafka.grow(topic, own_site.kafka.partitions(topic) + 3)
-    own_site.check()
+def test_the_workers_topics_may_grow(site: Site) -> None:
+    for topic in (site.topics["offsets"], site.topics["status"]):
+        site.kafka.grow(topic, site.kafka.partitions(topic) + 3)
+    site.check()
     for _ in range(2):
-        own_site.worker.restart()
-        own_site.check()
+        site.worker.restart()
+        site.check()
 
 
 def test_compaction_leaves_what_counts(own_site: Site) -> None:
@@ -83,21 +91,21 @@ def test_changes_of_a_topic_of_records_do_not_affect_others(site: Site, change: 
     site.check()
 
 
-def test_an_offsets_topic_of_a_connectors_own_may_be_deleted_under_it(own_site: Site) -> None:
-    kafka = own_site.kafka
+def test_an_offsets_topic_of_a_connectors_own_may_be_deleted_under_it(site: Site) -> None:
+    kafka = site.kafka
     # One that fencepost had just created it would wait for, as brokers learn of it late.
     own = kafka.create(unique("own-offsets"), cleanup_policy="compact")
-    name = own_site.add_good(tasks="1", offsets_storage_topic=own)
+    name = site.add_good(tasks="1", offsets_storage_topic=own)
 
     kafka.delete(own)
     wait_for(lambda: kafka.partitions(own) == 0, f"{own} is gone")
 
     wait_for(lambda: kafka.partitions(own) > 0, f"{own} is there again")
     assert kafka.setting(own, "cleanup.policy") == "compact"
-    own_site.worker.wait_for_states(name, "RUNNING", "RUNNING")
-    own_site.check()
-    own_site.worker.restart()
-    own_site.check()
+    site.worker.wait_for_states(name, "RUNNING", "RUNNING")
+    site.check()
+    site.worker.restart()
+    site.check()
 
 
 def test_a_topic_of_offsets_that_forgets_is_named(kafka: Kafka, tmp_path: Path) -> None:
@@ -141,16 +149,16 @@ def test_a_deleted_topic_of_the_worker_is_named_or_recreated(kafka: Kafka, tmp_p
         assert worker.process.running
 
 
-def test_the_kind_of_transactions_may_change_under_a_running_worker(own_site: Site) -> None:
-    kafka = own_site.kafka
+def test_the_kind_of_transactions_may_change_under_a_running_worker(site: Site) -> None:
+    kafka = site.kafka
     try:
         for version, verification in ((1, "false"), (2, "true")):
             kafka.set_broker(transaction_partition_verification_enable=verification)
             kafka.set_transaction_version(version)
-            own_site.check()
-            own_site.worker.process.end()
-            own_site.worker.revive()
-            own_site.check()
+            site.check()
+            site.worker.process.end()
+            site.worker.revive()
+            site.check()
     finally:
         kafka.set_broker(transaction_partition_verification_enable="true")
         kafka.set_transaction_version(2)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.hostile.outside import Answer, unique, wait_for, wait_for_some
+from tests.hostile.programs import unique, wait_for, wait_for_some
 from tests.hostile.site import Site, faults
+from tests.hostile.workers import Answer
 
 _AT_ONCE = 6
 _SECONDS = 300.0

@@ -11,7 +11,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
 from fencepost.embedded.properties import CLIENT, Listener
 from tests.conftest import FAST_EXPIRY
-from tests.hostile.outside import CONNECTORS
+from tests.hostile.workers import CONNECTORS
 from tests.support.fault_proxy import FaultProxy, Link
 from tests.support.processes import wait_for
 from tests.support.workers import Group, Worker

@@ -1,0 +1,122 @@
+"""The commands of fencepost as processes, and waiting for what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+TIMEOUT_SECONDS = 120.0
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 30.0
+
+T = TypeVar("T")
+
+
+def wait_for(condition: Callable[[], T], what: str | Callable[[], str], timeout: float = TIMEOUT_SECONDS) -> T:
+    """Wait until `condition` returns something true, and return that."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout:g} s: {what if isinstance(what, str) else what()}")
+        time.sleep(_POLL_SECONDS)
+    return result
+
+
+def wait_for_some(condition: Callable[[], object], timeout: float = 5.0) -> None:
+    """Wait for something that may never be, and go on."""
+    with contextlib.suppress(AssertionError, OSError, http.client.HTTPException):
+        wait_for(condition, "", timeout)
+
+
+def unique(prefix: str) -> str:
+    """A name that nothing else has."""
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def free_port() -> int:
+    """A port of the loopback that was free a moment ago."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Program:
+    """The command `fencepost` with arguments, in a process group of its own; its output is in a file."""
+
+    def __init__(self, *arguments: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        command = [sys.executable, "-m", "fencepost", *arguments]
+        # Ends with the test process, however that ends.
+        leash = shutil.which("setpriv")
+        if leash is not None:
+            command = [leash, "--pdeathsig", "TERM", *command]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=log.parent,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def send(self, number: int) -> None:
+        """Send a signal to the process."""
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float = TIMEOUT_SECONDS) -> int:
+        """Wait for the end and return the exit code."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still runs after {timeout:g} s:\n{self.output[-4000:]}") from None
+
+    def stop(self) -> int:
+        """End in good order: SIGTERM, and the exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait()
+
+    def end(self) -> None:
+        """End at once, if it still runs: SIGKILL, for the process and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        """End, whatever it takes, with all that it started."""
+        if self.running:
+            self.send(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_SECONDS)
+        self.end()
+
+
+def command(*arguments: str, timeout: float = TIMEOUT_SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run `fencepost` to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "fencepost", *arguments], capture_output=True, text=True, timeout=timeout, check=False
+    )
