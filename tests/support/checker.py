@@ -17,6 +17,8 @@ from tests.support.topics import unique
 
 _TIMEOUT_SECONDS = 60.0
 _MARKERS_TIMEOUT_SECONDS = 20.0
+# librdkafka waits for as many records as it was asked for, up to this time.
+_WAIT_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ def read_topic(
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # Nothing is read that is written later, so a broker need not wait for it.
+            "fetch.wait.max.ms": 10,
             "auto.offset.reset": "earliest",
             **(settings or {}),
         }
@@ -107,7 +111,7 @@ def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]
     records: list[Record] = []
     while ends:
         assert time.monotonic() < deadline, f"partitions {set(ends)} of {topic} not read to their end in {timeout} s"
-        for message in consumer.consume(10_000, timeout=0.1):
+        for message in consumer.consume(10_000, timeout=_WAIT_SECONDS):
             error = message.error()
             if error is None:
                 records.append(_record(message))

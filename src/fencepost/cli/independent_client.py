@@ -31,15 +31,20 @@ _ANSWER_SECONDS: Final = 30.0
 _SILENCE_SECONDS: Final = 60.0
 _RECORDS_AT_ONCE: Final = 10_000
 # librdkafka waits for all of them, up to this time.
-_WAIT_SECONDS: Final = 0.1
+_WAIT_SECONDS: Final = 0.02
+# A read ends at offsets that are known before: brokers need not wait for records behind them.
+_FETCH_WAIT_MS: Final = 10
 
 
 class MissingTopicError(KafkaError):
     """There is no topic to read."""
 
 
-def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED) -> Consumer:
-    """Return a consumer that commits nothing, to be assigned partitions. Raises ConfigError for OAUTHBEARER."""
+def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED, *, fetch_wait_ms: int = 500) -> Consumer:
+    """Return a consumer that commits nothing, to be assigned partitions. Raises ConfigError for OAUTHBEARER.
+
+    `fetch_wait_ms` is how long brokers wait for records behind the end of the log.
+    """
     return Consumer(
         {
             **_settings(config),
@@ -48,6 +53,7 @@ def open_consumer(config: ClientConfig, isolation: str = READ_COMMITTED) -> Cons
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": fetch_wait_ms,
             "topic.metadata.refresh.interval.ms": 500,
             "allow.auto.create.topics": False,
         }
@@ -68,8 +74,9 @@ def read(config: ClientConfig, topic: str, ends: dict[int, int], isolation: str 
     left = {partition for partition, end in ends.items() if end > 0}
     if not left:
         return
-    with closing(open_consumer(config, isolation)) as consumer:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
+    with closing(open_consumer(config, isolation, fetch_wait_ms=_FETCH_WAIT_MS)) as consumer:
+        # librdkafka looks for the beginning of a partition half a second later if it does not know the leader.
+        consumer.assign([each for each in partitions_of(consumer, topic) if each.partition in left])
         heard = time.monotonic()
         while left:
             for message in consumer.consume(_RECORDS_AT_ONCE, _WAIT_SECONDS):
