@@ -15,6 +15,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka import Admin, ClientConfig, FencingError, FencingTimeoutError
 from fencepost.kafka.errors import AuthorizationError, BrokerRefusedError
 from tests.support.checker import read_topic, values
+from tests.support.confluent import transactional_producer
 from tests.support.fault_proxy import Act, ApiKey, FaultProxy, Link
 from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker
@@ -30,8 +31,7 @@ def admin(bootstrap_servers: str) -> Iterator[Admin]:
 
 
 def _producer_in_transaction(bootstrap_servers: str, transactional_id: str, topic: str, value: bytes) -> Producer:
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0})
-    producer.init_transactions(_SECONDS)
+    producer = transactional_producer(bootstrap_servers, transactional_id)
     producer.begin_transaction()
     producer.produce(topic, value)
     assert producer.flush(_SECONDS) == 0

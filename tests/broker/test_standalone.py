@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from fencepost import ConfigError, SourceConnector, SourceRecord, SourceTask
 from fencepost.config.ids import ConnectorTaskId
@@ -18,6 +18,7 @@ from fencepost.herder.standalone.standalone_fencing import StandaloneChecks
 from fencepost.runtime.worker import Worker
 from fencepost.storage.configs.task_count import leader_transactional_id, task_transactional_id
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
+from tests.support.confluent import transactional_producer
 from tests.support.overlapping_source import OverlappingConnector
 from tests.support.processes import wait_for
 from tests.support.sequence_source import SEEN, SequenceConnector, properties, seqs
@@ -71,14 +72,7 @@ class Stranger:
     """Somebody else who owns a transactional id, with a transaction open."""
 
     def __init__(self, bootstrap_servers: str, topic: str, transactional_id: str) -> None:
-        settings = {
-            "bootstrap.servers": bootstrap_servers,
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": 600_000,
-            "log_level": 0,
-        }
-        self._producer = Producer(settings)
-        self._producer.init_transactions(30)
+        self._producer = transactional_producer(bootstrap_servers, transactional_id, transaction_timeout_ms=600_000)
         self._producer.begin_transaction()
         self._producer.produce(topic, b"of a stranger", key=b"of a stranger")
         self._producer.flush(30)

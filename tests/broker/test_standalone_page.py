@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from tests.broker.test_standalone_rest import Start, start
+from tests.support.confluent import transactional_producer
 from tests.support.processes import wait_for
 from tests.support.topics import unique
 from tests.support.workers import WorkerApi
@@ -46,8 +47,7 @@ def test_a_transaction_that_hides_records_is_named_and_aborted(
 ) -> None:
     del tmp_path
     name = unique("hiding")
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0})
-    producer.init_transactions(_SECONDS)
+    producer = transactional_producer(bootstrap_servers, name)
     producer.begin_transaction()
     producer.produce(topic, b"hidden", partition=0)
     assert producer.flush(_SECONDS) == 0

@@ -17,6 +17,7 @@ from fencepost.cli import cluster_options, main
 from fencepost.cli import tail as tail_module
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
+from tests.support.confluent import transactional_producer
 from tests.support.processes import Process, wait_for
 from tests.support.topics import Topics, unique
 
@@ -41,8 +42,7 @@ def tail(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str])
 @pytest.fixture
 def producer(bootstrap_servers: str) -> Producer:
     """A transactional producer in a transaction."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": unique("tailed"), "log_level": 0})
-    producer.init_transactions(_SECONDS)
+    producer = transactional_producer(bootstrap_servers, unique("tailed"))
     producer.begin_transaction()
     return producer
 

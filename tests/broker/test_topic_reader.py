@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +15,7 @@ from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.read_to_end import ConsumedRecord, TopicReader, TopicReadTimeoutError, read_to_end
 from fencepost.kafka.errors import BrokerUnavailableError, TopicNotFoundError
 from tests.support.checker import read_topic
+from tests.support.confluent import transactional_producer
 from tests.support.fault_proxy import FaultProxy
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
@@ -31,11 +33,8 @@ def config(bootstrap_servers: str) -> ClientConfig:
 def transactional(bootstrap_servers: str) -> Iterator[Callable[..., Producer]]:
     """Makes transactional producers, ready to begin."""
 
-    def make(**settings: str) -> Producer:
-        settings = {"bootstrap.servers": bootstrap_servers, "transactional.id": unique("writer")} | settings
-        producer = Producer(settings)
-        producer.init_transactions(_JOIN_SECONDS)
-        return producer
+    def make(name: str = "", **settings: Any) -> Producer:
+        return transactional_producer(bootstrap_servers, name or unique("writer"), **settings)
 
     return make
 
@@ -111,7 +110,7 @@ def test_aborted_records_never_show(
     config: ClientConfig, transactional: Callable[..., Producer], topic: str, codec: str
 ):
     """Two producers take turns, so that an aborted transaction ends between batches of the other's."""
-    one, other = transactional(**{"compression.type": codec}), transactional()
+    one, other = transactional(compression_type=codec), transactional()
     expected = []
     for turn in range(6):
         one.begin_transaction()
@@ -232,7 +231,7 @@ def test_a_transaction_that_stays_open_is_named(
     config: ClientConfig, transactional: Callable[..., Producer], topic: str
 ):
     name = unique("stuck")
-    producer = transactional(**{"transactional.id": name})
+    producer = transactional(name)
     producer.begin_transaction()
     _send(producer, topic, [b"held"])
     with TopicReader(config, topic) as reader:
@@ -250,7 +249,7 @@ def test_a_transaction_that_stays_open_is_named(
 def test_a_transaction_whose_producer_died_is_waited_for_until_it_expires(
     config: ClientConfig, transactional: Callable[..., Producer], topic: str
 ):
-    producer = transactional(**{"transaction.timeout.ms": "1000"})
+    producer = transactional(transaction_timeout_ms=1_000)
     producer.begin_transaction()
     _send(producer, topic, [b"abandoned"])
     with TopicReader(config, topic) as reader:
@@ -261,8 +260,7 @@ def test_a_transaction_whose_producer_died_is_waited_for_until_it_expires(
 def test_transactions_of_a_version_1_broker_are_read(tv1_broker: EmbeddedBroker):
     servers = tv1_broker.bootstrap_servers
     topic = Topics(servers).create()
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("writer")})
-    producer.init_transactions(_JOIN_SECONDS)
+    producer = transactional_producer(servers, unique("writer"))
     for number in range(4):
         _transaction(producer, topic, [b"%d" % number], commit=number % 2 == 0)
     found = list(read_to_end(ClientConfig(bootstrap_servers=(servers,)), topic))

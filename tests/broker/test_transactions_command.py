@@ -15,6 +15,7 @@ from fencepost.cli import main
 from fencepost.cli.tables import shown_time
 from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError, read_to_end
 from tests.support.checker import read_topic, values
+from tests.support.confluent import transactional_producer
 from tests.support.hanging import hang
 from tests.support.topics import unique
 from tests.support.writing import open_producer, producer_config, write_in_transaction
@@ -45,10 +46,7 @@ def group() -> str:
 @pytest.fixture
 def lingering(bootstrap_servers: str, topic: str, group: str) -> Producer:
     """A producer that a task of the group's connector `orders` might be, in a transaction that it does not end."""
-    producer = Producer(
-        {"bootstrap.servers": bootstrap_servers, "transactional.id": f"{group}-orders-0", "log_level": 0}
-    )
-    producer.init_transactions(_SECONDS)
+    producer = transactional_producer(bootstrap_servers, f"{group}-orders-0")
     producer.begin_transaction()
     producer.produce(topic, b"lingers", partition=0)
     assert producer.flush(_SECONDS) == 0

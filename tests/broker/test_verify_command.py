@@ -14,6 +14,7 @@ from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from fencepost.cli import main
+from tests.support.confluent import transactional_producer
 from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
@@ -40,9 +41,7 @@ def verify(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str
 @pytest.fixture
 def producer(bootstrap_servers: str) -> Iterator[Producer]:
     """A transactional producer in a transaction."""
-    settings = {"bootstrap.servers": bootstrap_servers, "transactional.id": unique("verify"), "log_level": 0}
-    producer = Producer(settings)
-    producer.init_transactions(_SECONDS)
+    producer = transactional_producer(bootstrap_servers, unique("verify"))
     producer.begin_transaction()
     return producer
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.runtime import connector_offsets
 from fencepost.storage.offsets.connector_store import ConnectorOffsetStore
+from tests.support.confluent import transactional_producer
 from tests.support.local_workers import LocalWorkers
 from tests.support.processes import wait_for
 from tests.support.sequence_source import properties
@@ -28,9 +28,7 @@ def test_requests_and_tasks_name_the_open_transaction_they_wait_for(
     started, stopped = unique("started"), unique("stopped")
     path = f"/connectors/{stopped}/offsets"
     offsets = {"offsets": [{"partition": {"task.id": f"{stopped}-0"}, "offset": {"saved": 7}}]}
-    settings = {"transactional.id": stranger, "transaction.timeout.ms": 900_000, "log_level": 0}
-    producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
-    producer.init_transactions(_SECONDS)
+    producer = transactional_producer(bootstrap_servers, stranger, transaction_timeout_ms=900_000)
     producer.begin_transaction()
     producer.produce(own, b"not committed", key=b"a key")
     assert producer.flush(_SECONDS) == 0
