@@ -111,13 +111,13 @@ GUARDS = (
         "tests/unit/spark/test_sink_config.py::test_a_run_is_its_text",
     ),
     Guard(
-<<<<<<< HEAD
         "transactional ids of a Spark sink's runs, which no other sink has",
         "spark/progress.py",
         'OF_RUN: Final = "/run="\n',
         'OF_RUN: Final = "-"\n',
         "tests/unit/spark/test_progress.py::test_no_run_has_the_transactional_id_of_another_sink_or_run",
-=======
+    ),
+    Guard(
         "the progress of a sink, by which format(fencepost) tells a repeated batch of a stream",
         "spark/data_source_stream.py",
         "        return next_step(key.sink, last, planned, first_batch=config.first_batch)\n",
@@ -163,6 +163,5 @@ GUARDS = (
         "                and entry.transactional_id == transactional_id\n",
         "tests/broker/test_spark_format_stream_owner.py"
         "::test_a_newer_instance_fences_the_older_and_is_left_alone_by_its_abort[V2]",
->>>>>>> 134859a (wip2)
     ),
 )
