@@ -1,4 +1,4 @@
-"""docs/architecture.md lists all modules that the data of a polled batch is handed to."""
+"""docs/architecture.md lists all modules that the data of a polled batch are handed to, in order."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import fencepost
 from tests.support.processes import wait_for
 from tests.support.task_runner import TaskRunner, stop
+from tests.support.topics import Topics
 
 _PACKAGE = Path(fencepost.__file__).parent
 _PAGE = _PACKAGE.parents[1] / "docs" / "architecture.md"
@@ -77,11 +78,8 @@ def _is_converter(module: str) -> bool:
     return module.startswith("converters/")
 
 
-def test_the_data_of_a_polled_batch_is_handed_to_the_listed_modules(
-    runner: TaskRunner, bootstrap_servers: str, topic: str, name: str
-):
-    del bootstrap_servers
-    task, seen = runner.task(name, topic, {"messages.per.poll": 12, "limit": 12})
+def test_the_data_of_a_polled_batch_pass_the_listed_modules_in_order(runner: TaskRunner, topics: Topics, name: str):
+    task, seen = runner.task(name, topics.create(partitions=3), {"messages.per.poll": 12, "limit": 12})
     trace = _Trace(f"key-{name}", f"value-{name}")
     seen.on_poll = lambda _, records: (trace.begin() if records else None, records)[1]
     seen.on_commit = lambda _: trace.end()
@@ -91,5 +89,5 @@ def test_the_data_of_a_polled_batch_is_handed_to_the_listed_modules(
     listed = _listed()
     (converter,) = (module for module in listed if _is_converter(module))
     handed = dict.fromkeys(converter if _is_converter(module) else module for module in trace.modules)
-    assert set(handed) == set(listed)
+    assert list(handed) == listed
     assert len(listed) <= _MOST
