@@ -21,7 +21,7 @@ from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import ProducerFencedError
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.kafka.records.columns import Records
-from fencepost.storage.configs.codec import LoggerLevel, RestartRequest, SessionKey, TargetState
+from fencepost.storage.configs.codec import LoggerLevelRecord, RestartRequest, SessionKey, TargetState
 from fencepost.storage.configs.state import (
     ClusterConfigState,
     ConfigEvent,
@@ -232,7 +232,7 @@ def test_other_workers_are_notified(cluster: Cluster):
     done(leader.put_restart_request(request))
     done(follower.store.put_logger_level("root", "DEBUG"))
     assert done(follower.store.read_to_end()) == done(leader.read_to_end())
-    assert follower.happened() == [SessionKeyUpdate(key), request, LoggerLevel("root", "DEBUG")]
+    assert follower.happened() == [SessionKeyUpdate(key), request, LoggerLevelRecord("root", "DEBUG")]
 
 
 def test_a_worker_that_starts_later_agrees_and_restarts_nothing(cluster: Cluster):

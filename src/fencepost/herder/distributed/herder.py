@@ -46,7 +46,7 @@ from fencepost.herder.work.fencing_round import FencingRounds
 from fencepost.herder.work.worker_clients import cluster_id, config_store
 from fencepost.runtime.connector.client_properties import admin_config
 from fencepost.runtime.worker import Worker
-from fencepost.storage.configs.codec import LoggerLevel as LoggerLevelRecord
+from fencepost.storage.configs.codec import LoggerLevelRecord
 from fencepost.storage.configs.state import ClusterConfigState, ConfigEvent
 
 _log: Final = logging.getLogger(__name__)

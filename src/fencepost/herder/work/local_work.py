@@ -31,7 +31,7 @@ from fencepost.storage.configs.state import (
 )
 
 
-class Membership(Protocol):
+class AssignedWork(Protocol):
     """Decides what this process runs."""
 
     def has(self, unit: Unit) -> bool:
@@ -47,14 +47,14 @@ class LocalWork:
     def __init__(
         self,
         parts: HerderParts,
-        membership: Membership,
+        assigned: AssignedWork,
         *,
         new_task: Callable[[ConnectorTaskId], TaskWork],
         configure_tasks: Callable[[str], None],
     ) -> None:
         """`configure_tasks` is called with the name when a connector's task configurations should be requested."""
         self._parts = parts
-        self._membership = membership
+        self._assigned = assigned
         self._new_task = new_task
         self._configure_tasks = configure_tasks
         self._connectors: dict[str, ConnectorWork] = {}
@@ -74,7 +74,7 @@ class LocalWork:
 
     def find(self, connector: str) -> ConnectorWork | None:
         """Return a connector of this process."""
-        return self._connectors.get(connector) if self._membership.has(connector) else None
+        return self._connectors.get(connector) if self._assigned.has(connector) else None
 
     def settled(self, connector: str) -> bool:
         """Whether a connector and its tasks have reached their plans."""
@@ -141,7 +141,7 @@ class LocalWork:
 
     def _restart_as_asked(self, request: RestartRequest) -> None:
         for unit in restart_plan(request, self._parts.state, self._parts.statuses.table):
-            if self._membership.has(unit):
+            if self._assigned.has(unit):
                 self.restart(unit, announce=True)
 
     def plan(self, *units: Unit) -> None:
@@ -166,7 +166,7 @@ class LocalWork:
 
     def _connector_plan(self, name: str) -> ConnectorPlan | None:
         state = self._parts.state
-        if not (self._membership.has(name) and state.contains(name)):
+        if not (self._assigned.has(name) and state.contains(name)):
             return None
         target = state.target_state(name) or TargetState.STARTED
         return ConnectorPlan(self._versions[name], target, self._restarts[name])
@@ -175,9 +175,9 @@ class LocalWork:
         state = self._parts.state
         config = state.task_config(task)
         target = state.target_state(task.connector)
-        if config is None or not self._membership.has(task) or target is TargetState.STOPPED:
+        if config is None or not self._assigned.has(task) or target is TargetState.STOPPED:
             return None
-        held = self._membership.held(task.connector)
+        held = self._assigned.held(task.connector)
         return TaskPlan(state.task_generation(task), config, target is TargetState.PAUSED, self._restarts[task], held)
 
     def _find_work(self, unit: Unit) -> ConnectorWork | TaskWork | None:

@@ -19,7 +19,7 @@ from fencepost.storage.errors import OffsetsTopicMissingError
 _log: Final = logging.getLogger(__name__)
 
 
-class AtLeastOnce(Delivery):
+class AtLeastOnceDelivery(Delivery):
     """Writes records and source offsets with separate producers, outside of transactions."""
 
     def __init__(self, records: IdempotentProducer, offsets: IdempotentProducer) -> None:

@@ -9,9 +9,9 @@ from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import ExactlyOnceSourceSupport, WorkerConfig
 from fencepost.kafka.clients import KafkaClients
 from fencepost.runtime.connector.client_properties import boundary_interval_ms, offset_producer_config, producer_config
-from fencepost.runtime.task.acknowledged_writes import AtLeastOnce
+from fencepost.runtime.task.acknowledged_writes import AtLeastOnceDelivery
 from fencepost.runtime.task.boundaries import FlushInterval, TransactionBoundaryManager, boundary_manager
-from fencepost.runtime.task.writes import Delivery, ExactlyOnce
+from fencepost.runtime.task.writes import Delivery, ExactlyOnceDelivery
 
 NewDelivery = Callable[[], Delivery]
 NewBoundaries = Callable[[float], TransactionBoundaryManager]
@@ -32,11 +32,11 @@ def delivery(
         transactional_id = task.transactional_id(worker.group_id)
         interval_s = boundary_interval_ms(worker, connector) / 1000
         return (
-            lambda: ExactlyOnce(clients.transactional_producer(records, transactional_id)),
+            lambda: ExactlyOnceDelivery(clients.transactional_producer(records, transactional_id)),
             lambda now: boundary_manager(connector.transaction_boundary, interval_s, now),
         )
     offsets = offset_producer_config(worker, connector, task)
     return (
-        lambda: AtLeastOnce(clients.idempotent_producer(records), clients.idempotent_producer(offsets)),
+        lambda: AtLeastOnceDelivery(clients.idempotent_producer(records), clients.idempotent_producer(offsets)),
         lambda now: FlushInterval(worker.offset_flush_interval_ms / 1000, now),
     )

@@ -1,6 +1,6 @@
 """The writes of a task's run; the kind of delivery determines the guarantee.
 
-    Delivery        ExactlyOnce          AtLeastOnce
+    Delivery        ExactlyOnceDelivery  AtLeastOnceDelivery
       makes             makes                makes
     TaskWrites      TaskTransaction      AcknowledgedWrites
 
@@ -178,7 +178,7 @@ class Delivery(ABC):
         """Release all resources. Never raises."""
 
 
-class ExactlyOnce(Delivery):
+class ExactlyOnceDelivery(Delivery):
     """Writes in transactions under a transactional id, which the last instance of the task to start owns (KIP-618)."""
 
     def __init__(self, producer: TransactionalProducer) -> None:

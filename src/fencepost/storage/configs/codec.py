@@ -109,7 +109,7 @@ class RestartRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggerLevel:
+class LoggerLevelRecord:
     """Sets the level of a logger on all workers (KIP-976)."""
 
     logger: str
@@ -123,7 +123,7 @@ ConfigRecord = (
     | TaskCountRecord
     | TargetStateRecord
     | RestartRequest
-    | LoggerLevel
+    | LoggerLevelRecord
     | SessionKey
 )
 
@@ -148,7 +148,7 @@ def encode(record: ConfigRecord) -> Row:
         case RestartRequest(connector, include_tasks, only_failed):
             key = f"restart-connector-{connector}"
             value = {"include-tasks": include_tasks, "only-failed": only_failed}
-        case LoggerLevel(logger, level):
+        case LoggerLevelRecord(logger, level):
             key, value = f"logger-cluster-{logger}", {"level": level}
         case SessionKey(secret, algorithm, created):
             shown = base64.b64encode(secret).decode()
@@ -233,8 +233,8 @@ def _restart(connector: str, value: bytes | None) -> RestartRequest:
     return RestartRequest(connector, options.get("include-tasks") is True, options.get("only-failed") is True)
 
 
-def _logger(logger: str, value: bytes | None) -> LoggerLevel:
-    return LoggerLevel(logger, _string(_object(value), "level"))
+def _logger(logger: str, value: bytes | None) -> LoggerLevelRecord:
+    return LoggerLevelRecord(logger, _string(_object(value), "level"))
 
 
 _READERS: Final[Mapping[str, Callable[[str, bytes | None], ConfigRecord]]] = {

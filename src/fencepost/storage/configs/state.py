@@ -40,7 +40,7 @@ from fencepost.storage.configs.codec import (
     Config,
     ConfigRecord,
     ConnectorRecord,
-    LoggerLevel,
+    LoggerLevelRecord,
     RestartRequest,
     SessionKey,
     TargetState,
@@ -226,7 +226,7 @@ ConfigEvent = (
     | TargetStateChange
     | SessionKeyUpdate
     | RestartRequest
-    | LoggerLevel
+    | LoggerLevelRecord
 )
 """The change or request of a record."""
 
@@ -242,7 +242,7 @@ def apply(
     match record:
         case SessionKey():
             return replace(state, session_key=record), SessionKeyUpdate(record)
-        case RestartRequest() | LoggerLevel():
+        case RestartRequest() | LoggerLevelRecord():
             return state, record
         case None:
             return state, None

@@ -26,7 +26,7 @@ from fencepost.storage.configs.codec import (
     Config,
     ConfigRecord,
     ConnectorRecord,
-    LoggerLevel,
+    LoggerLevelRecord,
     RestartRequest,
     SessionKey,
     TargetState,
@@ -188,7 +188,7 @@ class ConfigBackingStore:
 
     def put_logger_level(self, logger: str, level: str) -> Future[None]:
         """Set the level of a logger on all workers."""
-        return self._run(self._writing, self._write, f"The level of logger {logger}", LoggerLevel(logger, level))
+        return self._run(self._writing, self._write, f"The level of logger {logger}", LoggerLevelRecord(logger, level))
 
     def close(self) -> None:
         """Stop, and close all connections. Blocks for at most some seconds; pending futures fail."""

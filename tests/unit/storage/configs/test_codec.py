@@ -14,7 +14,7 @@ from fencepost.storage.configs.codec import (
     CommitRecord,
     ConfigRecord,
     ConnectorRecord,
-    LoggerLevel,
+    LoggerLevelRecord,
     RestartRequest,
     SessionKey,
     TargetState,
@@ -53,7 +53,7 @@ _EXAMPLES: list[tuple[ConfigRecord, bytes, bytes | None]] = [
         b"restart-connector-c1",
         b'{"include-tasks":true,"only-failed":false}',
     ),
-    (LoggerLevel("org.apache", "INFO"), b"logger-cluster-org.apache", b'{"level":"INFO"}'),
+    (LoggerLevelRecord("org.apache", "INFO"), b"logger-cluster-org.apache", b'{"level":"INFO"}'),
 ]
 
 

@@ -14,7 +14,7 @@ from fencepost.storage.configs.codec import (
     CommitRecord,
     ConfigRecord,
     ConnectorRecord,
-    LoggerLevel,
+    LoggerLevelRecord,
     RestartRequest,
     SessionKey,
     TargetState,
@@ -187,7 +187,7 @@ def test_deleting_removes_all_but_the_task_count():
 
 def test_restart_requests_and_logger_levels_change_no_state():
     """L8."""
-    requests = (RestartRequest("c", include_tasks=True, only_failed=False), LoggerLevel("root", "INFO"))
+    requests = (RestartRequest("c", include_tasks=True, only_failed=False), LoggerLevelRecord("root", "INFO"))
     state, events = _replayed(*requests)
     assert events == list(requests)
     assert state == ClusterConfigState(offset=2)
@@ -293,7 +293,7 @@ def _operations(draw: st.DrawFn) -> list[ConfigRecord]:
         [CommitRecord(name, 0), TargetStateRecord(name, TargetState.STOPPED)],
         [ConnectorRecord(name, None), TargetStateRecord(name, None)],
         [SessionKey(draw(st.binary(min_size=1, max_size=3)), "HmacSHA256", draw(st.integers(0, 2**40)))],
-        [RestartRequest(name, draw(st.booleans()), draw(st.booleans())), LoggerLevel("root", "INFO")],
+        [RestartRequest(name, draw(st.booleans()), draw(st.booleans())), LoggerLevelRecord("root", "INFO")],
     ]
     return draw(st.sampled_from(operations))
 
