@@ -15,6 +15,12 @@ _ALPHABET = np.frombuffer((string.ascii_uppercase + string.ascii_lowercase + str
 _PAIRS = np.stack([np.repeat(_ALPHABET, 64), np.tile(_ALPHABET, 64)], axis=1).copy().view(np.uint16).ravel()
 """Two base64 characters for each 12 bits."""
 
+_GROUP_BITS = 24
+_TOP_GROUP = 64 - _GROUP_BITS
+# The last four characters of a text, as a little-endian number: what stays of them, and the padding, by the length modulo 3.
+_KEPT = np.array([0xFFFFFFFF, 0x0000FFFF, 0x00FFFFFF], np.uint32)
+_PADDED = np.array([0, 0x3D3D0000, 0x3D000000], np.uint32)
+
 # Built from buffers: to convert a list Arrow imports pandas, which takes a third of a second.
 _PADDING = pa.Array.from_buffers(
     pa.binary(), 3, [None, pa.py_buffer(np.array([0, 0, 2, 3], np.int32)), pa.py_buffer(bytes(3))]
@@ -42,6 +48,44 @@ def base64(values: pa.Array) -> pa.Array:
     text[ends[remainders != 0] - 1] = ord("=")
     text[ends[remainders == 1] - 2] = ord("=")
     return strings_from(values, sizes, text)
+
+
+def base64_decimals(decimals: pa.Array) -> pa.Array:
+    """The base64 texts of the unscaled bytes of a decimal array.
+
+    Unscaled values of 64 bits are coded as numbers, which takes a third of the time that their bytes take.
+    """
+    if not pa.types.is_decimal128(decimals.type):
+        return base64(unscaled_bytes(decimals))
+    words = np.frombuffer(decimals.buffers()[1], np.int64).reshape(-1, 2)[decimals.offset :][: len(decimals)]
+    numbers = words[:, 0]
+    if not (words[:, 1] == numbers >> 63).all():
+        return base64(unscaled_bytes(decimals))
+    lengths = _twos_complement_lengths(numbers)
+    groups = (lengths + 2) // 3
+    # The first byte of each number at the top.
+    aligned = numbers.astype(np.uint64) << (64 - 8 * lengths).astype(np.uint64)
+    coded = np.empty((len(numbers), int(groups.max(initial=1))), np.uint32)
+    for position in range(coded.shape[1]):
+        group = (aligned >> np.uint64(_TOP_GROUP)).astype(np.uint32)
+        first, second = _PAIRS[group >> 12], _PAIRS[group & 0xFFF]
+        coded[:, position] = first.astype(np.uint32) | second.astype(np.uint32) << np.uint32(16)
+        aligned = aligned << np.uint64(_GROUP_BITS)
+    rows, last, remainders = np.arange(len(numbers)), groups - 1, lengths % 3
+    coded[rows, last] = coded[rows, last] & _KEPT[remainders] | _PADDED[remainders]
+    text = coded if (groups == coded.shape[1]).all() else coded[np.arange(coded.shape[1]) < groups[:, None]]
+    return strings_from(decimals, groups * 4, np.ascontiguousarray(text).view(np.uint8).ravel())
+
+
+def _twos_complement_lengths(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The fewest bytes that have each 64-bit number with its sign."""
+    sizes = numbers ^ (numbers >> 63)
+    lengths = np.ones(len(numbers), np.int64)
+    most = int(sizes.max(initial=0))
+    for bits in range(7, 63, 8):
+        if most >> bits:
+            lengths += sizes >> bits != 0
+    return lengths
 
 
 def unscaled_bytes(decimals: pa.Array) -> pa.Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fencepost.converters.binary import base64, unscaled_bytes
+from fencepost.converters.binary import base64, base64_decimals
 from fencepost.converters.numbers import json_floats
 from fencepost.converters.render import Renderer, fields_of, plain
 from fencepost.converters.text import Escape, Text, bytes_of, is_constant, join_columns
@@ -39,7 +39,9 @@ class JsonRenderer(Renderer):
 
     def decimal(self, values: pa.Array) -> Text:
         """Base64 of the unscaled bytes, or a number with all its digits."""
-        return Text(values.cast(pa.string())) if self.numeric_decimals else self.binary(unscaled_bytes(values))
+        if self.numeric_decimals:
+            return Text(values.cast(pa.string()))
+        return Text(base64_decimals(values), '"', '"')
 
     def date(self, values: pa.Array) -> Text:
         """Days since the epoch."""

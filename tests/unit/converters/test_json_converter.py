@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import pickle
@@ -173,6 +174,29 @@ def test_schemaless_json_passes_unchanged():
     assert convert(None, values) == [
         b'{"schema":null,"payload":{"a": [1, 2.50]}}', None, b'{"schema":null,"payload":"x"}',
     ]  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 62).map(lambda bits: -(1 << bits))),
+        max_size=9,
+    ),
+    st.integers(0, 3),
+    st.booleans(),
+)
+@example(numbers=[0, -1, 127, 128, -128, -129, 2**63 - 1, -(2**63)], skipped=0, wide=False)
+@example(numbers=[None, 2**62], skipped=1, wide=True)
+def test_decimals_are_their_shortest_bytes_in_base64(numbers: list[int | None], skipped: int, wide: bool):
+    beyond = [2**64, -(2**64)] if wide else []
+    given = [*numbers, *beyond]
+    values = pa.array([None if number is None else Decimal(number) for number in given], pa.decimal128(38, 0))[skipped:]
+
+    expected = []
+    for number in given[skipped:]:
+        size = 1 if number is None else (number if number >= 0 else ~number).bit_length() // 8 + 1
+        text = b"" if number is None else base64.b64encode(number.to_bytes(size, "big", signed=True))
+        expected.append(b"null" if number is None else b'"' + text + b'"')
+    assert payloads(spark.DecimalType(38, 0), values) == expected
 
 
 @pytest.mark.parametrize("name", ["NUMERIC", "numeric"])
