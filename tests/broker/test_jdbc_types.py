@@ -152,6 +152,17 @@ def as_psycopg_reads(database: Database, kind: str, becomes: str) -> Iterator[An
             yield struct.unpack("f", struct.pack("f", value))[0] if kind == "real" and value is not None else value
 
 
+def read_in_ranges(reading: TableReading) -> pa.RecordBatch:
+    """All rows as a large read gives them: in the binary format where there is one for all columns."""
+    found = reading.reader.source.read_in_ranges("true", {})
+    (select,) = found.selects
+    try:
+        (batch,) = found.reader.read(select)
+    finally:
+        found.export.close()
+    return batch
+
+
 @pytest.mark.parametrize(("kind", "becomes", "literals"), TYPES, ids=[kind for kind, _, _ in TYPES])
 def test_values_are_those_that_psycopg_reads(types: Database, kind: str, becomes: str, literals: list[str]) -> None:
     types.execute(f"create table t(id int generated always as identity, v {kind})")
@@ -160,10 +171,13 @@ def test_values_are_those_that_psycopg_reads(types: Database, kind: str, becomes
 
     with TableReading(types) as reading:
         found = reading.reader.read(reading.server)
+        in_ranges = read_in_ranges(reading)
 
     assert isinstance(found, Rows)
     assert found.shape.struct["v"].dataType.simpleString() == becomes
     rows = sorted(found.rows["value"].to_pylist(), key=lambda row: row["id"])
+    assert in_ranges.schema == found.rows.schema
+    assert [str(row) for row in in_ranges["value"].to_pylist()] == [str(row) for row in rows]
     expected = list(as_psycopg_reads(types, kind, becomes))
     assert len(rows) == len(expected) == len(literals) + 1
     for row, value in zip(rows, expected, strict=True):
@@ -178,7 +192,10 @@ def test_what_cannot_be_represented_is_refused_by_name(types: Database, kind: st
 
     with TableReading(types) as reading, pytest.raises(DataError, match=why) as refused:
         reading.poll()
+    with TableReading(types) as again, pytest.raises(DataError) as refused_in_range:
+        read_in_ranges(again)
 
+    assert str(refused_in_range.value) == str(refused.value)
     assert f'The column "v" ({reading.reader.source._known[1].type.text}) of the table public.t' in str(refused.value)  # type: ignore[index]
 
 
@@ -198,12 +215,13 @@ def test_days_and_moments_beyond_what_python_knows_are_counted(types: Database) 
 
     with TableReading(types) as reading:
         found = reading.reader.read(reading.server)
+        in_ranges = read_in_ranges(reading)
 
     assert isinstance(found, Rows)
-    rows = found.rows["value"]
-    days = rows.field("v").cast(pa.int32()).to_pylist()
-    moments = rows.field("w").cast(pa.int64()).to_pylist()
-    assert sorted(zip(days, moments, strict=True)) == expected
+    for batch in (found.rows, in_ranges):
+        days = batch["value"].field("v").cast(pa.int32()).to_pylist()
+        moments = batch["value"].field("w").cast(pa.int64()).to_pylist()
+        assert sorted(zip(days, moments, strict=True)) == expected
 
 
 @pytest.mark.parametrize(
@@ -221,9 +239,11 @@ def test_numeric_mapping_chooses_what_numbers_become(types: Database, mapping: s
 
     with TableReading(types, {"numeric.mapping": mapping}) as reading:
         found = reading.reader.read(reading.server)
+        in_ranges = read_in_ranges(reading)
 
     assert isinstance(found, Rows)
     assert [field.dataType.simpleString() for field in found.shape.struct] == becomes
+    assert str(in_ranges.to_pylist()) == str(found.rows.to_pylist())
     numbers = [float(value) for value in found.rows["value"][0].as_py().values()]
     assert numbers[:6] == [99, 9999, 999_999_999, 1e18, 1, 1.5]
 

@@ -1,4 +1,4 @@
-"""PostgresSource over TLS. The server in tests has none, so a proxy in front of it speaks TLS."""
+"""PostgreSQL over TLS. The server in tests has none, so a proxy in front of it speaks TLS."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from fencepost.connectors.copy_blocks import copy_messages
 from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
@@ -64,6 +66,27 @@ def test_snapshot_and_stream_are_the_same_over_tls(trusted: Path, secured: TlsPr
         [(0, "c", 5_000_000), *((n, "r", 500) for n in numbers), *((n, "u", 3000) for n in numbers)]
     )
     topics.drop_slot()
+
+
+def test_copy_over_tls_has_the_same_rows(trusted: Path, secured: TlsProxy, database: Database):
+    statement = "copy (select i::bigint, repeat('d', i) from generate_series(0, {last}) i) to stdout (format {form})"
+
+    def rows(port: int, last: int, form: str) -> list[bytes]:
+        with psycopg.connect(database.conninfo, port=port, sslrootcert=str(trusted), autocommit=True) as connection:
+            found = []
+            for block in copy_messages(connection, statement.format(last=last, form=form), 4096):
+                ends = [*block.starts[1:], block.end]
+                found += [bytes(block.data[start:end]) for start, end in zip(block.starts, ends, strict=True)]
+            assert connection.execute("select 1").fetchone() == (1,)
+            return found
+
+    for form in ("csv", "binary"):
+        for last in (-1, 0, 500):
+            plain = rows(database.server.port, last, form)
+            assert rows(secured.port, last, form) == plain
+            assert len(plain) == last + 1
+            assert all(b"d" * number in row for number, row in enumerate(plain))
+    assert secured.handshakes == 6
 
 
 def test_a_server_that_another_authority_vouches_for_is_refused(secured: TlsProxy, database: Database, tmp_path: Path):

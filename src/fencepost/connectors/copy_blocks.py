@@ -2,11 +2,14 @@
 
 A row is a message of the protocol, CopyData: `d`, length (4 bytes), the row. libpq returns one message per call, which
 costs more than to parse the row. So libpq connects and authenticates, and then the messages are read from its socket.
-As in a text there is no byte 0, `d` and a 0 stand only where a message begins, or within its length: if each such place
-ends where the next one begins, they are the messages; otherwise the block is walked. On a TLS connection only libpq can
-decrypt, so its calls are used.
+Rows begin with `d` and a few more known bytes, their marks. Places that have them may be within a row as well: if each
+place ends where the next one begins, they are the messages; otherwise the block is walked. On a TLS connection only
+libpq can decrypt, so its calls are used.
+
+In a binary format a header precedes the first row in its message, and the last message is no row but a trailer.
 
 https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-COPY
+https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-BINARY-FORMAT
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,10 +34,29 @@ if TYPE_CHECKING:
 BLOCK_BYTES: Final = 1 << 20
 """About how much text a block has."""
 
-_HEADER: Final = 5
-_ROW, _ERROR, _READY = b"dEZ"
+HEADER: Final = 5
+"""The bytes of a message before its content."""
+
+_ROW, _ERROR, _READY, _COPY_OUT = b"dEZH"
+_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
+_FILE_HEADER: Final = len(_SIGNATURE) + 8
+_TRAILER: Final = b"d\0\0\0\6\xff\xff"
 
 Positions = NDArray[np.int64]
+Marks = Sequence[tuple[int, int]]
+"""Bytes at fixed places of each message: how far from its begin, and the byte."""
+
+TEXT_MARKS: Final[Marks] = ((1, 0),)
+"""A text has no byte 0, and no row has 16 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Whole rows: where their messages begin in `data`, and where the last one ends. Valid until the next ones are taken."""
+
+    data: bytearray
+    starts: Positions
+    end: int
 
 
 def copy_blocks(
@@ -43,13 +66,21 @@ def copy_blocks(
 
     Raises psycopg's errors. Unless the iterator is taken to its end, the connection is closed: there may be more rows on it.
     """
+    for messages in copy_messages(connection, statement, block_bytes):
+        yield _text(messages)
+
+
+def copy_messages(
+    connection: psycopg.Connection[Any], statement: str, block_bytes: int = BLOCK_BYTES, marks: Marks = TEXT_MARKS
+) -> Generator[Messages]:
+    """Yield the messages of all rows, as `copy_blocks`. `statement` is a COPY in any format, and `marks` those of its rows."""
     if connection.pgconn.ssl_in_use:
         yield from _joined(copy_rows(connection, statement), block_bytes)
         return
     with closing(socket.socket(fileno=os.dup(connection.pgconn.socket))) as own:
         own.setblocking(True)
         try:
-            yield from _Messages(own, block_bytes).blocks(statement)
+            yield from _Reader(own, block_bytes, marks).messages(statement)
         except BaseException:
             connection.close()
             raise
@@ -106,36 +137,41 @@ def _ready(server: PGconn, events: int) -> None:
     waiting.poll()
 
 
-def _joined(rows: Iterator[bytes], block_bytes: int) -> Iterator[pa.Buffer]:
-    block: list[bytes] = []
-    size = 0
-    for row in rows:
-        block.append(row)
-        size += len(row)
-        if size >= block_bytes:
-            yield pa.py_buffer(b"".join(block))
-            block, size = [], 0
-    if block:
-        yield pa.py_buffer(b"".join(block))
+def _joined(rows: Iterator[bytes], block_bytes: int) -> Iterator[Messages]:
+    block, starts = bytearray(), []
+    for number, row in enumerate(rows):
+        content = row[_FILE_HEADER:] if number == 0 and row.startswith(_SIGNATURE) else row
+        message = struct.pack(">cI", b"d", len(content) + 4) + content
+        if message == _TRAILER:
+            continue
+        starts.append(len(block))
+        block += message
+        if len(block) >= block_bytes:
+            yield Messages(block, np.array(starts, np.int64), len(block))
+            block, starts = bytearray(), []
+    if starts:
+        yield Messages(block, np.array(starts, np.int64), len(block))
 
 
-class _Messages:
-    """The messages of the server after one statement, read from its socket."""
+class _Reader:
+    """Reads the messages of the server after one statement from its socket."""
 
-    def __init__(self, own: socket.socket, block_bytes: int) -> None:
+    def __init__(self, own: socket.socket, block_bytes: int, marks: Marks) -> None:
         self._socket = own
-        self._data = bytearray(max(block_bytes, 2 * _HEADER))
+        self._data = bytearray(max(block_bytes, 2 * _FILE_HEADER))
         self._filled = 0
         self._closed = False
+        self._has_file_header = False
+        self._finder = RowFinder(marks)
 
-    def blocks(self, statement: str) -> Iterator[pa.Buffer]:
-        """Send the statement, and yield the text of the rows up to where the server is ready for another one."""
+    def messages(self, statement: str) -> Iterator[Messages]:
+        """Send the statement, and yield the rows up to where the server is ready for another one."""
         text = statement.encode() + b"\0"
         self._send(struct.pack(">cI", b"Q", len(text) + 4) + text)
         while True:
-            starts, end = find_rows(self._data, self._filled)
+            starts, end = self._finder.find(self._data, self._filled)
             if len(starts):
-                yield _text(self._data, starts, end)
+                yield Messages(self._data, starts, end)
             ready, end = self._skip_others(end)
             if ready:
                 return
@@ -173,60 +209,110 @@ class _Messages:
 
     def _at_end(self) -> bool:
         """Whether the last bytes look like ReadyForQuery. If they only look so, a block is smaller."""
-        last = self._data[max(0, self._filled - _HEADER - 1) : self._filled]
-        return last[:_HEADER] == b"Z\0\0\0\5" or self._data[0] == _ERROR
+        last = self._data[max(0, self._filled - HEADER - 1) : self._filled]
+        return last[:HEADER] == b"Z\0\0\0\5" or self._data[0] == _ERROR
 
     def _skip_others(self, at: int) -> tuple[bool, int]:
-        """Skip messages other than rows; return whether the server is ready, and where the next row may begin.
+        """Skip what is no row; return whether the server is ready, and where the next row may begin.
 
         Raises the error that the server reports.
         """
-        while self._filled - at >= _HEADER and self._data[at] != _ROW:
-            end = at + 1 + int.from_bytes(self._data[at + 1 : at + _HEADER], "big")
-            if end > self._filled:
+        while self._filled - at >= HEADER:
+            end = at + 1 + int.from_bytes(self._data[at + 1 : at + HEADER], "big")
+            kind = self._data[at]
+            if kind == _ROW and self._has_file_header:
+                if self._filled - at < HEADER + _FILE_HEADER:
+                    break
+                at = self._skip_file_header(at, end)
+                continue
+            if end > self._filled or (kind == _ROW and self._data[at:end] != _TRAILER):
                 break
-            if self._data[at] == _ERROR:
-                raise _reported(bytes(self._data[at + _HEADER : end]))
-            if self._data[at] == _READY:
+            if kind == _ERROR:
+                raise _reported(bytes(self._data[at + HEADER : end]))
+            if kind == _READY:
                 return True, end
+            if kind == _COPY_OUT:
+                self._has_file_header = bool(self._data[at + HEADER])
             at = end
         return False, at
 
+    def _skip_file_header(self, at: int, end: int) -> int:
+        """Begin the message, which ends at `end`, after the header of the binary format, and return where."""
+        self._has_file_header = False
+        at += _FILE_HEADER
+        self._data[at : at + HEADER] = struct.pack(">cI", b"d", end - at - 1)
+        return at
 
-def find_rows(data: bytearray, filled: int) -> tuple[Positions, int]:
-    """Return where the complete rows at the beginning of `data[:filled]` begin, and where the last one ends."""
-    u8 = np.frombuffer(data, np.uint8, filled)
-    starts = np.flatnonzero((u8[: max(filled - _HEADER + 1, 0)] == _ROW) & (u8[1 : max(filled - _HEADER + 2, 1)] == 0))
-    if len(starts) and starts[0] == 0:
-        ends = starts + 1 + np.ndarray((filled - 3,), ">u4", data, 0, (1,))[starts + 1].astype(np.int64)
-        if (starts[1:] == ends[:-1]).all():
-            if ends[-1] > filled:
-                starts, ends = starts[:-1], ends[:-1]
-            end = int(ends[-1]) if len(ends) else 0
-            if end + 1 >= filled or data[end] != _ROW or data[end + 1] == 0:
-                return starts, end
-    return _walk(data, filled)
+
+class RowFinder:
+    """Finds rows by their marks. The arrays for that are kept: new ones of this size cost more than the search."""
+
+    def __init__(self, marks: Marks = TEXT_MARKS) -> None:
+        self._marks = ((0, _ROW), *marks)
+        self._reach = max(HEADER, *(at + 1 for at, _ in marks))
+        self._both = self._one = np.empty(0, np.bool_)
+
+    def find(self, data: bytearray, filled: int) -> tuple[Positions, int]:
+        """Return where the complete rows at the beginning of `data[:filled]` begin, and where the last one ends."""
+        starts = self._candidates(data, filled)
+        if len(starts) and starts[0] == 0:
+            ends = starts + 1 + np.ndarray((filled - 3,), ">u4", data, 0, (1,))[starts + 1].astype(np.int64)
+            if (starts[1:] == ends[:-1]).all():
+                if ends[-1] > filled or data[starts[-1] : ends[-1]] == _TRAILER:
+                    starts, ends = starts[:-1], ends[:-1]
+                end = int(ends[-1]) if len(ends) else 0
+                if _ends_there(data, filled, end):
+                    return starts, end
+        return _walk(data, filled)
+
+    def _candidates(self, data: bytearray, filled: int) -> Positions:
+        count = max(filled - self._reach + 1, 0)
+        if len(self._both) < count:
+            self._both, self._one = np.empty(len(data), np.bool_), np.empty(len(data), np.bool_)
+        both, one = self._both[:count], self._one[:count]
+        u8 = np.frombuffer(data, np.uint8, filled)
+        for number, (at, byte) in enumerate(self._marks):
+            np.equal(u8[at : at + count], byte, out=one if number else both)
+            if number:
+                np.logical_and(both, one, out=both)
+        return np.flatnonzero(both)
+
+
+def _ends_there(data: bytearray, filled: int, end: int) -> bool:
+    """Whether no complete row begins at `end`."""
+    if filled - end < HEADER or data[end] != _ROW or data[end : end + len(_TRAILER)] == _TRAILER:
+        return True
+    return end + 1 + int.from_bytes(data[end + 1 : end + HEADER], "big") > filled
 
 
 def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
     starts, at = [], 0
-    while at + _HEADER <= filled and data[at] == _ROW:
-        end = at + 1 + int.from_bytes(data[at + 1 : at + _HEADER], "big")
-        if end > filled:
-            break
+    while not _ends_there(data, filled, at):
         starts.append(at)
-        at = end
+        at += 1 + int.from_bytes(data[at + 1 : at + HEADER], "big")
     return np.array(starts, np.int64), at
 
 
-def _text(data: bytearray, starts: Positions, end: int) -> pa.Buffer:
-    """Return a copy of the rows without their headers: the block is an array in which every second value is one."""
+def _text(messages: Messages) -> pa.Buffer:
+    """Return a copy of the rows without their headers."""
+    starts, count = messages.starts, len(messages.starts)
+    ends = np.append(starts[1:], messages.end)
+    return (
+        gathered(messages.data, starts + HEADER, ends)
+        .buffers()[2]
+        .slice(0, messages.end - int(starts[0]) - HEADER * count)
+    )
+
+
+def gathered(data: bytearray, starts: Positions, ends: Positions) -> pa.Array:
+    """Return a `binary` array with a copy of parts of a block, which follow each other.
+
+    The block is an array in which every second value is one.
+    """
     offsets = np.empty(2 * len(starts) + 1, np.int32)
-    offsets[0:-1:2], offsets[1::2], offsets[-1] = starts, starts + _HEADER, end
+    offsets[0:-1:2], offsets[1::2], offsets[-1] = starts, ends, ends[-1]
     pieces = pa.Array.from_buffers(pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    rows = pieces.take(pa.array(np.arange(1, 2 * len(starts), 2, dtype=np.int32)))
-    size = end - _HEADER * len(starts)
-    return rows.buffers()[2].slice(0, size)
+    return pieces.take(pa.array(np.arange(0, 2 * len(starts), 2, dtype=np.int32)))
 
 
 def _reported(fields: bytes) -> psycopg.Error:

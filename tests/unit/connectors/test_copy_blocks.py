@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import struct
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.connectors.copy_blocks import find_rows
+from fencepost.connectors.copy_blocks import RowFinder
+from fencepost.connectors.jdbc.pg_binary import marks
 
 pytestmark = pytest.mark.unit
 
@@ -29,5 +31,24 @@ def test_rows_are_found_wherever_a_block_ends(sizes: list[int], after: bytes, da
             break
         whole.append(end)
         end += len(message)
-    starts, found = find_rows(bytearray(stream), filled)
+    starts, found = RowFinder().find(bytearray(stream), filled)
     assert (starts.tolist(), found) == (whole, end)
+
+
+# Fields that look like the beginning of a row, and what follows a row.
+_FIELDS = st.sampled_from([b"", b"d", b"d\0\0\0\x13\0\2\0\0\0\x08", b"d\0\0\0\6\xff\xff", b"\0" * 300])
+
+
+@given(
+    st.lists(_FIELDS, max_size=8),
+    st.sampled_from([b"", b"d\0\0\0\6\xff\xff", b"d\0\0\0\6\xff\xffc\0\0\0\4"]),
+    st.data(),
+)
+def test_binary_rows_are_found_up_to_the_trailer(fields: list[bytes], after: bytes, data: st.DataObject):
+    rows = [row(struct.pack(">hiqi", 2, 8, 0, len(field)) + field) for field in fields]
+    stream = b"".join(rows) + after
+    filled = data.draw(st.integers(0, len(stream)))
+    ends = list(accumulate((len(message) for message in rows), initial=0))
+    starts, end = RowFinder(marks(1)).find(bytearray(stream), filled)
+    assert starts.tolist() == [start for start, stop in pairwise(ends) if stop <= filled]
+    assert end == max(stop for stop in ends if stop <= filled)

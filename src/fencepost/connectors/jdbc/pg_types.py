@@ -55,7 +55,7 @@ _INTEGERS: Final = ((2, t.ByteType()), (4, t.ShortType()), (9, t.IntegerType()),
 class PgType:
     """A type of PostgreSQL, with domains resolved. `name` is the one in pg_type, `text` the one that users write.
 
-    `modifier` is the type modifier, -1 if there is none; `element` is that of an array.
+    `modifier` is the type modifier, -1 if there is none; `element` is that of an array. `is_enum`: its values are labels.
     """
 
     name: str
@@ -63,6 +63,7 @@ class PgType:
     modifier: int = -1
     built_in: bool = True
     element: PgType | None = None
+    is_enum: bool = False
 
 
 def spark_type(kind: PgType, mapping: NumericMapping) -> t.DataType:

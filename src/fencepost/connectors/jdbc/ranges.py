@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from fencepost.connectors.copy_blocks import copy_blocks
+from fencepost.connectors.copy_blocks import copy_blocks, copy_messages
 from fencepost.connectors.jdbc.connection import PostgresAddress, translated
+from fencepost.connectors.jdbc.pg_binary import marks
 from fencepost.connectors.jdbc.row_shape import RowShape
 from fencepost.connectors.jdbc.server import OpenServer
 
@@ -88,7 +89,10 @@ class ExportedSnapshot:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """An ArrowReader whose splits are SELECTs of the columns of `shape`, after a whole number. It can be pickled."""
+    """An ArrowReader whose splits are SELECTs of the columns of `shape`, after a number of 64 bits. It can be pickled.
+
+    The rows are transferred in the binary format if the columns have forms in it; the SELECTs are made for that.
+    """
 
     shape: RowShape
     address: PostgresAddress
@@ -111,10 +115,20 @@ class RangeReader:
             connection.execute(f"set lock_timeout = '{_LOCK_TIMEOUT}'".encode())
             connection.execute("begin isolation level repeatable read read only")
             connection.execute(f"set transaction snapshot '{self.snapshot}'".encode())
-            for block in copy_blocks(connection, csv_of(split), _BLOCK_BYTES):
-                yield self.shape.parse(block)[1]
+            if self.shape.forms is None:
+                for block in copy_blocks(connection, csv_of(split), _BLOCK_BYTES):
+                    yield self.shape.parse(block)[1]
+            else:
+                row_marks = marks(len(self.shape.columns))
+                for messages in copy_messages(connection, binary_of(split), _BLOCK_BYTES, row_marks):
+                    yield self.shape.decode(messages)
 
 
 def csv_of(select: str) -> str:
     """Return the statement that writes the rows of a SELECT as CSV."""
     return f"copy ({select}) to stdout (format csv)"
+
+
+def binary_of(select: str) -> str:
+    """Return the statement that writes the rows of a SELECT in the binary format."""
+    return f"copy ({select}) to stdout (format binary)"

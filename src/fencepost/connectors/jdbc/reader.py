@@ -16,6 +16,7 @@ from fencepost.api.record import SourceBatch
 from fencepost.connectors.copy_blocks import copy_rows
 from fencepost.connectors.jdbc.connection import PostgresAddress, load_driver
 from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
+from fencepost.connectors.jdbc.pg_binary import Form
 from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
 from fencepost.connectors.jdbc.ranges import (
     SMALL_BYTES,
@@ -97,9 +98,17 @@ class Source:
                 ", ".join(sorted(dropped)) or "none",
             )
 
-    def select(self, first: str, shape: RowShape, rest: str = "") -> str:
-        """Return a SELECT of the columns after `first`, a whole number of 64 bits. The rows' alias is `t`."""
-        columns = ", ".join(self._expression(column) for column in shape.columns)
+    def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[Form] | None = None) -> str:
+        """Return a SELECT of the columns after `first`, a whole number of 64 bits. The rows' alias is `t`.
+
+        `forms` are those of the binary format, None for a text.
+        """
+        expressions = [self._expression(column) for column in shape.columns]
+        if forms is not None:
+            expressions = [
+                f"{text}::text" if form.cast else text for text, form in zip(expressions, forms, strict=True)
+            ]
+        columns = ", ".join(expressions)
         return f"select {first}, {columns} from {self.sql} t {rest} {self.config.values[QUERY_SUFFIX]}"  # noqa: S608 - see above
 
     def _expression(self, column: Column) -> str:
@@ -144,7 +153,9 @@ class Source:
                 export.lock(self.sql)
             shape = self._describe(export.server.connection)
             parts = page_ranges(export.server, self.table) if self.table is not None and ranges else ["true"]
-            selects = [self.select("0", shape, f"where {part} and ({condition})") for part in parts]
+            selects = [
+                self.select("0::bigint", shape, f"where {part} and ({condition})", forms=shape.forms) for part in parts
+            ]
             reader = RangeReader(shape, self._address, export.export())
         except BaseException:
             export.close()

@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL as Arrow, from the text of COPY ... (FORMAT csv).
+"""Rows of PostgreSQL as Arrow, from COPY in the formats csv and binary.
 
 The first column is a whole number that is no part of the row: the transaction that wrote it, or 0.
 """
@@ -13,6 +13,8 @@ import pyarrow.csv as pcsv
 from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
+from fencepost.connectors.copy_blocks import Messages
+from fencepost.connectors.jdbc.pg_binary import Form, decoded, forms_of
 from fencepost.connectors.jdbc.pg_types import parsed_by_arrow, quick_column, slow_column
 from fencepost.connectors.jdbc.tables import Column
 from fencepost.connectors.record_columns import RecordColumns
@@ -60,8 +62,20 @@ class RowShape:
             first, arrays = self._slowly(text)
         if not arrays:
             return first, pa.record_batch({"value": pa.nulls(len(first), pa.struct([]))})
+        return first, self._records(arrays)
+
+    @property
+    def forms(self) -> tuple[Form, ...] | None:
+        """How the columns are transferred in the binary format, None if they are not."""
+        return forms_of(self.columns) if self.columns else None
+
+    def decode(self, messages: Messages) -> pa.RecordBatch:
+        """Return rows in the binary format as records. Raises DataError for values that cannot be represented."""
+        return self._records(decoded(messages, self.columns, self.forms or (), self.title))
+
+    def _records(self, arrays: list[pa.Array]) -> pa.RecordBatch:
         try:
-            return first, self.record.records(self.struct, arrays)
+            return self.record.records(self.struct, arrays)
         except MisfitError as error:
             raise DataError(
                 f"A row of {self.title} cannot be made a record: {error}. Correct it, or leave it out with a query"

@@ -51,11 +51,14 @@ order by a.attnum
 """
 
 _TYPES: Final = """
-select t.oid, t.typname, t.typtype = 'd', t.typbasetype, t.typtypmod, t.typnotnull,
+select t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, t.typnotnull,
        coalesce(e.oid, 0), t.typnamespace = 'pg_catalog'::regnamespace
 from pg_type t left join pg_type e on e.typarray = t.oid and e.typdelim = ','
 where t.oid = any(%s::oid[])
 """
+
+
+_DOMAIN, _ENUM = "d", "e"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +202,9 @@ class Catalog:
 
     def _resolve(self, oid: int, modifier: int) -> tuple[PgType, bool]:
         """Return a type without its domains, and whether one of them is NOT NULL."""
-        name, is_domain, base, base_modifier, not_null, element, built_in = self._types[oid]
-        if is_domain:
+        name, kind_of_type, base, base_modifier, not_null, element, built_in = self._types[oid]
+        if kind_of_type == _DOMAIN:
             kind, below = self._resolve(base, base_modifier)
             return kind, not_null or below
         inner = self._resolve(element, modifier)[0] if element else None
-        return PgType(name, name, modifier, built_in, inner), False
+        return PgType(name, name, modifier, built_in, inner, is_enum=kind_of_type == _ENUM), False
