@@ -262,7 +262,7 @@ def test_a_stream_is_written_once_however_often_its_batches_are_run(
     assert texts(bootstrap_servers, topic) == ["a", "b", "c", "d", "e"]
 
 
-def test_a_failed_batch_of_a_stream_leaves_nothing_open_and_is_written_by_the_next_start(
+def test_a_failed_batch_of_a_stream_leaves_nothing_open_and_is_written_later(
     stream: FileQuery, bootstrap_servers: str, topic: str, tmp_path: Path
 ):
     """Spark runs the failing task again: what its first attempt wrote must not be committed."""

@@ -19,8 +19,8 @@ def check_classic(frame: DataFrame) -> None:
     if not hasattr(frame, "_jdf"):
         raise ConfigError(
             "The DataFrame is one of Spark Connect, whose driver is another process: fencepost.spark needs a classic "
-            "session. Build it with .master(...) in place of .remote(...), or submit the program with spark-submit. A "
-            'DataFrame that is not a stream can be written with df.write.format("fencepost")'
+            "session. Build it with .master(...) in place of .remote(...), or submit the program with spark-submit, or "
+            'write with df.write.format("fencepost") or df.writeStream.format("fencepost")'
         )
 
 
