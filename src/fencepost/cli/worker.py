@@ -68,6 +68,7 @@ def _import_herder() -> None:
     gc.disable()
     try:
         importlib.import_module("fencepost.herder.distributed.herder")
+        importlib.import_module("fencepost.rest.resources")
     finally:
         gc.freeze()
         gc.enable()

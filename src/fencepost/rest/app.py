@@ -1,34 +1,57 @@
-"""Assembles the REST application: the middleware between requests and a herder."""
+"""The REST application: its routes, and the middleware between requests and a herder.
+
+Each path has its spelling with a trailing slash, and OPTIONS. Requests pass basic authentication, if there are users.
+Requests between workers that change something are signed instead, as in Kafka Connect, and a worker's health needs no
+authentication. Requests that only read need a user even if they are signed: a worker that asks another on behalf of a
+user forwards the user's credentials.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import BasicAuth, hdrs, web
 from aiohttp.typedefs import Middleware
 
 from fencepost.api.errors import ConfigError, DataError, FencepostError
 from fencepost.herder.errors import RequestFailedError, RequestTargetError
-from fencepost.herder.interface import HealthStatus, WorkerHealth
 from fencepost.herder.peers.rest_client import MISSING_RIGHT_HEADER, REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.kafka.errors import AuthorizationError
-from fencepost.rest import bodies
-from fencepost.rest.auth import authenticate
 from fencepost.rest.forwarding import forward
-from fencepost.rest.responses import error_response, json_response, status_of
-from fencepost.rest.routes import MAX_BODY_BYTES, Handler, Route, add_routes
+from fencepost.rest.protocol import MAX_BODY_BYTES
+from fencepost.rest.responses import JSON, error_response, status_of
 
 _log: Final = logging.getLogger(__name__)
 
-RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-"""An application's request handler, as aiohttp's server calls it."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_STARTING: Final = "The worker is starting"
 _KEPT_HEADERS: Final = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
+_OPEN: Final = (
+    ("GET", re.compile(r"/health/?")),
+    ("HEAD", re.compile(r"/health/?")),
+    ("PUT", re.compile(r"/connectors/[^/]+/fence/?")),
+    ("POST", re.compile(r"/connectors/[^/]+/tasks/?")),
+)
+"""Requests without a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The handler of a method on a path, in aiohttp's pattern syntax.
+
+    `produces` is the content type that the client must accept; None leaves the choice to the handler.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    produces: str | None = JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +69,67 @@ def make_app(routes: Iterable[Route], gate: Gate) -> web.Application:
         middlewares=[_errors, _time_limit(gate.timeout_seconds), _authentication(gate.credentials), _forwarding(gate)],
         client_max_size=MAX_BODY_BYTES,
     )
-    add_routes(app, routes)
+    _add_routes(app, routes)
     return app
 
 
-def make_starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:
-    """Return an application whose requests wait for its successor.
-
-    It answers immediately only at / and /health, which tools request first: the worker is starting. Cancelling
-    `successor` means that there will be none.
-    """
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = await _starting(request, successor)
-        # A client that stays connected would never reach the succeeding application.
-        response.force_close()
-        return response
-
-    app = web.Application(client_max_size=MAX_BODY_BYTES)
-    app.router.add_route("*", "/{path:.*}", answer)
-    return app
+def _add_routes(app: web.Application, routes: Iterable[Route]) -> None:
+    """Add routes, each with and without a trailing slash, and HEAD and OPTIONS where they apply."""
+    by_path: dict[str, list[Route]] = {}
+    for route in routes:
+        by_path.setdefault(route.path, []).append(route)
+    for path, here in by_path.items():
+        options = Route(hdrs.METH_OPTIONS, path, _options([route.method for route in here]), produces=None)
+        for spelling in dict.fromkeys((path, f"{path.rstrip('/')}/")):
+            resource = app.router.add_resource(spelling)
+            for route in (*here, options):
+                handler = route.handler if route.produces is None else accepting(route.produces, route.handler)
+                resource.add_route(route.method, handler)
+                if route.method == hdrs.METH_GET:
+                    resource.add_route(hdrs.METH_HEAD, handler)
 
 
-async def _starting(request: web.Request, successor: asyncio.Future[RequestHandler]) -> web.StreamResponse:
-    if request.path == "/health":
-        return json_response(bodies.health(WorkerHealth(HealthStatus.STARTING, _STARTING)), status=503)
-    if request.path != "/":
-        await asyncio.wait([successor], timeout=REQUEST_TIMEOUT_SECONDS)
-    if successor.done() and not successor.cancelled():
-        return await successor.result()(request)
-    return error_response(503, f"{_STARTING}: ask again soon")
+def _accepts(header: str, content_type: str) -> bool:
+    """Return whether an Accept header allows a content type."""
+    kind = content_type.partition("/")[0]
+    for part in header.split(","):
+        name, *parameters = (text.strip().lower() for text in part.split(";"))
+        if name in (content_type, f"{kind}/*", "*/*") and not _excluded(parameters):
+            return True
+    return False
+
+
+def _excluded(parameters: list[str]) -> bool:
+    return any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
+
+
+def names(header: str, content_type: str) -> bool:
+    """Return whether an Accept header names a content type, not only by a wildcard."""
+    return any(
+        name.strip().lower() == content_type and not _excluded([text.strip().lower() for text in parameters])
+        for name, *parameters in (part.split(";") for part in header.split(","))
+    )
+
+
+def accepting(content_type: str, handler: Handler) -> Handler:
+    """Return the handler for clients that accept what it answers; others get 406."""
+
+    async def checked(request: web.Request) -> web.StreamResponse:
+        header = request.headers.get(hdrs.ACCEPT, "").strip()
+        if header and not _accepts(header, content_type):
+            raise web.HTTPNotAcceptable(text=f"Answers here are {content_type}, which the header Accept leaves out")
+        return await handler(request)
+
+    return checked
+
+
+def _options(methods: list[str]) -> Handler:
+    allowed = [*methods, hdrs.METH_OPTIONS, *([hdrs.METH_HEAD] if hdrs.METH_GET in methods else [])]
+
+    async def options(request: web.Request) -> web.Response:  # noqa: ARG001 - a handler's signature
+        return web.Response(headers={hdrs.ALLOW: ", ".join(sorted(allowed))})
+
+    return options
 
 
 @web.middleware
@@ -134,7 +188,7 @@ def _authentication(credentials: Mapping[str, str] | None) -> Middleware:
     @web.middleware
     async def authentication(request: web.Request, handler: Handler) -> web.StreamResponse:
         if credentials is not None:
-            authenticate(request, credentials)
+            _authenticate(request, credentials)
         return await handler(request)
 
     return authentication
@@ -149,3 +203,25 @@ def _forwarding(gate: Gate) -> Middleware:
             return await forward(request, target, gate.client)
 
     return forwarding
+
+
+def _authenticate(request: web.Request, credentials: Mapping[str, str]) -> None:
+    """Raise 401 unless a request names one of the users, by name and password, or needs none."""
+    if any(request.method == method and path.fullmatch(request.rel_url.raw_path) for method, path in _OPEN):
+        return
+    if not _known(request.headers.get(hdrs.AUTHORIZATION, ""), credentials):
+        raise web.HTTPUnauthorized(
+            text="This worker asks for a user's name and password: send them by HTTP basic authentication",
+            headers={hdrs.WWW_AUTHENTICATE: 'Basic realm="fencepost", charset="UTF-8"'},
+        )
+
+
+def _known(header: str, credentials: Mapping[str, str]) -> bool:
+    try:
+        given = BasicAuth.decode(header, encoding="utf-8")
+    except ValueError:
+        return False
+    expected = credentials.get(given.login)
+    # Always compared, so that the time does not reveal which names exist.
+    same = hmac.compare_digest(given.password.encode(), (expected or "").encode())
+    return same and expected is not None

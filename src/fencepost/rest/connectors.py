@@ -9,9 +9,10 @@ from aiohttp import web
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.herder.errors import NotFoundError
 from fencepost.herder.interface import Connectors
-from fencepost.rest import bodies, requests
+from fencepost.rest import requests, responses
+from fencepost.rest.app import Route
+from fencepost.rest.requests import json_body
 from fencepost.rest.responses import created, empty, json_response
-from fencepost.rest.routes import Route, json_body
 
 CONNECTOR: Final = "/connectors/{connector}"
 # No task has a greater number.
@@ -58,21 +59,21 @@ class ConnectorsResource:
                 continue
         return json_response(expanded)
 
-    async def _expanded(self, name: str, wanted: list[str]) -> bodies.Json:
-        parts: bodies.Json = {}
+    async def _expanded(self, name: str, wanted: list[str]) -> responses.Json:
+        parts: responses.Json = {}
         if "info" in wanted:
-            parts["info"] = bodies.connector(await self._connectors.info(name))
+            parts["info"] = responses.connector(await self._connectors.info(name))
         if "status" in wanted:
-            parts["status"] = bodies.connector_status(await self._connectors.status(name))
+            parts["status"] = responses.connector_status(await self._connectors.status(name))
         return parts
 
     async def _create(self, request: web.Request) -> web.Response:
         asked = requests.create_connector(await json_body(request))
         put = await self._connectors.put(asked.name, asked.config, asked.target_state, allow_replace=False)
-        return created(request, asked.name, bodies.connector(put.info))
+        return created(request, asked.name, responses.connector(put.info))
 
     async def _get(self, request: web.Request) -> web.Response:
-        return json_response(bodies.connector(await self._connectors.info(name_of(request))))
+        return json_response(responses.connector(await self._connectors.info(name_of(request))))
 
     async def _delete(self, request: web.Request) -> web.Response:
         await self._connectors.delete(name_of(request))
@@ -85,16 +86,16 @@ class ConnectorsResource:
         config = requests.connector_config(await json_body(request), name_of(request))
         name = config["name"]
         put = await self._connectors.put(name, config, allow_replace=True)
-        body = bodies.connector(put.info)
+        body = responses.connector(put.info)
         return created(request, name, body) if put.created else json_response(body)
 
     async def _patch_config(self, request: web.Request) -> web.Response:
         name = name_of(request)
         patch = requests.config_patch(await json_body(request), name)
-        return json_response(bodies.connector(await self._connectors.patch(name, patch)))
+        return json_response(responses.connector(await self._connectors.patch(name, patch)))
 
     async def _status(self, request: web.Request) -> web.Response:
-        return json_response(bodies.connector_status(await self._connectors.status(name_of(request))))
+        return json_response(responses.connector_status(await self._connectors.status(name_of(request))))
 
     async def _topics(self, request: web.Request) -> web.Response:
         name = name_of(request)
@@ -143,13 +144,13 @@ class LifecycleResource:
             await self._connectors.restart(name)
             return empty(204)
         status = await self._connectors.restart_all(name, include_tasks=include_tasks, only_failed=only_failed)
-        return json_response(bodies.connector_status(status), status=202)
+        return json_response(responses.connector_status(status), status=202)
 
     async def _tasks(self, request: web.Request) -> web.Response:
-        return json_response([bodies.task(task) for task in await self._connectors.task_configs(name_of(request))])
+        return json_response([responses.task(task) for task in await self._connectors.task_configs(name_of(request))])
 
     async def _task_status(self, request: web.Request) -> web.Response:
-        return json_response(bodies.task_status(await self._connectors.task_status(_task_of(request))))
+        return json_response(responses.task_status(await self._connectors.task_status(_task_of(request))))
 
     async def _restart_task(self, request: web.Request) -> web.Response:
         await self._connectors.restart(_task_of(request))

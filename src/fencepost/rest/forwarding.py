@@ -15,9 +15,8 @@ from aiohttp import hdrs, web
 from fencepost.herder.errors import RebalanceNeededError, RequestTargetError
 from fencepost.herder.peers import request_signing
 from fencepost.herder.peers.rest_client import MISSING_RIGHT_HEADER, RestClient, WorkerResponse
-from fencepost.rest.requests import boolean
+from fencepost.rest.requests import body, boolean
 from fencepost.rest.responses import origin
-from fencepost.rest.routes import body
 
 _FORWARD: Final = "forward"
 _REQUEST_HEADERS: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, *request_signing.HEADERS)

@@ -7,9 +7,10 @@ from aiohttp import web
 from fencepost.herder.interface import PeerRequests
 from fencepost.herder.peers.request_signing import SignedRequest
 from fencepost.rest import requests
+from fencepost.rest.app import Route
 from fencepost.rest.connectors import CONNECTOR, name_of
+from fencepost.rest.requests import body, json_body
 from fencepost.rest.responses import empty, json_response
-from fencepost.rest.routes import Route, body, json_body
 
 
 class InternalResource:

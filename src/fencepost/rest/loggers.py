@@ -7,9 +7,10 @@ from typing import Final
 from aiohttp import web
 
 from fencepost.herder.interface import Loggers
-from fencepost.rest import bodies, requests
+from fencepost.rest import requests, responses
+from fencepost.rest.app import Route
+from fencepost.rest.requests import json_body
 from fencepost.rest.responses import empty, json_response
-from fencepost.rest.routes import Route, json_body
 
 _LOGGER: Final = "/admin/loggers/{logger}"
 
@@ -29,10 +30,10 @@ class LoggersResource:
         ]
 
     async def _list(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
-        return json_response(bodies.logger_levels(self._loggers.levels()))
+        return json_response(responses.logger_levels(self._loggers.levels()))
 
     async def _get(self, request: web.Request) -> web.Response:
-        return json_response(bodies.logger_level(self._loggers.level(request.match_info["logger"])))
+        return json_response(responses.logger_level(self._loggers.level(request.match_info["logger"])))
 
     async def _set(self, request: web.Request) -> web.Response:
         namespace = request.match_info["logger"]

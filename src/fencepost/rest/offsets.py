@@ -5,10 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from fencepost.herder.interface import Offsets
-from fencepost.rest import bodies, requests
+from fencepost.rest import requests, responses
+from fencepost.rest.app import Route
 from fencepost.rest.connectors import CONNECTOR, name_of
+from fencepost.rest.requests import json_body
 from fencepost.rest.responses import json_response
-from fencepost.rest.routes import Route, json_body
 
 
 class OffsetsResource:
@@ -28,7 +29,7 @@ class OffsetsResource:
 
     async def _get(self, request: web.Request) -> web.Response:
         offsets = await self._offsets.show(name_of(request))
-        return json_response({"offsets": [bodies.offset(offset) for offset in offsets]})
+        return json_response({"offsets": [responses.offset(offset) for offset in offsets]})
 
     async def _alter(self, request: web.Request) -> web.Response:
         offsets = requests.connector_offsets(await json_body(request))

@@ -22,9 +22,9 @@ from prometheus_client import CollectorRegistry
 from fencepost.api.errors import FencepostError
 from fencepost.herder.core.observation import Json, Overview, changed_rows
 from fencepost.herder.interface import Herder
+from fencepost.rest.app import Route
 from fencepost.rest.group_events import GroupEvents
 from fencepost.rest.responses import empty, json_response
-from fencepost.rest.routes import Route
 
 SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "

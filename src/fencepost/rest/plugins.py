@@ -8,9 +8,10 @@ from aiohttp import web
 
 from fencepost.herder.errors import BadRequestError
 from fencepost.herder.interface import Plugins
-from fencepost.rest import bodies, requests
+from fencepost.rest import requests, responses
+from fencepost.rest.app import Route
+from fencepost.rest.requests import json_body
 from fencepost.rest.responses import json_response
-from fencepost.rest.routes import Route, json_body
 
 _CONNECTOR_TYPES: Final = ("source", "sink")
 _PLUGIN: Final = "/connector-plugins/{plugin}"
@@ -34,12 +35,12 @@ class PluginsResource:
         everything = request.query.get("connectorsOnly", "true").strip().lower() != "true"
         plugins = await self._plugins.infos()
         return json_response(
-            [bodies.plugin(plugin) for plugin in plugins if everything or plugin.type in _CONNECTOR_TYPES]
+            [responses.plugin(plugin) for plugin in plugins if everything or plugin.type in _CONNECTOR_TYPES]
         )
 
     async def _config(self, request: web.Request) -> web.Response:
         keys = await self._plugins.config(request.match_info["plugin"], request.query.get("version"))
-        return json_response([bodies.config_key(key) for key in keys])
+        return json_response([responses.config_key(key) for key in keys])
 
     async def _validate(self, request: web.Request) -> web.Response:
         config = requests.plain_config(await json_body(request))
@@ -50,7 +51,7 @@ class PluginsResource:
             raise BadRequestError(
                 f"The configuration is for the connector {given}, but the path names {named}: make them equal"
             )
-        return json_response(bodies.config_infos(await self._plugins.validate(config)))
+        return json_response(responses.config_infos(await self._plugins.validate(config)))
 
 
 def _alias(name: str) -> str:

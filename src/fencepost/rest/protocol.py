@@ -16,6 +16,9 @@ from fencepost.rest.responses import error_response
 
 _log: Final = logging.getLogger(__name__)
 
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""The limit of a request's body: several times the record limit of a Kafka topic, for the configurations of hundreds of tasks."""
+
 _SHOWN: Final = 200
 
 

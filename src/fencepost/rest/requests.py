@@ -1,19 +1,25 @@
-"""Parses requests: pure functions of their bodies and queries.
+"""Reads the bodies of requests, and parses them and queries.
 
-All raise BadRequestError that says what is wrong with a body.
+The parsers are pure functions. They raise BadRequestError that says what is wrong with a body.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from aiohttp import hdrs, web
+
 from fencepost.api.secrets import SECRETS
 from fencepost.herder.errors import BadRequestError
 from fencepost.herder.interface import ConnectorOffset
+from fencepost.rest.responses import JSON
 from fencepost.storage.configs.codec import TargetState
+
+BODY_TIMEOUT_SECONDS: Final = 60.0
 
 _INITIAL_STATES: Final = {
     "RUNNING": TargetState.STARTED,
@@ -29,6 +35,33 @@ class CreateConnector:
     name: str
     config: Mapping[str, str] = field(repr=False)
     target_state: TargetState | None
+
+
+async def json_body(request: web.Request) -> bytes:
+    """Return the body of a request that must be JSON and declare it.
+
+    A web page can make a browser send bodies to any reachable server, but not with this content type unless the server
+    agrees. Raises 415 for another content type or none, 413 if it is too large, 408 if it does not arrive in time.
+    """
+    content = await body(request)
+    # Clients send arbitrary content types with an empty body.
+    if content and (hdrs.CONTENT_TYPE not in request.headers or request.content_type != JSON):
+        given = request.headers.get(hdrs.CONTENT_TYPE, "none")
+        raise web.HTTPUnsupportedMediaType(
+            text=f"A body needs the header {hdrs.CONTENT_TYPE}: {JSON}, and this request has {given}"
+        )
+    return content
+
+
+async def body(request: web.Request) -> bytes:
+    """Return the raw body of a request. Raises 408, 413 or, if it is truncated or badly encoded, 400."""
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text=f"The body did not arrive within {BODY_TIMEOUT_SECONDS:.0f} s") from None
+    except web.RequestPayloadError as error:
+        raise web.HTTPBadRequest(text=f"The body cannot be read: {error}") from None
 
 
 def create_connector(body: bytes) -> CreateConnector:

@@ -1,10 +1,10 @@
-"""Creates responses: JSON as Connect writes it, and the status of each error."""
+"""Creates responses: JSON bodies under Connect's names, written as Connect does, and the status of each error."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
@@ -19,9 +19,27 @@ from fencepost.herder.errors import (
     RequestTargetError,
     ServiceUnavailableError,
 )
-from fencepost.rest import bodies
+
+if TYPE_CHECKING:
+    # Imported once the ports are open, with the herder.
+    from fencepost.config.ids import ConnectorTaskId
+    from fencepost.herder.interface import (
+        ConfigInfo,
+        ConfigInfos,
+        ConfigKeyInfo,
+        ConnectorInfo,
+        ConnectorOffset,
+        ConnectorStateInfo,
+        ConnectorStatus,
+        LoggerLevel,
+        PluginInfo,
+        TaskInfo,
+        TaskState,
+    )
 
 JSON: Final = "application/json"
+
+Json = dict[str, Any]
 
 _STATUSES: Final[tuple[tuple[type[FencepostError], int], ...]] = (
     (BadRequestError, 400),
@@ -46,8 +64,8 @@ def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | 
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Return the response for an error."""
-    return json_response(bodies.error(status, SECRETS.hidden(message)), status=status, headers=headers)
+    """Return the response for an error: the same body for each status of at least 400."""
+    return json_response({"error_code": status, "message": SECRETS.hidden(message)}, status=status, headers=headers)
 
 
 def empty(status: int) -> web.Response:
@@ -68,3 +86,118 @@ def origin(request: web.Request) -> str:
         address, port, *_ = request.transport.get_extra_info("sockname")
         host = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     return f"{request.scheme}://{host}"
+
+
+def connector(info: ConnectorInfo) -> Json:
+    """A connector's configuration and tasks."""
+    return {
+        "name": info.name,
+        "config": dict(info.config),
+        "tasks": [task_id(task) for task in info.tasks],
+        "type": info.type,
+    }
+
+
+def connector_status(info: ConnectorStateInfo) -> Json:
+    """The states of a connector and its tasks."""
+    return {
+        "name": info.name,
+        "connector": _state(info.connector),
+        "tasks": [task_status(task) for task in info.tasks],
+        "type": info.type,
+    }
+
+
+def task_id(task: ConnectorTaskId) -> Json:
+    """The id of a task."""
+    return {"connector": task.connector, "task": task.task}
+
+
+def task(info: TaskInfo) -> Json:
+    """A task's configuration."""
+    return {"id": task_id(info.id), "config": dict(info.config)}
+
+
+def task_status(info: TaskState) -> Json:
+    """A task's state."""
+    return {"id": info.id, **_state(info)}
+
+
+def _state(info: ConnectorStatus | TaskState) -> Json:
+    body: Json = {"state": info.state, "worker_id": info.worker_id}
+    if info.trace:
+        body["trace"] = info.trace
+    if info.version is not None:
+        body["version"] = info.version
+    return body
+
+
+def offset(info: ConnectorOffset) -> Json:
+    """The offset of a source partition."""
+    return {"partition": _fields(info.partition), "offset": _fields(info.offset)}
+
+
+def _fields(fields: Mapping[str, Any] | None) -> Json | None:
+    return None if fields is None else dict(fields)
+
+
+def plugin(info: PluginInfo) -> Json:
+    """A plugin of the worker."""
+    return {"class": info.plugin_class, "type": info.type, "version": info.version}
+
+
+def config_key(info: ConfigKeyInfo) -> Json:
+    """The definition of a property."""
+    return {
+        "name": info.name,
+        "type": info.type,
+        "required": info.required,
+        "default_value": info.default_value,
+        "importance": info.importance,
+        "documentation": info.documentation,
+        "group": info.group,
+        "width": info.width,
+        "display_name": info.display_name,
+        "dependents": list(info.dependents),
+        "order": info.order,
+    }
+
+
+def config_infos(infos: ConfigInfos) -> Json:
+    """The result of validating a configuration. Connect's has no `unknown`: it is there if it says something."""
+    body = {
+        "name": infos.name,
+        "error_count": infos.error_count,
+        "groups": list(infos.groups),
+        "configs": [_config_info(info) for info in infos.configs],
+    }
+    return {**body, "unknown": dict(infos.unknown)} if infos.unknown else body
+
+
+def _config_info(info: ConfigInfo) -> Json:
+    value = info.value
+    return {
+        "definition": None if info.definition is None else config_key(info.definition),
+        "value": {
+            "name": value.name,
+            "value": value.value,
+            "recommended_values": list(value.recommended_values),
+            "errors": list(value.errors),
+            "visible": value.visible,
+        },
+    }
+
+
+def logger_level(info: LoggerLevel) -> Json:
+    """A logger's level."""
+    return {"level": info.level, "last_modified": info.last_modified}
+
+
+def logger_levels(levels: Mapping[str, LoggerLevel]) -> Json:
+    """The levels of loggers by name."""
+    return {name: logger_level(level) for name, level in sorted(levels.items())}
+
+
+def health(status: str, message: str) -> Json:
+    """A worker's health."""
+    return {"status": status, "message": message}

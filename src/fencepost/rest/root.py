@@ -11,11 +11,11 @@ from prometheus_client.exposition import choose_encoder
 
 from fencepost import __version__
 from fencepost.herder.interface import HealthStatus, Herder
-from fencepost.rest import bodies
+from fencepost.rest import responses
+from fencepost.rest.app import Route, accepting, names
 from fencepost.rest.page import SECURITY_HEADERS
 from fencepost.rest.reporter_names import WithReporterNames
 from fencepost.rest.responses import JSON, json_response
-from fencepost.rest.routes import Route, accepting, names
 
 # Tools determine from it which requests they can send.
 CONNECT_VERSION: Final = "4.1.0"
@@ -69,7 +69,10 @@ class RootResource:
 
     async def _health(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler's signature
         health = await self._herder.health()
-        return json_response(bodies.health(health), status=200 if health.status is HealthStatus.HEALTHY else 503)
+        return json_response(
+            responses.health(health.status, health.message),
+            status=200 if health.status is HealthStatus.HEALTHY else 503,
+        )
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get(hdrs.ACCEPT, ""))

@@ -1,4 +1,8 @@
-"""Listens for requests, and determines the address at which the other workers of the group reach this one."""
+"""Listens for requests, and determines the address at which the other workers of the group reach this one.
+
+The ports are open before most of the worker is imported: requests wait until there is a herder. So what answers them is
+imported by `start`.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,37 @@ import os
 import socket
 import ssl
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 
 from fencepost.api.errors import ConfigError
 from fencepost.config.rest_config import CREDENTIALS, EVERYWHERE, LISTENERS, Listener, RestConfig
-from fencepost.herder.interface import Herder
-from fencepost.herder.peers.rest_client import RestClient
+from fencepost.herder.peers.rest_client import REQUEST_TIMEOUT_SECONDS, RestClient
 from fencepost.kafka.config.security import TlsConfig
-from fencepost.rest.app import Gate, RequestHandler, make_app, make_starting_app
-from fencepost.rest.connectors import ConnectorsResource, LifecycleResource
-from fencepost.rest.internal import InternalResource
-from fencepost.rest.loggers import LoggersResource
-from fencepost.rest.offsets import OffsetsResource
-from fencepost.rest.page import PageResource
-from fencepost.rest.plugins import PluginsResource
-from fencepost.rest.protocol import HttpProtocol
-from fencepost.rest.root import RootResource
-from fencepost.rest.routes import Route
-from fencepost.rest.transactions import TransactionsResource
+from fencepost.rest import responses
+from fencepost.rest.protocol import MAX_BODY_BYTES, HttpProtocol
+from fencepost.rest.responses import error_response, json_response
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from fencepost.herder.interface import Herder
+    from fencepost.rest.page import PageResource
 
 _log: Final = logging.getLogger(__name__)
 
 _BACKLOG: Final = 128
 _ALL_INTERFACES: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _SHUTDOWN_SECONDS: Final = 5.0
+
+_STARTING: Final = "The worker is starting"
+
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+"""An application's request handler, as aiohttp's server calls it."""
 
 _LISTENING: Final[weakref.WeakSet[socket.socket]] = weakref.WeakSet()
 """The sockets that this process listens on, or has listened on."""
@@ -73,7 +78,7 @@ class _Endpoint:
     async def announce(self) -> None:
         """Accept requests, which wait for the application that will answer them."""
         successor: asyncio.Future[RequestHandler] = asyncio.get_running_loop().create_future()
-        await self.answer(make_starting_app(successor))
+        await self.answer(_starting_app(successor))
         self._successor = successor
 
     async def answer(self, app: web.Application) -> None:
@@ -147,13 +152,15 @@ class RestServer:
 
     async def start(self, herder: Herder, registry: CollectorRegistry) -> None:
         """Answer requests."""
+        from fencepost.rest.app import Gate, make_app  # noqa: PLC0415 - see the module
+        from fencepost.rest.resources import Resources  # noqa: PLC0415 - see the module
+
         gate = Gate(self.client, self._config.credentials)
-        admin = LoggersResource(herder.loggers).routes()
-        self._page = PageResource(herder, registry)
-        here = admin if self._config.admin_listeners is None else []
-        public = [*_public_routes(herder, registry), *self._page.routes(), *here]
-        await self._main.answer(make_app(public, gate))
-        await self._admin.answer(make_app(admin, gate))
+        resources = Resources(herder, registry)
+        self._page = resources.page
+        here = resources.admin if self._config.admin_listeners is None else []
+        await self._main.answer(make_app([*resources.public, *here], gate))
+        await self._admin.answer(make_app(resources.admin, gate))
         _log.info("The REST API answers at %s", ", ".join(map(str, self._bound)))
         if self._config.loopback_by_default and herder.peers is not None:
             _log.info(
@@ -171,21 +178,37 @@ class RestServer:
         await self.client.close()
 
 
+def _starting_app(successor: asyncio.Future[RequestHandler]) -> web.Application:
+    """Return an application whose requests wait for its successor.
+
+    It answers immediately only at / and /health, which tools request first: the worker is starting. Cancelling
+    `successor` means that there will be none.
+    """
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = await _starting(request, successor)
+        # A client that stays connected would never reach the succeeding application.
+        response.force_close()
+        return response
+
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
+    app.router.add_route("*", "/{path:.*}", answer)
+    return app
+
+
+async def _starting(request: web.Request, successor: asyncio.Future[RequestHandler]) -> web.StreamResponse:
+    if request.path == "/health":
+        return json_response(responses.health("starting", _STARTING), status=503)
+    if request.path != "/":
+        await asyncio.wait([successor], timeout=REQUEST_TIMEOUT_SECONDS)
+    if successor.done() and not successor.cancelled():
+        return await successor.result()(request)
+    return error_response(503, f"{_STARTING}: ask again soon")
+
+
 def client_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:
     """Return the TLS settings for requests to workers with HTTPS addresses; None without any `ssl.*` property."""
     return TlsConfig.from_properties(properties).context() if properties else None
-
-
-def _public_routes(herder: Herder, registry: CollectorRegistry) -> list[Route]:
-    return [
-        *RootResource(herder, registry).routes(),
-        *ConnectorsResource(herder.connectors).routes(),
-        *LifecycleResource(herder.connectors).routes(),
-        *OffsetsResource(herder.offsets).routes(),
-        *PluginsResource(herder.plugins).routes(),
-        *TransactionsResource(herder.transactions).routes(),
-        *([] if herder.peers is None else InternalResource(herder.peers).routes()),
-    ]
 
 
 def _bind_all(

@@ -51,7 +51,7 @@ GUARDS = (
     ),
     Guard(
         "the content type of bodies",
-        "rest/routes.py",
+        "rest/requests.py",
         "if content and (hdrs.CONTENT_TYPE not in request.headers or request.content_type != JSON):",
         "if False:",
         "tests/unit/rest/test_server.py::test_a_body_must_say_that_it_is_json",

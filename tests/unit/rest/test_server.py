@@ -23,8 +23,8 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.rest_config import RestConfig
 from fencepost.herder.errors import NotLeaderError, RebalanceNeededError, RequestFailedError, ServiceUnavailableError
 from fencepost.herder.peers.rest_client import RestClient
-from fencepost.rest.app import Gate, make_app
-from fencepost.rest.routes import MAX_BODY_BYTES, Route
+from fencepost.rest.app import Gate, Route, make_app
+from fencepost.rest.protocol import MAX_BODY_BYTES
 from fencepost.rest.server import RestServer
 from tests.support.model_herder import SESSION_KEY, ModelConnectors, ModelHerder
 from tests.support.rest import ANY_PORT, Api, RestApis
@@ -408,8 +408,22 @@ def test_a_worker_that_never_got_a_herder_gives_its_port_back():
     asyncio.run(scenario())
 
 
+def _imported_by(module: str) -> set[str]:
+    """The packages outside of fencepost, and the modules of fencepost."""
+    program = f"import sys, {module}; print(*sys.modules)"
+    names = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout.split()
+    return {name if name.startswith("fencepost") else name.partition(".")[0] for name in names}
+
+
 def test_answering_needs_neither_spark_nor_arrow_nor_a_kafka_client():
-    program = "import sys, fencepost.rest.server; print(*{name.partition('.')[0] for name in sys.modules})"
-    imported = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
-    assert "aiohttp" in imported.split()
-    assert not {"pyspark", "pyarrow", "numpy", "kafka"} & set(imported.split())
+    imported = _imported_by("fencepost.rest.resources")
+    assert "aiohttp" in imported
+    assert not {"pyspark", "pyarrow", "numpy", "kafka"} & imported
+
+
+def test_listening_needs_nothing_of_what_answers():
+    """A worker that is being started is asked for its health, and the rest of it takes a second to import."""
+    imported = _imported_by("fencepost.rest.server")
+    assert "aiohttp" in imported
+    needless = {"prometheus_client", *(f"fencepost.{name}" for name in ("engine", "storage", "herder.interface"))}
+    assert not {"pyspark", "pyarrow", "numpy", "kafka", "fencepost.rest.app", *needless} & imported
