@@ -26,6 +26,7 @@ _FORKS: Final = multiprocessing.get_context("forkserver")
 _PRELOADED: Final = (
     "fencepost.connectors.file_stream",
     "fencepost.converters",
+    "fencepost.rest.resources",
     "fencepost.rest.server",
     "fencepost.herder.distributed.herder",
     "fencepost.herder.standalone.herder",

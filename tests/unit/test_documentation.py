@@ -84,6 +84,18 @@ def test_the_page_of_proofs_names_tests_and_mutations_that_exist() -> None:
         assert mutations == "-" or on_brokers <= guards, mutations
 
 
+def test_the_page_of_architecture_names_modules_that_exist() -> None:
+    """The data path is compared with a trace in tests/broker/test_data_path.py."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    path = page.partition("## The control path of a PUT\n")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\d+\. `([\w/]+\.py)`", path, re.MULTILINE)
+
+    assert len(set(steps)) == len(steps) == 35
+    named = {*steps, *re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page)}
+    missing = [name for name in named if not any((folder / name).exists() for folder in (ROOT, ROOT / "src/fencepost"))]
+    assert missing == []
+
+
 def test_names_of_tests_are_shorter_than_80_characters() -> None:
     names = (
         node.name
