@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from fencepost.spark.short_errors import with_short_errors
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
@@ -39,12 +41,14 @@ class FencepostDataSource(DataSource):
         """The name for `format`."""
         return "fencepost"
 
+    @with_short_errors
     def writer(self, schema: StructType, overwrite: bool) -> FencepostWriter:
         """Begin a transaction for a DataFrame. Raises ConfigError for what cannot be written."""
         from fencepost.spark.data_source_writer import begin_write  # noqa: PLC0415 - see above
 
         return begin_write(self.options, schema, overwrite=overwrite)
 
+    @with_short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> FencepostStreamWriter:  # noqa: N802 - pyspark's name
         """Begin the transaction of a micro-batch, or return what ends it. Raises as `begin_batch` does.
 

@@ -28,6 +28,7 @@ from fencepost.spark.errors import CheckpointMismatchError
 from fencepost.spark.handed_over import abort_opened
 from fencepost.spark.open_write import OpenWrite, TaskDone, task_spec, this_task
 from fencepost.spark.progress import Progress, SinkKey, Step, next_step
+from fencepost.spark.short_errors import with_short_errors
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.task_write import TaskSpec
 
@@ -63,6 +64,7 @@ class FencepostStreamWriter(DataSourceStreamArrowWriter):
         self._spec = spec
         self._begun = begun
 
+    @with_short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchTaskDone:
         """Write the rows of a Spark partition. Raises a FencepostError, after which the batch can only be aborted."""
         begun, spec = self._begun, self._spec
@@ -75,6 +77,7 @@ class FencepostStreamWriter(DataSourceStreamArrowWriter):
             pass
         return BatchTaskDone(TaskDone(this_task()[0]), begun)
 
+    @with_short_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - pyspark's name
         """Commit the transaction of a batch if all that was written is what `messages` tell.
 

@@ -14,6 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.spark.data_source_options import RUN, config_of
 from fencepost.spark.open_write import OpenWrite, TaskDone, task_spec, this_task
 from fencepost.spark.progress import Progress, SinkKey, Step
+from fencepost.spark.short_errors import with_short_errors
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.task_write import TaskSpec
 
@@ -29,12 +30,14 @@ class FencepostWriter(DataSourceArrowWriter):
         self._spec = spec
         self._open = open_write
 
+    @with_short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
         """Write the rows of a Spark partition. Raises a FencepostError, after which the write can only be aborted."""
         if self._open is None:
             return TaskDone(this_task()[0])
         return self._open.write(self._spec, iterator)
 
+    @with_short_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the transaction if all that was written is what `messages` tell. Raises a FencepostError if not."""
         if self._open is None:
