@@ -193,7 +193,7 @@ def test_logical_messages_arrive_once_and_with_their_transaction(topics: Topics,
         ("topic.column", "region", "all changes of a table go to its topic"),
         ("schema.include.list", "sales", r"table\.include\.list"),
         ("column.mask.with.12.chars", "public.t.name", r"column\.exclude\.list"),
-        ("signal.data.collection", "public.signals", "read tables again"),
+        ("signal.kafka.topic", "signals", "signal.data.collection"),
         ("binary.handling.mode", "hex", r"value hex .* not supported: bytea is written as bytes"),
     ],
 )

@@ -131,7 +131,7 @@ def replayed(transactions: Iterable[tuple[Hashable, Iterable[Event]]]) -> dict[s
     """Apply the events of named transactions of Kafka in order; return the rows that they leave.
 
     Fails if one leaves another sum of all balances, has a part of a database transaction only, or does not fit the rows
-    before it.
+    before it. A row of an incremental snapshot must be the one that is there.
     """
     whole: dict[int, Hashable] = {}
     rows: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
@@ -148,6 +148,8 @@ def replayed(transactions: Iterable[tuple[Hashable, Iterable[Event]]]) -> dict[s
 def _apply(rows: dict[str, Any], key: str, value: Any) -> None:
     if value is None:
         assert key not in rows, f"a tombstone for {key}, which is there"
+    elif value["source"]["snapshot"] == "incremental":
+        assert rows.get(key) == value["after"], f"{key} was read as it was not at this place"
     elif value["op"] == "d":
         assert rows.pop(key, None) is not None, f"{key} was deleted, but is not there"
     else:

@@ -127,6 +127,35 @@ GUARDS = (
         "tests/unit/connectors/postgres/test_position.py::test_a_slot_past_the_offset_is_refused",
     ),
     Guard(
+        "the rows of a chunk that changed until it was written",
+        "connectors/postgres/chunks.py",
+        " & ~_is_in(own, keys)[:count]",
+        "",
+        "tests/unit/connectors/postgres/test_chunks.py::test_rows_are_written_as_all_changes_before_them_leave_them",
+    ),
+    Guard(
+        "the large values that changes of a chunk's rows lack",
+        "connectors/postgres/chunks.py",
+        "again = np.flatnonzero(_is_in(own, partial))",
+        "again = np.zeros(0, np.int64)",
+        "tests/unit/connectors/postgres/test_chunks.py::"
+        "test_a_row_with_a_change_that_lacks_a_value_is_read_again_with_those_after_it",
+    ),
+    Guard(
+        "the changes before a chunk that it did not see",
+        "connectors/postgres/incremental_snapshots.py",
+        "self._changes = unseen_changes(chunk.snapshot, self._changes)",
+        "self._changes = []",
+        "tests/broker/test_postgres_incremental.py::test_a_commit_that_nobody_sees_yet_leaves_its_row_out",
+    ),
+    Guard(
+        "the wait for those who wrote to a table before it was published",
+        "connectors/postgres/chunk_reader.py",
+        "if not ended(snapshot, np.array(sorted(run.writers), np.int64)).all():",
+        "if False:",
+        "tests/broker/test_postgres_incremental.py::test_what_was_written_before_a_table_was_published_is_waited_for",
+    ),
+    Guard(
         "the tables that were rewritten as the first snapshot began",
         "connectors/postgres/held_tables.py",
         "c.relkind = 'p' OR c.relfilenode = pg_relation_filenode(c.oid)",

@@ -87,7 +87,28 @@ def type_infos(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict
 
 def primary_key(connection: psycopg.Connection[Any], table: int) -> set[str]:
     """Return the columns of a table's primary key, none if it has no such."""
-    return _index_columns(connection, table, "indisprimary")
+    return set(_index_columns(connection, table, "indisprimary"))
+
+
+def unique_key(connection: psycopg.Connection[Any], relation: Relation) -> tuple[str, ...]:
+    """Return the columns that identify a row also where it was deleted, in the order of their index; none if there are none.
+
+    They are the replica identity if that is an index, else the primary key.
+    """
+    flag = "indisreplident" if relation.identity is ReplicaIdentity.INDEX else "indisprimary"
+    return tuple(_index_columns(connection, relation.oid, flag))
+
+
+def table_shape(connection: psycopg.Connection[Any], table: int) -> str | None:
+    """Return a text that changes with a table's name, columns and replica identity, None if there is no such table."""
+    ((shape,),) = query(
+        connection,
+        "SELECT max(concat_ws('.', c.oid::regclass, c.relreplident)) || "
+        "string_agg(concat_ws('.', attnum, attname, atttypid, atttypmod), ',' ORDER BY attnum) "
+        "FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.oid = %s AND attnum > 0 AND NOT attisdropped",
+        [table],
+    )
+    return None if shape is None else str(shape)
 
 
 def relation_of(connection: psycopg.Connection[Any], table: PublishedTable) -> Relation:
@@ -95,7 +116,7 @@ def relation_of(connection: psycopg.Connection[Any], table: PublishedTable) -> R
     ((identity,),) = query(connection, "SELECT relreplident FROM pg_class WHERE oid = %s", [table.oid])
     replica = ReplicaIdentity(identity.decode() if isinstance(identity, bytes) else identity)
     flag = {ReplicaIdentity.DEFAULT: "indisprimary", ReplicaIdentity.INDEX: "indisreplident"}.get(replica)
-    keys = set() if flag is None else _index_columns(connection, table.oid, flag)
+    keys = [] if flag is None else _index_columns(connection, table.oid, flag)
     rows = query(
         connection,
         "SELECT attname, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND attname = ANY(%s) "
@@ -108,11 +129,14 @@ def relation_of(connection: psycopg.Connection[Any], table: PublishedTable) -> R
     return Relation(table.oid, table.schema, table.table, replica, columns)
 
 
-def _index_columns(connection: psycopg.Connection[Any], table: int, flag: str) -> set[str]:
+def _index_columns(connection: psycopg.Connection[Any], table: int, flag: str) -> list[str]:
+    # Those of INCLUDE, which come last, are no part of the key.
     rows = query(
         connection,
-        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
-        "WHERE i.indrelid = %s AND CASE %s WHEN 'indisprimary' THEN i.indisprimary ELSE i.indisreplident END",
+        "SELECT a.attname FROM pg_index i CROSS JOIN unnest(i.indkey) WITH ORDINALITY k(attnum, place) "
+        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum "
+        "WHERE i.indrelid = %s AND place <= i.indnkeyatts "
+        "AND CASE %s WHEN 'indisprimary' THEN i.indisprimary ELSE i.indisreplident END ORDER BY place",
         [table, flag],
     )
-    return {name for (name,) in rows}
+    return [name for (name,) in rows]

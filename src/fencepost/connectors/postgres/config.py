@@ -14,6 +14,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.config.validators import at_least, not_blank, one_of
 from fencepost.connectors.postgres.connection import ConnectionSettings
 from fencepost.connectors.postgres.envelope import EnvelopeSettings
+from fencepost.connectors.postgres.messages import WATERMARK
 from fencepost.connectors.postgres.temporal import TimePrecision
 from fencepost.connectors.postgres.types import DecimalHandling
 from fencepost.connectors.postgres.unsupported import refuse_unsupported
@@ -105,6 +106,19 @@ def _prefix(name: str, value: Any) -> None:
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: topics begin with it, so it has letters, digits, dots, "
             "underscores and hyphens",
+            name=name,
+        )
+
+
+def _signal_table(name: str, value: Any) -> None:
+    if value is not None and not re.fullmatch(r"[^.]+\.[^.]+", value):
+        raise ConfigError(f"Invalid value {value!r} for the property {name}: it has the form SCHEMA.TABLE", name=name)
+
+
+def _channels(name: str, value: Any) -> None:
+    if others := [channel for channel in value or () if channel.lower() != "source"]:
+        raise ConfigError(
+            f"The value {others[0]} of the property {name} is not supported: signals are rows of a table, which is source",
             name=name,
         )
 
@@ -226,6 +240,20 @@ DEFINITIONS: Final = (
         "The topic of heartbeats is this, a dot and topic.prefix.", validator=_prefix,
     )
     .define(
+        "signal.data.collection", _T.STRING, None, _I.LOW,
+        "The table, as SCHEMA.TABLE, whose inserted rows are signals, such as for an incremental snapshot. It has three "
+        "columns: id, type and data. Its events go to a topic if it is captured.",
+        validator=_signal_table,
+    )
+    .define(
+        "signal.enabled.channels", _T.LIST, "source", _I.LOW,
+        "Where signals come from: source, the table, is the one supported.", validator=_channels,
+    )
+    .define(
+        "incremental.snapshot.chunk.size", _T.INT, 1024, _I.LOW,
+        "How many rows an incremental snapshot reads at once. They are kept in memory.", validator=at_least(1),
+    )
+    .define(
         "tombstones.on.delete", _T.BOOLEAN, True, _I.MEDIUM,
         "Whether a record with the key and no value follows each delete, so that compaction removes the key.",
     )
@@ -289,6 +317,10 @@ class PostgresConfig:
     """A statement to run with each heartbeat."""
     transaction_topic: str | None
     """The topic of BEGIN and END, None if transactions are not told."""
+    signal_table: str | None
+    """The table of signals, as SCHEMA.TABLE."""
+    chunk_size: int
+    """Rows that an incremental snapshot reads at once."""
     key_columns: Sequence[tuple[re.Pattern[str], frozenset[str]]]
     included: Sequence[re.Pattern[str]]
     excluded: Sequence[re.Pattern[str]]
@@ -342,6 +374,8 @@ class PostgresConfig:
             transaction_topic=(
                 f"{given['topic.prefix']}.{given['topic.transaction']}" if given["provide.transaction.metadata"] else None
             ),
+            signal_table=given["signal.data.collection"],
+            chunk_size=given["incremental.snapshot.chunk.size"],
             key_columns=_keys(given["message.key.columns"]),
             included=_compiled(given["table.include.list"]),
             excluded=_compiled(given["table.exclude.list"]),
@@ -362,7 +396,7 @@ class PostgresConfig:
 
     def captures_message(self, prefix: str) -> bool:
         """Whether logical messages of a prefix are captured."""
-        return _listed(prefix, self.included_messages, self.excluded_messages)
+        return prefix != WATERMARK and _listed(prefix, self.included_messages, self.excluded_messages)
 
     def chosen_key(self, table: str) -> frozenset[str] | None:
         """Return the columns that are to be the key of `schema.table`, None for its own."""

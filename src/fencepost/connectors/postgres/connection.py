@@ -113,6 +113,15 @@ def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[A
         raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
 
 
+def check_statement(connection: psycopg.Connection[Any], text: str) -> None:
+    """Have the server check that a text is one statement, and that it can run. Raises RetriableError or PostgresError."""
+    try:
+        # As a prepared statement, since a simple query may have several.
+        connection.execute(text.encode(), prepare=True)
+    except _psycopg().Error as error:
+        raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
+
+
 def driver_error() -> type[psycopg.Error]:
     """Return the class of the errors that the driver itself raises."""
     return cast("type[psycopg.Error]", _psycopg().Error)

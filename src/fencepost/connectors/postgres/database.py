@@ -78,7 +78,9 @@ class SourceDatabase:
         if found is None:
             self._create_publication(connection)
         elif config.autocreate is Autocreate.FILTERED:
-            published = {(table.schema, table.table) for table in self.published()}
+            published = {
+                (table.schema, table.table) for table in slots.published_tables(connection, config.publication)
+            }
             wanted = self._captured_tables(connection)
             if missing := [table for table in wanted if table not in published]:
                 _log.info("Adding %d tables to the publication %s", len(missing), config.publication)
@@ -90,12 +92,26 @@ class SourceDatabase:
                 config.publication,
                 ", ".join(left_out),
             )
+        self._check_signals(connection)
         return slots.publication_parts(connection, config.publication) or {}
+
+    def _check_signals(self, connection: psycopg.Connection[Any]) -> None:
+        config, table = self._config, self._config.signal_table
+        if table is not None and table not in slots.member_tables(connection, config.publication):
+            raise PostgresError(
+                f"The publication {config.publication} lacks the table {table} of signal.data.collection: "
+                "run ALTER PUBLICATION ... ADD TABLE, or correct the property"
+            )
 
     def published(self) -> list[slots.PublishedTable]:
         """Return the tables of the publication that are captured."""
         tables = slots.published_tables(self.connection(), self._config.publication)
         return [table for table in tables if self._config.captures(table.name)]
+
+    def member_tables(self) -> list[str]:
+        """Return the names of captured tables that the publication has, without a wait for those who have locked one."""
+        names = slots.member_tables(self.connection(), self._config.publication)
+        return [name for name in names if self._config.captures(name)]
 
     def hold(self, snapshot: ExportedSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
         """Keep the captured tables as they are until `snapshot` is closed; return those to read.
@@ -193,8 +209,10 @@ class SourceDatabase:
                 slots.create_publication(connection, config.publication, self._captured_tables(connection))
 
     def _captured_tables(self, connection: psycopg.Connection[Any]) -> Sequence[tuple[str, str]]:
-        tables = [name for name in slots.user_tables(connection) if self._config.captures(".".join(name))]
-        if not tables:
+        config = self._config
+        names = {name: ".".join(name) for name in slots.user_tables(connection)}
+        tables = [name for name, full in names.items() if config.captures(full) or full == config.signal_table]
+        if not any(config.captures(names[name]) for name in tables):
             raise PostgresError(
                 "The database has no table that table.include.list and table.exclude.list capture: correct them"
             )

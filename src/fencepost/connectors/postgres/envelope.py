@@ -118,14 +118,17 @@ class TableEvents:
         )  # fmt: skip
         return self._batch(value, self._key(changes, draft.new, draft.old, rows, codes))
 
-    def snapshot(self, texts: Sequence[pa.Array], lsn: int, now_ms: int) -> pa.RecordBatch:
-        """Return the events of rows that a snapshot read, with their texts column by column."""
+    def snapshot(self, texts: Sequence[pa.Array], lsn: int, now_ms: int, kind: str = "true") -> pa.RecordBatch:
+        """Return the events of rows that a snapshot read, with their texts column by column.
+
+        `kind` is `source.snapshot`: true, or incremental.
+        """
         count = len(texts[0]) if texts else 0
         read = [self._column(column, TextColumn(text)) for column, text in zip(self.columns, texts, strict=True)]
         names = [column.name for column in self.columns]
         after = pa.StructArray.from_arrays(read, names)
         source = self._source_struct(
-            count, pa.repeat(pa.scalar(now_ms * 1000, pa.int64()), count), "true", _no_text(count), _none(count),
+            count, pa.repeat(pa.scalar(now_ms * 1000, pa.int64()), count), kind, _no_text(count), _none(count),
             pa.repeat(pa.scalar(lsn, pa.int64()), count),
         )  # fmt: skip
         op = pa.repeat("r", count)

@@ -44,6 +44,14 @@ def hold(
     Raises RetriableError if one cannot be locked for long, or was rewritten after the snapshot, and PostgresError.
     """
     adopt(connection, snapshot)
+    return lock_unaltered(connection, tables)
+
+
+def lock_unaltered(connection: psycopg.Connection[Any], tables: Sequence[PublishedTable]) -> Sequence[PublishedTable]:
+    """Lock tables until the transaction ends, which reads a snapshot. Return those that existed at the snapshot.
+
+    Raises RetriableError if one cannot be locked for long, or was rewritten after the snapshot, and PostgresError.
+    """
     if tables:
         # Not LOCK TABLE, which needs SELECT on all columns.
         query(connection, "; ".join(f"SELECT FROM {table.sql()} LIMIT 0" for table in tables))
@@ -59,6 +67,6 @@ def hold(
     same = dict(rows)
     if rewritten := [table.name for table in tables if same.get(table.oid) is False]:
         raise RetriableError(
-            f"{', '.join(rewritten)} was rewritten or truncated while the first snapshot began: the task begins with another one"
+            f"{', '.join(rewritten)} was rewritten or truncated while its snapshot began: another one is taken"
         )
     return [table for table in tables if table.oid in same]

@@ -12,6 +12,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Final
+
+WATERMARK: Final = "fencepost.watermark"
+"""The prefix of messages that the connector itself writes. They are not captured."""
 
 
 @dataclass(frozen=True, slots=True)

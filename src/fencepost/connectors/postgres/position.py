@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
+from fencepost.connectors.postgres.incremental import NOTHING, Progress
 
 LSN: Final = "lsn"
 COMMIT_LSN: Final = "lsn_commit"
@@ -24,6 +25,7 @@ PUBLICATION: Final = "publication"
 SNAPSHOT: Final = "snapshot"
 SLOT: Final = "slot"
 TRANSACTION: Final = "transaction"
+INCREMENTAL: Final = "incremental_snapshot"
 
 _TEXT: Final = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 
@@ -77,6 +79,7 @@ class SourceState:
     `position` is None while the first snapshot is not committed: the slot is then the connector's own, and is replaced.
     `publication` are the parts of the publication, with a mark of each (see `slot.publication_parts`); None accepts
     whatever is published at the next start. `transaction` is that of a position within one, if its events are counted.
+    `incremental` is how far incremental snapshots are.
     """
 
     slot: str
@@ -85,6 +88,7 @@ class SourceState:
     position: Position | None
     publication: Mapping[str, str] | None = None
     transaction: PartialTransaction | None = None
+    incremental: Progress = NOTHING
 
     def at(self, position: Position) -> SourceState:
         """Return the state at another position of the same log."""
@@ -98,6 +102,8 @@ class SourceState:
         if self.position is None:
             return offset | {SNAPSHOT: "started"}
         offset[LSN] = lsn_text(self.position.lsn)
+        if (progress := self.incremental.text()) is not None:
+            offset[INCREMENTAL] = progress
         if self.position.changes:
             offset |= {COMMIT_LSN: lsn_text(self.position.commit_lsn), CHANGES: self.position.changes}
             if (open_ := self.transaction) is not None:
@@ -115,6 +121,8 @@ class SourceState:
         if offset.get(SNAPSHOT) == "started":
             return state
         _require(offset, LSN, str)
+        if offset.get(INCREMENTAL) is not None:
+            state = replace(state, incremental=_progress(offset))
         if CHANGES not in offset:
             return state.at(Position(parse_lsn(offset[LSN])))
         _require(offset, COMMIT_LSN, str)
@@ -135,6 +143,16 @@ def _parts(offset: Mapping[str, Any]) -> dict[str, str]:
             "accept the publication as it is"
         )
     return parts
+
+
+def _progress(offset: Mapping[str, Any]) -> Progress:
+    try:
+        return Progress.parse(offset[INCREMENTAL])
+    except (TypeError, ValueError):
+        raise DataError(
+            f"The field {INCREMENTAL} of the source offset {dict(offset)} is not as the connector writes it: remove it to "
+            "end all incremental snapshots"
+        ) from None
 
 
 def _transaction(offset: Mapping[str, Any], commit_lsn: int) -> PartialTransaction | None:

@@ -260,6 +260,25 @@ def published_tables(connection: psycopg.Connection[Any], publication: str) -> l
     ]
 
 
+def member_tables(connection: psycopg.Connection[Any], publication: str) -> list[str]:
+    """Return tables of a publication as SCHEMA.TABLE, by name: some that it has as partitions only are among them.
+
+    Unlike `published_tables`, this waits for nobody who has locked a table.
+    """
+    schemas = connection.info.server_version >= _WITH_COLUMN_LISTS
+    in_schema = "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"
+    rows = query(
+        connection,
+        "SELECT n.nspname || '.' || c.relname FROM pg_publication p, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "  # noqa: S608 - one of two texts
+        "WHERE p.pubname = %s AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p' "
+        "AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND (p.puballtables OR EXISTS (SELECT FROM "
+        "pg_publication_rel r WHERE r.prpubid = p.oid AND (r.prrelid = c.oid OR r.prrelid IN "
+        f"(SELECT relid FROM pg_partition_ancestors(c.oid)))) OR {in_schema if schemas else 'false'}) ORDER BY 1",
+        [publication],
+    )
+    return [name for (name,) in rows]
+
+
 def create_publication(
     connection: psycopg.Connection[Any], name: str, tables: Sequence[tuple[str, str]] | None
 ) -> None:

@@ -65,8 +65,8 @@ class SnapshotReader:
         """Yield the events of a range's rows. Raises RetriableError if the snapshot is gone, and DataError."""
         with self.connection.connect() as connection:
             adopt(connection, self.snapshot)
-            for block in _blocks(connection, self._statement(split), self.table.name):
-                texts = _columns(block, len(self.events.columns))
+            for block in text_blocks(connection, self._statement(split), self.table.name):
+                texts = text_columns(block, len(self.events.columns))
                 yield self.events.snapshot(texts, self.lsn, int(time.time() * 1000))
 
     def _statement(self, split: PageRange) -> str:
@@ -81,7 +81,7 @@ class SnapshotReader:
         return f"COPY (SELECT {columns} FROM {table.sql()}{where}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"  # noqa: S608
 
 
-def _blocks(connection: psycopg.Connection[Any], statement: str, name: str) -> Iterator[pa.Buffer]:
+def text_blocks(connection: psycopg.Connection[Any], statement: str, name: str) -> Iterator[pa.Buffer]:
     """Yield whole rows of a COPY. Raises RetriableError or PostgresError."""
     import psycopg  # noqa: PLC0415 - an optional package
 
@@ -91,7 +91,7 @@ def _blocks(connection: psycopg.Connection[Any], statement: str, name: str) -> I
         raise translated(error, f"The snapshot of the table {name} could not be read") from error
 
 
-def _columns(block: pa.Buffer, count: int) -> Sequence[pa.Array]:
+def text_columns(block: pa.Buffer, count: int) -> Sequence[pa.Array]:
     """Return the columns of rows in CSV as texts: a null is empty, and all other values are quoted."""
     names = [str(number) for number in range(count)]
     table = pc.read_csv(

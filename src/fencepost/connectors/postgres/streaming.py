@@ -16,6 +16,7 @@ from fencepost.connectors.postgres.database import LogStatus, SourceDatabase
 from fencepost.connectors.postgres.decoder import Changes, Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.heartbeats import Heartbeats
+from fencepost.connectors.postgres.incremental_snapshots import IncrementalSnapshots
 from fencepost.connectors.postgres.message_events import message_batch
 from fencepost.connectors.postgres.position import PartialTransaction, Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
@@ -24,6 +25,8 @@ from fencepost.connectors.postgres.transactions import tell
 
 _WAIT_S: Final = 0.5
 _OPEN_WAIT_S: Final = 0.02
+# While an incremental snapshot has more to read.
+_READING_WAIT_S: Final = 0.05
 # With a backlog, so much is collected before a commit: each costs some milliseconds.
 _COMMIT_AFTER_S: Final = 0.5
 # How old the position of a quiet slot may be: the server keeps its log from there on.
@@ -65,7 +68,9 @@ class Streaming:
         """The position after all batches that were returned. A decoder that failed may be further."""
         self._offered = position
         """The position of the last offset that was returned."""
-        self._offered_publication = state.publication
+        self._offered_state = state
+        """What that offset said beside its position."""
+        self._snapshots = IncrementalSnapshots(config, database)
         self._new_table = False
         """Whether the stream described a table since the publication was last looked at."""
         self._open_since: float | None = None
@@ -113,13 +118,15 @@ class Streaming:
             _log.info("The end of the log of PostgreSQL is asked for later: %s", error)
             self.close()
             return False
-        return self._open_since is None and self._position.lsn >= self._end
+        reading = self._state.incremental.active or self._state.incremental != self._offered_state.incremental
+        return self._open_since is None and self._position.lsn >= self._end and not reading
 
     def close(self) -> None:
         """End the stream. A later read continues at the position."""
         if self._stream is not None:
             self._stream.close()
         self._stream = None
+        self._snapshots.reset()
         self._database.close()
 
     def _read(self) -> Piece:
@@ -128,15 +135,24 @@ class Streaming:
         assert self._stream is not None  # noqa: S101 - just connected
         self._look_at_log()
         self._heartbeats.act()
-        decoded = self._stream.read(self._wait_s if self._open_since is None else _OPEN_WAIT_S)
+        progress = self._snapshots.read(self._state.incremental, self._position)
+        self._state = replace(self._state, incremental=progress)
+        if self._snapshots.waiting:
+            # Without changes, only the answer tells how far the stream is.
+            self._stream.ping()
+        decoded = self._stream.read(self._wait())
         if self._new_table:
             # With the first change of a table, the offset says that the table is published.
             self._check_publication()
         batches, transaction = self._events(decoded.changes)
         if messages := [message for message in decoded.messages if self._config.captures_message(message.prefix)]:
             batches.append(message_batch(self._config.envelope, messages, now_ms()))
-        self._position = self._decoder.position
-        self._state = replace(self._state, transaction=transaction)
+        position = self._decoder.position
+        progress, rows = self._snapshots.follow(self._state, decoded.changes, position, now_ms())
+        self._position = position
+        self._state = replace(self._state, transaction=transaction, incremental=progress)
+        if rows is not None:
+            batches.append(rows)
         if batches and self._open_since is None:
             self._open_since = time.monotonic()
         return self._piece(batches, commit=self._may_commit(backlog=self._stream.backlog and bool(batches)))
@@ -152,6 +168,12 @@ class Streaming:
         batches, boundaries = batches_of(drafts, now_ms(), told.blocks), told.batch(topic)
         return [*batches, boundaries] if boundaries is not None else batches, told.after
 
+    def _wait(self) -> float:
+        """Return how many seconds to wait for changes."""
+        if self._open_since is not None:
+            return _OPEN_WAIT_S
+        return _READING_WAIT_S if self._state.incremental.active else self._wait_s
+
     def _connect(self) -> None:
         self._state = self._database.checked_state(self._state.at(self._offered))
         # A new session describes all relations again.
@@ -163,8 +185,10 @@ class Streaming:
         if self._open_since is None:
             # Nothing to write: only the position of a quiet slot is committed, from time to time.
             moved = not position.changes and position.lsn > self._offered.lsn
-            altered = self._state.publication != self._offered_publication
-            if not position.changes and self._heartbeats.due:
+            offered = self._offered_state
+            altered = self._state.publication != offered.publication
+            progressed = self._state.incremental != offered.incremental
+            if not position.changes and (progressed or self._heartbeats.due):
                 return True
             return moved and (altered or now >= self._advanced + _ADVANCE_S)
         if position.changes:
@@ -179,7 +203,7 @@ class Streaming:
             batches = [*batches, self._heartbeats.batch(now_ms())]
         offsets = [(self._partition, self._state.at(self._position).offset())]
         last = replace(batches[-1], offsets=offsets) if batches else ready("topic STRING, value STRING", [], offsets)
-        self._offered, self._offered_publication = self._position, self._state.publication
+        self._offered, self._offered_state = self._position, self._state
         self._open_since = None
         self._advanced = time.monotonic()
         return Piece((*batches[:-1], last), commit=True)

@@ -13,7 +13,7 @@ from fencepost.api.errors import ConfigError
 
 _TABLES: Final = r"use table.include.list or table.exclude.list, for example table.include.list=sales\..*"
 _MASK: Final = "leave the columns out with column.exclude.list, or change them with a transform"
-_SIGNALS: Final = "to read tables again, stop the connector, delete its offsets and the slot, and start it"
+_SIGNALS: Final = "signals are rows of the table signal.data.collection"
 _INSTEAD: Final = {
     "column.include.list": "use column.exclude.list; (?!...) excludes all but some",
     "converters": "change values with a transform",
@@ -31,11 +31,13 @@ _INSTEAD: Final = {
     "topic.naming.strategy": "topics are PREFIX.SCHEMA.TABLE; use a transform such as RegexRouter",
 }
 _PREFIXES: Final = {"column.mask.": _MASK, "column.truncate.": _MASK, "signal.": _SIGNALS}
+_SUPPORTED: Final = ("signal.data.collection", "signal.enabled.channels")
 # The one value that means what the connector does.
 _ONLY: Final = {
     "binary.handling.mode": ("bytes", "bytea is written as bytes, which JsonConverter writes in base64"),
     "hstore.handling.mode": ("", "hstore is written as PostgreSQL writes it"),
     "interval.handling.mode": ("string", "intervals are written in ISO 8601"),
+    "read.only": ("false", "each chunk of an incremental snapshot writes a logical message; no table is written to"),
     "skip.messages.without.change": ("false", "each update is an event"),
 }
 
@@ -44,6 +46,8 @@ def refuse_unsupported(config: Mapping[str, str]) -> None:
     """Raise ConfigError for the first property that is not supported, with what to do instead."""
     for name in sorted(config):
         prefixed = next((instead for prefix, instead in _PREFIXES.items() if name.startswith(prefix)), None)
+        if name in _SUPPORTED:
+            continue
         instead = _INSTEAD.get(name, prefixed)
         if instead is not None:
             raise ConfigError(f"The property {name} is not supported: {instead}", name=name)

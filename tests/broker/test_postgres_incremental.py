@@ -1,0 +1,410 @@
+"""Incremental snapshots of PostgresSource, on a real server, under writers and crashes."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Self
+
+import psycopg
+import pytest
+
+from fencepost.connectors.postgres import incremental_snapshots
+from fencepost.connectors.postgres.chunk_reader import TableRun, read_chunk
+from fencepost.connectors.postgres.chunks import Chunk
+from fencepost.connectors.postgres.connection import PostgresError
+from tests.support.bank import TABLES, Tellers, balances, open_bank, replayed
+from tests.support.postgres import Database
+from tests.support.postgres_task import Topics
+from tests.support.processes import wait_for
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+@pytest.fixture
+def topics(database: Database) -> Iterator[Topics]:
+    database.execute("create table signals(id text primary key, type text not null, data text)")
+    topics = Topics(
+        database,
+        signal_data_collection="public.signals",
+        table_exclude_list=r"public\.signals",
+        incremental_snapshot_chunk_size="7",
+    )
+    yield topics
+    topics.drop_slot()
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    return random.Random(seed)
+
+
+def send(database: Database, name: str, kind: str = "execute-snapshot", **data: Any) -> None:
+    data = {key.replace("_", "-"): value for key, value in data.items()}
+    database.execute("insert into signals values (%s, %s, %s)", [name, kind, json.dumps(data)])
+
+
+def read_rows(topics: Topics, table: str) -> list[Any]:
+    """The rows of incremental snapshots, in order."""
+    return [
+        value["after"]
+        for _, value in topics.events(table)
+        if value is not None and value["source"]["snapshot"] == "incremental"
+    ]
+
+
+def left(topics: Topics, table: str) -> dict[Any, Any]:
+    """The rows that a reader has who keeps the newest row of each key. Fails for a value that the reader never had."""
+    rows: dict[Any, Any] = {}
+    for key, value in topics.events(table):
+        if value is None or value["op"] == "d":
+            rows.pop(key["id"], None)
+            continue
+        row = value["after"]
+        if row["note"] == PLACEHOLDER and key["id"] in rows:
+            row["note"] = rows[key["id"]]["note"]
+        rows[key["id"]] = row
+    return rows
+
+
+def after_chunk(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int], Callable[[], object]]) -> None:
+    """Do something after a chunk of a table, counted from 1, was read and before it is written."""
+    done: Counter[str] = Counter()
+
+    def read_and_act(database: Any, run: TableRun, *rest: Any) -> Chunk:
+        chunk = read_chunk(database, run, *rest)
+        done[run.table.name] += 1
+        actions.get((run.table.name, done[run.table.name]), lambda: None)()
+        return chunk
+
+    monkeypatch.setattr(incremental_snapshots, "read_chunk", read_and_act)
+
+
+class Writers:
+    """Insert, update and delete rows with a large note that updates leave alone, until the block ends."""
+
+    def __init__(self, database: Database, count: int, seed: int) -> None:
+        self._database = database
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(random.Random(seed + n),)) for n in range(count)]
+        self.statements = 0
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, chance: random.Random) -> None:
+        statements = (
+            "update large set n = n + 1 where id = %s",
+            "insert into large values (%s, 0, 'new') on conflict do nothing",
+            "delete from large where id = %s",
+            "update large set n = -1 where id between %s and 40",
+        )
+        with self._database.connect() as connection:
+            while not self._stopping.wait(chance.random() * 0.004):
+                connection.execute(chance.choice(statements).encode(), [chance.randint(1, 120)])
+                self.statements += 1
+
+
+def test_rows_are_read_exactly_as_they_are_at_their_place(topics: Topics, database: Database, chance: random.Random):
+    open_bank(database)
+    crashes = signals = 0
+    with Tellers(database, 3, chance.randrange(1000)) as tellers:
+        while tellers.transfers < 150 or crashes < 5:
+            send(database, f"s-{signals}", data_collections=[r"public\.(savings|checking)"])
+            signals += 1
+            crashes += not topics.run(chance, crash=0.15)
+    topics.run()
+    send(database, "last", data_collections=["public.savings"])
+    before = len(read_rows(topics, "public.savings"))
+    topics.run()
+
+    assert before >= 30
+    assert len(read_rows(topics, "public.checking")) >= 30
+    assert replayed(enumerate(topics.committed)) == balances(database)
+    rows = {json.dumps({"id": row["id"]}): row for row in read_rows(topics, "public.savings")[before:]}
+    assert rows == balances(database)[TABLES[0]]
+    assert "incremental_snapshot" not in (topics.committed_offset or {})
+
+
+def test_a_table_that_was_not_read_before_is_whole_afterwards(
+    topics: Topics, database: Database, chance: random.Random
+):
+    database.execute("create table large(id int primary key, n int not null, note text)")
+    database.execute("alter table large alter note set storage external")
+    database.execute("insert into large select i, 0, repeat(i::text, 3000) from generate_series(1, 100) i")
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    crashes = 0
+    with Writers(database, 3, chance.randrange(1000)) as writers:
+        send(database, "s-1", data_collections=["public.large"])
+        while writers.statements < 300 or crashes < 5:
+            crashes += not topics.run(chance, crash=0.1)
+    topics.run()
+
+    assert left(topics, "public.large") == {
+        row["id"]: row for (row,) in database.execute("select row_to_json(t) from large t")
+    }
+
+
+def test_a_kept_connection_reads_all_while_the_stream_goes_on(topics: Topics, database: Database):
+    database.execute("create table large(id int primary key, n int not null, note text)")
+    database.execute("insert into large select i, 0, 'old' from generate_series(1, 5000) i")
+    topics.change(snapshot_mode="no_data", incremental_snapshot_chunk_size="100")
+    with topics.running(), Writers(database, 2, 1):
+        wait_for(lambda: topics.committed_offset, what="the stream")
+        send(database, "s-1", data_collections=["public.large"])
+        wait_for(lambda: {4000, 5000} <= {key["id"] for key, _ in topics.events("public.large")}, what="the rows")
+    topics.run()
+
+    assert topics.events("message") == []
+    assert left(topics, "public.large") == {
+        row["id"]: row for (row,) in database.execute("select row_to_json(t) from large t")
+    }
+
+
+def test_what_was_written_before_a_table_was_published_is_waited_for(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(incremental_snapshots, "_LONG_S", 0.0)
+    database.execute("create table other(id int primary key, note text)")
+    database.execute("create publication p for table signals, other; create table late(id int primary key, note text)")
+    database.execute("insert into late values (1, 'old'), (2, 'old')")
+    topics.change(publication_name="p", snapshot_mode="no_data")
+    with topics.running(), database.connect(autocommit=False) as writer:
+        wait_for(lambda: topics.committed_offset, what="the stream")
+        # The stream does not have this change.
+        writer.execute("update late set note = 'new' where id = 1")
+        database.execute("alter publication p add table late")
+        send(database, "s-1", data_collections=["public.late"])
+        wait_for(lambda: "have not ended" in caplog.text or read_rows(topics, "public.late"), what="the wait")
+        writer.commit()
+        wait_for(lambda: len(read_rows(topics, "public.late")) == 2, what="the rows")
+
+    assert [row["note"] for row in read_rows(topics, "public.late")] == ["new", "old"]
+
+
+def test_a_commit_that_nobody_sees_yet_leaves_its_row_out(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    database.execute("create table t(id int primary key, note text)")
+    database.execute("insert into t select i, 'old' from generate_series(1, 20) i")
+    waits = "select 1 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'"
+    writer = threading.Thread(target=lambda: database.execute("update t set note = 'new' where id = 9"))
+
+    def standby(name: str) -> None:
+        with database.connect() as connection:
+            connection.execute("set synchronous_commit = local")
+            connection.execute(f"alter system set synchronous_standby_names = '{name}'".encode())
+            connection.execute("select pg_reload_conf()")
+
+    def commit_without_standby() -> None:
+        # The commit is in the log, and waits for a standby that is not there before others see it.
+        standby("nobody")
+        writer.start()
+        wait_for(lambda: database.execute(waits), what="the commit")
+
+    after_chunk(monkeypatch, {("public.t", 1): commit_without_standby, ("public.t", 2): lambda: standby("")})
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    send(database, "s-1", data_collections=["public.t"])
+    try:
+        topics.run()
+    finally:
+        standby("")
+        writer.join()
+
+    events = [(key["id"], value["op"]) for key, value in topics.events("public.t")]
+    assert events == [(9, "u"), *((n, "r") for n in range(1, 21) if n != 9)]
+
+
+def test_a_table_that_is_locked_delays_its_reading_and_not_the_stream(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(incremental_snapshots, "_LONG_S", 0.0)
+    database.execute("create table t(id int primary key); insert into t values (1); create table u(id int primary key)")
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    with database.connect(autocommit=False) as locking:
+        locking.execute("lock table t")
+        with topics.running():
+            send(database, "s-1", data_collections=["public.t"])
+            database.execute("insert into u values (1)")
+            wait_for(lambda: topics.events("public.u") and "lock timeout" in caplog.text, what="a change and the wait")
+            locking.rollback()
+            wait_for(lambda: read_rows(topics, "public.t"), what="the row")
+    assert topics.fatal is None
+
+
+def test_a_table_that_is_emptied_or_altered_while_it_is_read_is_read_as_it_becomes(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("emptied", "altered"):
+        database.execute(f"create table {name}(id int primary key, note text)")
+        database.execute(f"insert into {name} select i, 'old' from generate_series(1, 30) i")  # noqa: S608
+    statements = {
+        (
+            "public.altered",
+            3,
+        ): "alter table altered add column more int default 5; alter table altered alter id type bigint",
+        ("public.altered", 5): "update altered set note = 'new' where id = 14",
+        ("public.emptied", 2): "truncate emptied; insert into emptied values (5, 'new')",
+    }
+    after_chunk(monkeypatch, {at: partial(database.execute, statement) for at, statement in statements.items()})
+    topics.change(snapshot_mode="no_data", incremental_snapshot_chunk_size="3")
+    topics.run()
+    send(database, "s-1", data_collections=[r"public\.(emptied|altered)"])
+    topics.run()
+
+    rows = {row["id"]: row for row in read_rows(topics, "public.altered")}
+    assert rows.keys() == set(range(1, 31)) - {14}
+    assert rows[30] == {"id": 30, "note": "old", "more": 5}
+    events = [(key["id"] if key else None, value["op"]) for key, value in topics.events("public.emptied") if value]
+    assert events == [*((n, "r") for n in range(1, 4)), (None, "t"), (5, "c"), (5, "r")]
+
+
+def test_the_columns_of_a_key_may_be_of_any_type_and_order(topics: Topics, database: Database):
+    database.execute(
+        r"""
+        create type mood as enum ('sad', 'glad');
+        create table keys(b text, x mood, a timestamptz, note text, f float8, primary key (f, a, b, x) include (note));
+        insert into keys select 'it''s \ ' || i, case when i % 2 = 0 then 'sad' else 'glad' end::mood,
+          '2024-01-01'::timestamptz + i * interval '1 microsecond', 'n', (i / 5) / 3.0::float8 from generate_series(1, 30) i;
+        create table chosen(id int primary key, u int not null unique, note text);
+        alter table chosen replica identity using index chosen_u_key;
+        insert into chosen select i, -i, 'n' from generate_series(1, 20) i;
+        create table whole(id int primary key, note text);
+        alter table whole replica identity full;
+        insert into whole select i, 'n' from generate_series(1, 20) i;
+        """
+    )
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    send(database, "s-1", data_collections=["public.(keys|chosen|whole)"])
+    topics.run()
+
+    for table, count in (("keys", 30), ("chosen", 20), ("whole", 20)):
+        rows = [tuple(row.items()) for row in read_rows(topics, f"public.{table}")]
+        assert len(rows) == len(set(rows)) == count, table
+    ((key, _), *_) = topics.events("public.keys")
+    assert key.keys() == {"b", "x", "a", "f"}
+
+
+def test_only_the_rows_that_a_condition_names_are_read(topics: Topics, database: Database):
+    database.execute("create table orders(id int primary key, color text)")
+    database.execute("insert into orders select i, case when i % 50 = 0 then 'blue' end from generate_series(1, 100) i")
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    condition = {"data-collection": "public.orders", "filter": "orders.color = 'blue' -- 50%"}
+    send(database, "s-1", data_collections=["public.orders"], additional_conditions=[condition])
+    topics.run()
+
+    assert [row["id"] for row in read_rows(topics, "public.orders")] == [50, 100]
+
+
+def test_signals_without_effect_are_logged_and_the_stream_goes_on(
+    topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    database.execute("create table t(id int primary key); create table bare(id int); insert into t values (1)")
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+
+    def condition(text: str) -> list[dict[str, str]]:
+        return [{"data-collection": "public.t", "filter": text}]
+
+    send(database, "bare", data_collections=["public.bare"])
+    send(database, "nobody", data_collections=["public.nobody"])
+    send(database, "blocking", data_collections=["public.t"], type="blocking")
+    send(database, "wrong", data_collections=["public.t"], additional_conditions=condition("nothing = 1"))
+    two = condition("true), false) FROM public.t; DROP TABLE public.t; SELECT ((true")
+    send(database, "two", data_collections=["public.t"], additional_conditions=two)
+    send(database, "unknown", "schema-changes")
+    topics.run()
+    send(database, "pause", "pause-snapshot")
+    send(database, "told", "log", message="here: {}")
+    database.execute("insert into t values (2)")
+    topics.run()
+
+    assert [(key, value["op"]) for key, value in topics.events("public.t")] == [({"id": 2}, "c")]
+    for said in (
+        "'bare': The table public.bare has no primary key", "'nobody' of type 'execute-snapshot' is ignored",
+        "the type blocking", "'wrong': A statement failed", "'two': A statement failed",
+        "the types that are supported are execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot, log",
+        "'pause' of type 'pause-snapshot' has no effect", 'here: {"slot"',
+    ):  # fmt: skip
+        assert said in caplog.text
+    assert database.execute("select count(*) from t") == [(2,)]
+
+
+def test_a_snapshot_is_paused_resumed_and_stopped_by_signals(topics: Topics, database: Database):
+    for name in ("a", "b"):
+        database.execute(f"create table {name}(id int primary key)")
+        database.execute(f"insert into {name} select i from generate_series(1, 40) i")  # noqa: S608
+    topics.change(snapshot_mode="no_data", incremental_snapshot_chunk_size="1")
+    topics.run()
+    send(database, "s-1", data_collections=["public.(a|b)"])
+    send(database, "s-2", "pause-snapshot")
+    topics.run()
+    # A pause outlives the task.
+    count = len(read_rows(topics, "public.a"))
+    topics.run()
+    assert len(read_rows(topics, "public.a")) == count < 40
+    send(database, "s-3", "stop-snapshot", data_collections=["public.b"])
+    send(database, "s-4", "resume-snapshot")
+    topics.run()
+
+    assert [row["id"] for row in read_rows(topics, "public.a")] == list(range(1, 41))
+    assert read_rows(topics, "public.b") == []
+    assert "incremental_snapshot" not in (topics.committed_offset or {})
+
+
+def test_the_table_of_signals_is_published_or_the_start_refused(topics: Topics, database: Database):
+    database.execute("create table t(id int primary key)")
+    filtered = {"publication_autocreate_mode": "filtered", "table_include_list": r"public\.t", "table_exclude_list": ""}
+    topics.change(snapshot_mode="no_data", **filtered)
+    topics.run()
+    topics.run()
+    assert database.execute("select tablename from pg_publication_tables order by 1") == [("signals",), ("t",)]
+
+    database.execute("drop publication dbz_publication; create publication dbz_publication for table t")
+    topics.change(publication_autocreate_mode="disabled")
+    topics.committed_offset = None
+    topics.drop_slot()
+    with pytest.raises(PostgresError, match=r"lacks the table public\.signals"):
+        topics.run()
+
+
+def test_chunks_need_no_more_than_a_user_who_may_read(topics: Topics, database: Database):
+    name = f"reader_{database.name}"
+    database.execute("create table t(id int primary key, note text, secret text); insert into t values (1, 'n', 's')")
+    database.execute(f"create role {name} login replication password 'p'")
+    try:
+        database.execute(
+            f"create publication p for table signals, t (id, note); grant select (id, note) on t to {name}"
+        )
+        topics.change(
+            database_user=name, database_password="p", publication_name="p", snapshot_mode="no_data",
+            publication_autocreate_mode="disabled",
+        )  # fmt: skip
+        topics.run()
+        send(database, "s-1", data_collections=["public.t"])
+        topics.run()
+        assert read_rows(topics, "public.t") == [{"id": 1, "note": "n"}]
+    finally:
+        topics.drop_slot()
+        with psycopg.connect(database.conninfo, autocommit=True) as connection:
+            connection.execute(f"drop owned by {name}".encode())
+            connection.execute(f"drop role {name}".encode())
