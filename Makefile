@@ -50,11 +50,11 @@ sim: install
 	$(if $(SEED),,$(BIN)/python -m tests.sim --mutations --keep)
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--schedules $(SCHEDULES) --jobs 2)
 
-# A worker killed 20 times at each step of a transaction, and a group of real workers, shaken for some minutes, or
-# the latter alone: make chaos MINUTES=10 SEED=7
+# A worker killed 20 times at each step of a transaction, and while it reads tables of PostgreSQL again; and a group of
+# real workers, shaken for some minutes, or the latter alone: make chaos MINUTES=10 SEED=7
 MINUTES ?= 10
 chaos: install
-	$(if $(SEED),,FENCEPOST_TEST_KILLS=20 $(PYTEST) -n $(JOBS) --dist loadfile tests/chaos/test_kill_points.py)
+	$(if $(SEED),,FENCEPOST_TEST_KILLS=20 $(PYTEST) -n $(JOBS) --dist loadfile tests/chaos/test_kill_points.py tests/chaos/test_postgres_kills.py)
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # Faults under the Spark sink, with 20 seeds: drivers killed at each step, brokers and networks that fail, lost shuffle

@@ -122,7 +122,7 @@ def test_rows_are_read_exactly_as_they_are_at_their_place(topics: Topics, databa
     open_bank(database)
     crashes = signals = 0
     with Tellers(database, 3, chance.randrange(1000)) as tellers:
-        while tellers.transfers < 150 or crashes < 5:
+        while tellers.transfers < 100 or crashes < 4:
             send(database, f"s-{signals}", data_collections=[r"public\.(savings|checking)"])
             signals += 1
             crashes += not topics.run(chance, crash=0.15)
