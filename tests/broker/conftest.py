@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.kafka.consumer import read_to_end
+from fencepost.kafka.transport import cluster, created_topics
 from tests.support.task_runner import TaskRunner
 from tests.support.topics import unique
 
@@ -21,3 +23,11 @@ def runner(bootstrap_servers: str) -> Iterator[TaskRunner]:
 def name() -> str:
     """A new connector's name."""
     return unique("connector")
+
+
+@pytest.fixture
+def brief_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait half a second, and not five, for topics and partitions that brokers do not know: these know at once."""
+    monkeypatch.setattr(created_topics, "UNKNOWN_MS", 500)
+    monkeypatch.setattr(cluster, "UNKNOWN_MS", 500)
+    monkeypatch.setattr(read_to_end, "_FOLLOWED_MAX_AGE_MS", 500)

@@ -277,6 +277,7 @@ def test_a_closed_admin_says_so(bootstrap_servers: str):
     admin.close()
 
 
+@pytest.mark.usefixtures("brief_learning")
 def test_a_topic_that_was_just_created_is_waited_for_until_brokers_learn_of_it(
     broker: EmbeddedBroker, fault_proxy: FaultProxy
 ) -> None:
@@ -287,6 +288,6 @@ def test_a_topic_that_was_just_created_is_waited_for_until_brokers_learn_of_it(
         leaders = pool.submit(
             client.run, topic_leaders, client, topic, Deadline.after(60_000), doing="finding the leaders"
         )
-        wait_for(lambda: fault_proxy.requests[ApiKey.METADATA] > 70 or leaders.done())
+        wait_for(lambda: fault_proxy.requests[ApiKey.METADATA] > 20 or leaders.done())
         Topics(broker.bootstrap_servers).create(topic)
         assert list(leaders.result()) == [0]

@@ -93,6 +93,7 @@ def test_a_topic_that_would_lose_offsets_is_refused(config: ClientConfig, topics
         store.ensure_topic()
 
 
+@pytest.mark.usefixtures("brief_learning")
 def test_a_topic_that_was_deleted_is_created_again_and_what_was_read_of_it_stays(
     config: ClientConfig,
     producer: TransactionalProducer,

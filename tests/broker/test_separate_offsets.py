@@ -351,6 +351,7 @@ def test_an_own_offsets_topic_that_is_not_compacted_is_refused_with_the_remedy(
         runner.task(name, "t", {"offsets.storage.topic": own})
 
 
+@pytest.mark.usefixtures("brief_learning")
 def test_a_task_whose_offsets_topic_is_deleted_recreates_it_and_resumes(
     runner: TaskRunner, other_broker: EmbeddedBroker, name: str, own: str
 ):

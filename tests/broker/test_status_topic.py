@@ -348,6 +348,7 @@ def test_the_newest_status_of_equal_keys_in_two_partitions_wins(
     assert {record.partition for record in workers.records() if record.value is None} == {0, 1}
 
 
+@pytest.mark.usefixtures("brief_learning")
 def test_a_status_in_a_partition_that_is_new_is_read(workers: Workers, topics: Topics, bootstrap_servers: str):
     store = workers.store()
     topics.grow(workers.topic, 7)

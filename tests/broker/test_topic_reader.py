@@ -296,6 +296,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(
         assert _values(list(reader.read_to_end())) == [b"again"]
 
 
+@pytest.mark.usefixtures("brief_learning")
 def test_a_missing_topic_is_named(config: ClientConfig):
     with pytest.raises(TopicNotFoundError, match="no-such-topic"):
         list(read_to_end(config, "no-such-topic"))
