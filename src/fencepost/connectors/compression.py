@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import codecs
 import lzma
-import os
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +25,7 @@ from fencepost.connectors.bzip2_blocks import Bzip2Blocks
 from fencepost.connectors.compressed_parts import BEGIN, READ_BYTES, GzipMembers, Parts, Place
 from fencepost.connectors.foreign_content import HEAD_BYTES, UTF_8, check_text, may_become_foreign
 from fencepost.connectors.frames import Frames
+from fencepost.connectors.object_store import read_at
 from fencepost.connectors.scan import open_file, unreadable
 from fencepost.connectors.xz_blocks import XzBlocks
 
@@ -124,6 +124,11 @@ class ContentStream:
         return self._file.tell()
 
     @property
+    def identity(self) -> str:
+        """What an object is told by from others."""
+        return str(getattr(self._file, "identity", ""))
+
+    @property
     def part(self) -> Place | None:
         """The part that the bytes are of that were read last. None if their positions are not those of the content."""
         return None if self._parts is None or self._decoder is not None else self._parts.begin
@@ -132,7 +137,7 @@ class ContentStream:
         """Return a hash of some of the bytes before a part. Raises DataError if they cannot be read."""
         ends = min(place.byte, _HASHED_BYTES)
         try:
-            before = [os.pread(self._file.fileno(), ends, at) for at in (0, place.byte - ends)]
+            before = [read_at(self._file, ends, at) for at in (0, place.byte - ends)]
         except OSError as error:
             raise unreadable(self._path, error) from error
         return blake2b(b"".join(before), digest_size=8).hexdigest()

@@ -193,6 +193,11 @@ class ContentFile:
                 )
             limit = min(2 * limit, self._batch_bytes)
 
+    def reopen(self, position: int, restart: RestartPoint | None) -> None:
+        """Go back to a position, and to the restart point that was before it."""
+        self.close()
+        self._state, self.position, self._restart = _State.READING, position, restart
+
     def _has_grown(self) -> bool:
         size = self._file_size()
         if size == self.looked_at_size:

@@ -20,6 +20,7 @@ from fencepost.connectors.file_discovery import FILES, ORDERS, reads_directory
 from fencepost.connectors.foreign_content import UTF_8
 from fencepost.connectors.growing_file import DEFAULT_BATCH_BYTES
 from fencepost.connectors.jsonl_reader import check_json_columns
+from fencepost.connectors.object_store import is_object
 from fencepost.connectors.record_columns import (
     HEADERS_COLUMNS,
     KEY_COLUMNS,
@@ -240,8 +241,14 @@ def infer(parsed: Mapping[str, Any], path: str, allowed: AllowedPaths) -> Struct
 
 
 def check_move(parsed: Mapping[str, Any]) -> None:
-    """Raise ConfigError unless there is a directory for files that are to be moved, and only for those."""
+    """Raise ConfigError unless there is a directory for files that are to be moved, and only for those; or for objects."""
     folder, moves = parsed[MOVE_TO], parsed[AFTER_END].lower() == AfterEnd.MOVE
+    if parsed[AFTER_END].lower() != AfterEnd.LEAVE and (url := next(filter(is_object, parsed[FILES]), None)):
+        raise ConfigError(
+            f"{AFTER_END}={parsed[AFTER_END]} is not there for objects such as {url}: leave them, and let the store's own "
+            "rules take them away",
+            name=AFTER_END,
+        )
     if folder and not moves:
         raise ConfigError(f"The property {MOVE_TO} has no effect without {AFTER_END}=move", name=MOVE_TO)
     if moves and not (folder and Path(folder).is_dir()):

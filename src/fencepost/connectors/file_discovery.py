@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -20,8 +20,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.errors import ConfigError
+from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.growing_file import check_file
+from fencepost.connectors.object_store import check_allowed, is_object, key_of, objects_below, size_and_time
 
 FILES: Final = "files"
 ORDERS: Final = ("name", "time")
@@ -54,11 +55,16 @@ class Discovery:
         """Return the files, each once. Those that are `known` need not settle again, and may be gone.
 
         Raises ConfigError if a path names no file, or one is found that may not be read. A pattern may fit no file, but
-        must begin in an allowed directory, so that an error reveals nothing about other directories.
+        must begin in an allowed directory, so that an error reveals nothing about other directories. Raises RetriableError
+        if a store of objects does not answer.
         """
         found: dict[str, None] = {}
         for pattern in self.patterns:
             _check_encodable(pattern)
+            if is_object(pattern):
+                check_object(pattern, self.allowed)
+                found.update(dict.fromkeys(self._urls(pattern, known)))
+                continue
             _check_no_url(pattern)
             _check_pattern(pattern, self.allowed)
             matches = self._of_pattern(pattern, set(known)) if is_pattern(pattern) else _of_path(pattern, known)
@@ -80,6 +86,26 @@ class Discovery:
                 raise
             if stat.S_ISREG(status.st_mode):
                 changed[match] = status.st_mtime
+        return self._settled(changed, known)
+
+    def _urls(self, pattern: str, known: Sequence[str]) -> list[str]:
+        try:
+            return self._objects(pattern, set(known)) if is_pattern(pattern) else _of_url(pattern, known)
+        except DataError as error:
+            raise ConfigError(f"The property {FILES} names {pattern}. {error}", name=FILES) from error
+
+    def _objects(self, pattern: str, known: set[str]) -> list[str]:
+        parts = pattern.split("/")
+        # The scheme, nothing, the bucket.
+        fixed = max(3, next(i for i, part in enumerate(parts) if glob.has_magic(part)))
+        recursive = fixed < len(parts) - 1 or parts[-1] == "**"
+        found = objects_below("/".join(parts[:fixed]), recursive=recursive)
+        # As for files: ** stands for any number of directories, and for all that is in them at the end.
+        wanted = [*parts[fixed:], "*"] if parts[-1] == "**" else parts[fixed:]
+        changed = {url: at for url, at in found.items() if _fits(url.split("/")[fixed:], wanted)}
+        return self._settled(changed, known)
+
+    def _settled(self, changed: Mapping[str, float], known: set[str]) -> list[str]:
         latest = self.clock() - self.settle_s
         settled = [
             match
@@ -92,7 +118,8 @@ class Discovery:
         if self.ready is None:
             return True
         # A look inside must not tell anything of other directories.
-        check_file(path, FILES, self.allowed)
+        if not is_object(path):
+            check_file(path, FILES, self.allowed)
         return self.ready(path)
 
 
@@ -109,12 +136,35 @@ def _check_no_url(path: str) -> None:
         advice = f"Write the path alone: /{unquote(path[match.end() :])}"
     else:
         advice = (
-            "Mount the store as a directory of the worker and of each Spark executor (for S3 for example with Mountpoint or "
-            "rclone, for HDFS with its NFS gateway), or copy the files to one"
+            "Mount the store as a directory of the worker and of each Spark executor (for example with "
+            "rclone, for HDFS with its NFS gateway), copy the files to one, or read them by a data source of PySpark with "
+            "pyspark_source, which reads whatever Spark's executors can"
         )
     raise ConfigError(
-        f"The property {FILES} names {path}, but FileSource reads files by their path in the file system, not by URL. {advice}",
+        f"The property {FILES} names {path}, but FileSource reads files by their path in the file system, or as s3://bucket/key, not by this URL. {advice}",
         name=FILES,
+    )
+
+
+def check_object(url: str, allowed: AllowedPaths) -> None:
+    """Raise ConfigError for a URL that may not be read, or names no object."""
+    try:
+        check_allowed(url, allowed)
+    except ConfigError as error:
+        raise ConfigError(f"The property {FILES} is refused. {error}", name=FILES) from None
+    bucket, _, key = key_of(url).partition("/")
+    if not key or glob.has_magic(bucket):
+        raise ConfigError(
+            f"The property {FILES} names {url}: name objects in one bucket, for example s3://my-bucket/in/*.csv",
+            name=FILES,
+        )
+
+
+def _of_url(url: str, known: Sequence[str]) -> list[str]:
+    if url in known or size_and_time(url) is not None:
+        return [url]
+    raise ConfigError(
+        f"The property {FILES} names {url}, but there is no such object: put it there, or correct the URL", name=FILES
     )
 
 
@@ -260,7 +310,10 @@ class FileWatch:
         while not self._stopping.wait(self._interval_s):
             try:
                 new = self._look()
-            except (ConfigError, OSError) as error:
+            except RetriableError as error:
+                _log.warning("%s; the next look is in %g seconds", error, self._interval_s)
+                continue
+            except (ConfigError, DataError, OSError) as error:
                 self._on_error(error)
                 return
             if new:
@@ -270,7 +323,9 @@ class FileWatch:
     def _look(self) -> list[str]:
         known = set(self._files)
         # A path that was there at the start may be gone later, also when it is forgotten.
-        new = [file for file in self._discovery.find((*known, *self._discovery.patterns)) if file not in known]
+        found = self._discovery.find((*known, *self._discovery.patterns))
+        new = [file for file in found if file not in known]
         if new:
-            self._files = (*filter(os.path.lexists, self._files), *new)
+            there = set(found)
+            self._files = (*(file for file in self._files if file in there or os.path.lexists(file)), *new)
         return new

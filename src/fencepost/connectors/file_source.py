@@ -24,7 +24,7 @@ from fencepost import __version__
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.distribution import distribute
@@ -89,7 +89,7 @@ class FileSourceConnector(SourceConnector):
         parsed = {value.name: value.value for value in values}
         blame(values, lambda: declared_columns(parsed), COLUMN_PROPERTIES)
         blame(values, lambda: check_move(parsed), (MOVE_TO, AFTER_END))
-        blame(values, lambda: self._discovery(parsed).find(), (FILES, ORDER, SETTLE))
+        blame(values, lambda: self._check_files(parsed), (FILES, ORDER, SETTLE))
         return values
 
     def start(self, config: Config) -> None:
@@ -118,6 +118,12 @@ class FileSourceConnector(SourceConnector):
     def stop(self) -> None:
         """End the watch."""
         self._watch.stop()
+
+    def _check_files(self, parsed: Mapping[str, Any]) -> None:
+        try:
+            self._discovery(parsed).find()
+        except RetriableError as error:
+            raise ConfigError(f"The files cannot be looked for: {error}", name=FILES) from error
 
     def _discovery(self, parsed: Mapping[str, Any]) -> Discovery:
         by_time, settle_s = parsed[ORDER].lower() == "time", parsed[SETTLE] / 1000

@@ -53,6 +53,8 @@ from fencepost.connectors.growing_file import (
 )
 from fencepost.connectors.jsonl_reader import JsonLinesReader
 from fencepost.connectors.line_reader import LineReader
+from fencepost.connectors.object_files import ObjectContent, ObjectTable, identity_in
+from fencepost.connectors.object_store import is_object
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.restart_point import RestartPoint, replaced
 from fencepost.connectors.scan import FileRange, Quoting, scan_records
@@ -71,6 +73,8 @@ class FileSourceTask(SourceTask):
         self._files: list[_File] = []
         # From the committed offsets of compressed files.
         self._restarts: dict[str, RestartPoint] = {}
+        self._identities: dict[str, str | None] = {}
+        self._readers: dict[str, ArrowReader] = {}
         # Of files whose end is in what was returned so far.
         self._ended: dict[str, Mark] = {}
         self._gone: list[str] = []
@@ -98,9 +102,11 @@ class FileSourceTask(SourceTask):
     def _new_file(self, path: str, offset: SourceOffset | None) -> _File:
         allowed, batch_bytes = self.context.allowed_paths, self._parsed[BATCH_BYTES]
         if (form := table_format(self._parsed)) is not None:
-            return TableFile(path, form, TablePosition.of(path, offset), batch_bytes, allowed)
+            table = ObjectTable if is_object(path) else TableFile
+            return table(path, form, TablePosition.of(path, offset), batch_bytes, allowed)
         if (restart := RestartPoint.of(path, offset)) is not None:
             self._restarts[path] = restart
+        self._identities[path] = identity_in(offset)
         plan: Planner = partial(_plan_csv, dialect_of(self._parsed).quoting) if self._format == "csv" else plan_lines
         return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed)
 
@@ -156,7 +162,8 @@ class FileSourceTask(SourceTask):
             self._untold.add(path)
             self._files.append(self._new_file(path, None))
         if self._untold:
-            self._files = [self._told(file) for file in self._files]
+            for i, file in enumerate(self._files):
+                self._files[i] = self._told(file)
         for file in self._files:
             if (
                 file.path not in self._untold
@@ -174,23 +181,40 @@ class FileSourceTask(SourceTask):
             self._untold.remove(file.path)
             return file
         allowed, encoding = self.context.allowed_paths, codecs.lookup(self._parsed[ENCODING]).name
-        if file.is_missing(whole=self._whole):
+        of_store = is_object(file.path)
+        if not of_store and file.is_missing(whole=self._whole):
             certain, codec = False, None
         else:
             certain, codec = codec_of(file.path, encoding, allowed)
         # A file that was read before had enough bytes then.
-        if certain or file.position or self._whole:
+        if certain or file.position or self._whole or of_store:
             self._untold.remove(file.path)
         form = Form(codec, encoding)
-        if certain and codec is None and (restart := self._restarts.get(file.path)) is not None:
+        if (certain or of_store) and codec is None and (restart := self._restarts.get(file.path)) is not None:
             raise replaced(file.path, restart)
-        if form == Form(None) or file.path in self._untold:
+        if (form == Form(None) and not of_store) or file.path in self._untold:
             return file
         quoting = dialect_of(self._parsed).quoting if self._format == "csv" else None
-        restart = self._restarts.get(file.path)
-        return ContentFile(file.path, file.position, form, quoting, self._parsed[BATCH_BYTES], allowed, restart)
+        given = (
+            file.path,
+            file.position,
+            form,
+            quoting,
+            self._parsed[BATCH_BYTES],
+            allowed,
+            self._restarts.get(file.path),
+        )
+        return ObjectContent(*given, self._identities.get(file.path)) if of_store else ContentFile(*given)
 
     def _reader(self, file: _File) -> ArrowReader:
+        if not isinstance(file, ObjectContent):
+            return self._new_reader(file)
+        # An object has one header.
+        if file.path not in self._readers:
+            self._readers[file.path] = self._new_reader(file)
+        return self._readers[file.path]
+
+    def _new_reader(self, file: _File) -> ArrowReader:
         allowed = self.context.allowed_paths
         if self._format == "text":
             return LineReader(allowed=allowed)

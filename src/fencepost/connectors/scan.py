@@ -13,13 +13,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO, FileIO
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.connectors.object_store import ObjectFile, check_allowed, is_object
 
 BLOCK_BYTES: Final = 1 << 20
 """The size of one read. It fits into a processor's second-level cache together with its result."""
@@ -133,12 +134,22 @@ def _ends_with_returns(array: npt.NDArray[np.uint8]) -> tuple[Positions, Positio
 
 
 def open_file(path: str, allowed: AllowedPaths) -> FileIO:
-    """Open a file for reading. Raises DataError if there is none, or it cannot be read or is not allowed."""
+    """Open a file for reading, or an object by its URL, which has what is used of a FileIO.
+
+    Raises DataError if there is none, or it cannot be read or is not allowed, and RetriableError as `object_store`.
+    """
     try:
+        if is_object(path):
+            check_allowed(path, allowed)
+            return cast("FileIO", ObjectFile(path))
         return allowed.open(path)
     except ConfigError as error:
         raise DataError(str(error)) from error
     except FileNotFoundError:
+        if is_object(path):
+            raise DataError(
+                f"The object {path} does not exist: bring it back, or reset the connector's offsets if it is not to be read"
+            ) from None
         raise DataError(
             f"The file {path} does not exist on {os.uname().nodename}. It must be at this path on the worker and on "
             "every Spark executor, for example on a shared file system"

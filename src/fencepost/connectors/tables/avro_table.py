@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Iterator
 from io import FileIO
 from itertools import islice
@@ -18,7 +17,8 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.connectors.object_store import size_of
 from fencepost.connectors.tables.avro_schema import arrow_schema, without_logical_types
 from fencepost.connectors.tables.table import Group, IncompleteTableError, Table
 
@@ -59,13 +59,15 @@ class AvroTable(Table):
     def __init__(self, path: str, file: FileIO) -> None:
         super().__init__(path, file)
         check_avro_is_installed()
-        self._size = os.fstat(file.fileno()).st_size
+        self._size = size_of(file)
         buffered = io.BufferedReader(file)
         try:
             self._header = cast("dict[str, Any]", fastavro.schemaless_reader(buffered, cast("Any", _HEADER), None))
             self._first = buffered.tell()
         except (EOFError, IndexError) as error:
             raise IncompleteTableError("the header is not whole") from error
+        except (DataError, RetriableError):
+            raise
         except Exception as error:
             raise self._damaged(error) from error
         finally:

@@ -6,7 +6,6 @@ byte (Avro). `group` and `row`, the number of a row in its group, are a position
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
+from fencepost.connectors.object_store import size_of
 
 BATCH_BYTES: Final = 1 << 20
 """About how much one Arrow batch has."""
@@ -97,7 +97,7 @@ class Table(ABC):
                     yield part
                 if not left:
                     return
-        except DataError:
+        except (DataError, RetriableError):
             raise
         except Exception as error:
             raise self._damaged(error) from error
@@ -117,6 +117,6 @@ class Table(ABC):
 
 def identity_of_tail(file: FileIO, length: int) -> str:
     """Return a file's size with a hash of its last `length` bytes: its footer has the positions of all data."""
-    size = os.fstat(file.fileno()).st_size
+    size = size_of(file)
     file.seek(max(0, size - length))
     return f"{size}-{blake2b(file.read(), digest_size=8).hexdigest()}"

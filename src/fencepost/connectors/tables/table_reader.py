@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
+from fencepost.connectors.object_store import check_unchanged
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_types import MisfitError
 from fencepost.connectors.scan import open_file
@@ -36,6 +37,7 @@ def open_table(path: str, form: TableFormat, allowed: AllowedPaths) -> Iterator[
     """Open a file. Raises DataError if it cannot be read, and IncompleteTableError if it is not whole."""
     with open_file(path, allowed) as file:
         yield _TABLES[form](path, file)
+        check_unchanged(file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,86 @@
+"""A SeaweedFS server, which speaks S3, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pyarrow import fs
+
+from fencepost.embedded.ports import HOST, free_ports
+from tests.support.processes import Process, wait_for
+
+BUCKET: Final = "incoming"
+_KEY: Final = "test-key"
+_SECRET: Final = "test-secret"
+_START_SECONDS: Final = 120.0
+
+
+class ObjectStore:
+    """Starts the server with one bucket. `environment` is what a client's process needs."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: Process | None = None
+        self.environment: dict[str, str] = {}
+        self.files: Any = None
+
+    def __enter__(self) -> Self:
+        identities = self._directory / "identities.json"
+        rights = {"name": "test", "credentials": [{"accessKey": _KEY, "secretKey": _SECRET}], "actions": ["Admin"]}
+        identities.write_text(json.dumps({"identities": [rights]}))
+        names = ("master.port", "volume.port", "filer.port", "s3.port")
+        ports = dict(zip([*names, *(f"{name}.grpc" for name in names)], free_ports(8), strict=True))
+        program = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        assert program is not None, "the program weed is missing: run make install"
+        # Its services besides S3 would take fixed ports.
+        options = {"s3.port.iceberg": 0, "s3.port.lance": 0, "volume.max": 4, "master.volumeSizeLimitMB": 64, **ports}
+        command = [program, "server", f"-dir={self._directory}", f"-ip={HOST}", f"-ip.bind={HOST}", "-filer", "-s3"]
+        command += [f"-s3.config={identities}", *(f"-{name}={value}" for name, value in options.items())]
+        self._process = Process(command, self._directory / "log").__enter__()
+        self.environment = {
+            "AWS_ENDPOINT_URL": f"http://{HOST}:{ports['s3.port']}",
+            "AWS_ACCESS_KEY_ID": _KEY,
+            "AWS_SECRET_ACCESS_KEY": _SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        self.files = fs.S3FileSystem(
+            access_key=_KEY,
+            secret_key=_SECRET,
+            region="us-east-1",
+            endpoint_override=self.environment["AWS_ENDPOINT_URL"],
+            allow_bucket_creation=True,
+        )
+        wait_for(self._has_bucket, what="the server of objects answers", timeout=_START_SECONDS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.__exit__(kind, error, traceback)
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write an object, and return its URL."""
+        with self.files.open_output_stream(f"{BUCKET}/{key}", compression=None) as stream:
+            stream.write(data)
+        return f"s3://{BUCKET}/{key}"
+
+    def delete(self, key: str) -> None:
+        self.files.delete_file(f"{BUCKET}/{key}")
+
+    def _has_bucket(self) -> bool:
+        assert self._process is not None
+        assert self._process.running, self._process.output[-2000:]
+        try:
+            self.files.create_dir(BUCKET)
+            self.put("ready", b"ready")
+        except OSError:
+            return False
+        return True
