@@ -125,6 +125,25 @@ def test_incrementing_is_no_exactly_once_support_unless_there_is_a_single_writer
     assert run.offsets() == [({"protocol": "1", "table": "public.t"}, {"incrementing": 3})]
 
 
+def test_a_table_whose_topic_kafka_refuses_is_named_with_a_remedy(
+    connector: Callable[..., JdbcRun], database: Database
+) -> None:
+    database.execute('create table "Größe"(id int); create table t(id int); insert into t values (1)')
+    run = connector()
+    with pytest.raises(
+        ConfigError, match=r"table public\.Größe would go to .*Größe'.*table\.blacklist.*query"
+    ) as refused:
+        run.start()
+    assert refused.value.name == "table.blacklist"
+    with pytest.raises(ConfigError, match=r"Remove it from table\.whitelist"):
+        run.start(table_whitelist="public.Größe")
+
+    run.start(table_whitelist="", table_blacklist="public.Größe")
+
+    assert run.wait_for_values("t", 1) == [{"id": 1}]
+    run.stop()
+
+
 def test_a_large_table_is_read_by_spark_and_then_polled(connector: Callable[..., JdbcRun], database: Database) -> None:
     rows = 40_000
     database.execute("create table t(id int, v text, n numeric(12,2))")

@@ -11,7 +11,8 @@ LONGEST: Final = 249
 """The most characters of a topic's name."""
 
 _CHARACTERS: Final = re.compile(r"[a-zA-Z0-9._-]*")
-_RULE: Final = f"the name of a topic has 1 to {LONGEST} letters, digits, '.', '_' and '-', and is not '.' or '..'"
+RULE: Final = f"the name of a topic has 1 to {LONGEST} letters, digits, '.', '_' and '-', and is not '.' or '..'"
+"""What names Kafka accepts, for messages."""
 
 
 def is_topic_name(text: str) -> bool:
@@ -22,12 +23,12 @@ def is_topic_name(text: str) -> bool:
 def topic_name(name: str, value: Any) -> None:
     """Allow the names of topics, and None."""
     if value is not None and not is_topic_name(str(value)):
-        raise ConfigError(f"Invalid value {value!r} for the property {name}: {_RULE}", name=name)
+        raise ConfigError(f"Invalid value {value!r} for the property {name}: {RULE}", name=name)
 
 
 def topic_prefix(name: str, value: Any) -> None:
     """Allow what a topic's name can begin with, or be as a whole, and None."""
     if value is not None and not is_topic_name(f"{value}-"):
         raise ConfigError(
-            f"Invalid value {value!r} for the property {name}: names of topics begin with it, and {_RULE}", name=name
+            f"Invalid value {value!r} for the property {name}: names of topics begin with it, and {RULE}", name=name
         )

@@ -276,9 +276,7 @@ def forms_of(columns: Sequence[Column]) -> tuple[Form, ...] | None:
 
 def marks(columns: int) -> Marks:
     """Return the marks of rows of a count of columns after the number of 64 bits."""
-    high, low = divmod(columns + 1, 256)
-    count, length = HEADER, HEADER + _COUNT
-    return ((count + 1, low), (count, high), (length + 3, _FIRST_FIELD), (length, 0), (length + 1, 0), (1, 0))
+    return ((HEADER + _COUNT - 1, (columns + 1) % 256), (HEADER + _COUNT + _LENGTH - 1, _FIRST_FIELD), (1, 0))
 
 
 def decoded(messages: Messages, columns: Sequence[Column], forms: Sequence[Form], title: str) -> list[pa.Array]:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.errors import ConfigError
-from fencepost.api.topic_names import topic_prefix
+from fencepost.api.topic_names import RULE, is_topic_name, topic_prefix
 from fencepost.config.validators import at_least, one_of
 from fencepost.connectors.record_columns import RecordColumns, define_row_columns
 
@@ -252,6 +252,8 @@ class JdbcConfig:
                 f"{MODE}={self.mode} needs PostgreSQL: other databases have {MODE}=bulk and {MODE}=incrementing",
                 name=MODE,
             )
+        for table in self.whitelist:
+            self.check_topic(table, table.rpartition(".")[2])
         if not self.query and not self.whitelist:
             raise ConfigError(f"Name the tables with {WHITELIST}: they are found on PostgreSQL only", name=WHITELIST)
         if self.mode is Mode.INCREMENTING and not self.incrementing_column:
@@ -329,3 +331,15 @@ class JdbcConfig:
     def topic(self, table: str) -> str:
         """Return the topic of a table, given by its name without the schema."""
         return f"{self.values[TOPIC_PREFIX]}{table}"
+
+    def check_topic(self, table: str, name: str) -> None:
+        """Raise ConfigError if Kafka refuses the topic of a table, given with its schema and without it."""
+        topic = self.topic(name)
+        if self.record.topic or is_topic_name(topic):
+            return
+        listed, how = (WHITELIST, "Remove it from") if self.whitelist else (BLACKLIST, "Leave it out with")
+        raise ConfigError(
+            f"The rows of the table {table} would go to the topic {topic!r}, but {RULE}. {how} {listed}, and read it by a "
+            f"connector of its own that has a {QUERY} instead: its topic is {TOPIC_PREFIX}",
+            name=listed,
+        )

@@ -115,6 +115,15 @@ def test_a_property_that_is_not_supported_says_what_holds_for_it() -> None:
         JdbcConfig.parse(NEEDED | {"table.poll.interval.ms": "1000"})
 
 
+def test_a_table_of_another_database_whose_topic_kafka_refuses_is_refused() -> None:
+    config = NEEDED | {"connection.url": "jdbc:mariadb://db/shop", "mode": "bulk", "table.whitelist": "shop.orders"}
+    assert JdbcConfig.parse(config).whitelist == ["shop.orders"]
+
+    with pytest.raises(ConfigError, match=r"table shop\.order lines would go .*'shop-order lines'.*query") as refused:
+        JdbcConfig.parse(config | {"table.whitelist": "shop.orders,shop.order lines"})
+    assert refused.value.name == "table.whitelist"
+
+
 @pytest.mark.parametrize(
     ("config", "support"),
     [
