@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psycopg
 import pytest
 
+from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.api.context import SourceConnectorContext
 from fencepost.api.errors import ConfigError
+from fencepost.connectors.jdbc.connector import JdbcSourceConnector
 from tests.support.checker import assert_exactly_once
 from tests.support.jdbc import JdbcRun
 from tests.support.postgres import Database
@@ -125,23 +129,26 @@ def test_incrementing_is_no_exactly_once_support_unless_there_is_a_single_writer
     assert run.offsets() == [({"protocol": "1", "table": "public.t"}, {"incrementing": 3})]
 
 
-def test_a_table_whose_topic_kafka_refuses_is_named_with_a_remedy(
-    connector: Callable[..., JdbcRun], database: Database
-) -> None:
-    database.execute('create table "Größe"(id int); create table t(id int); insert into t values (1)')
-    run = connector()
+def test_a_table_whose_topic_kafka_refuses_is_named_with_a_remedy(database: Database) -> None:
+    database.execute('create table "Größe"(id int); create table t(id int)')
+
+    def tasks(**config: str) -> int:
+        connector = JdbcSourceConnector()
+        connector.context = cast("SourceConnectorContext", SimpleNamespace(allowed_paths=ANYWHERE))
+        needed = {"connection.url": database.jdbc_url, "connection.user": "postgres", "topic.prefix": "p-"}
+        connector.start(needed | {key.replace("_", "."): value for key, value in config.items()})
+        return len(connector.task_configs(9))
+
     with pytest.raises(
-        ConfigError, match=r"table public\.Größe would go to .*Größe'.*table\.blacklist.*query"
-    ) as refused:
-        run.start()
-    assert refused.value.name == "table.blacklist"
+        ConfigError, match=r"table public\.Größe would go to .*'p-Größe'.*table\.blacklist.*query"
+    ) as error:
+        tasks()
+    assert error.value.name == "table.blacklist"
     with pytest.raises(ConfigError, match=r"Remove it from table\.whitelist"):
-        run.start(table_whitelist="public.Größe")
-
-    run.start(table_whitelist="", table_blacklist="public.Größe")
-
-    assert run.wait_for_values("t", 1) == [{"id": 1}]
-    run.stop()
+        tasks(table_whitelist="public.Größe")
+    assert tasks(table_blacklist="public.Größe") == 1
+    # The rows name their topics.
+    assert tasks(topic_column="topic") == 2
 
 
 def test_a_large_table_is_read_by_spark_and_then_polled(connector: Callable[..., JdbcRun], database: Database) -> None:

@@ -44,6 +44,19 @@ def test_crashes_around_each_commit_keep_transactions_whole(topics: Topics, data
     assert replayed(enumerate(topics.committed)) == balances(database)
 
 
+def test_notices_between_the_changes_do_not_end_the_stream(topics: Topics, database: Database):
+    # A role or database may have such a setting, and plugins and the server itself send warnings.
+    database.execute(f"alter database {database.name} set client_min_messages = debug2")
+    database.execute("create table t(id int primary key)")
+    topics.run()
+    with topics.running():
+        for number in range(30):
+            database.execute("insert into t values (%s)", (number,))
+        wait_for(lambda: len(topics.events("public.t")) == 30, what="the rows")
+    assert topics.fatal is None
+    assert [str(error) for error in topics.failures if "ended the replication stream" in str(error)] == []
+
+
 def test_a_transaction_larger_than_a_block_is_whole_or_split_as_configured(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ):

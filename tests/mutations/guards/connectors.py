@@ -62,6 +62,13 @@ GUARDS = (
         "tests/broker/test_jdbc_types.py::test_what_cannot_be_represented_is_refused_by_name[date infinity]",
     ),
     Guard(
+        "the notices between the messages of a replication stream",
+        "connectors/postgres/frames.py",
+        " and data[at] not in _ANY_TIME:",
+        ":",
+        "tests/unit/connectors/postgres/test_frames.py::test_what_the_server_may_send_at_any_time_is_passed_over[N]",
+    ),
+    Guard(
         "the snapshot that all ranges of a table share",
         "connectors/jdbc/ranges.py",
         """            connection.execute(f"set transaction snapshot '{self.snapshot}'".encode())""",

@@ -3,7 +3,9 @@
 The stream is a sequence of CopyData messages: `d`, length (4 bytes), payload; a payload is `w` (XLogData: three 8-byte
 numbers, then a message of pgoutput) or `k` (keepalive). Each `d` that a plausible length and `w` or `k` follow is a
 candidate. If every candidate ends where the next one begins, they are exactly the messages: the first begins at 0, and
-the others follow by induction. If one does not, because row data looks like a message, the block is walked.
+the others follow by induction. If one does not, because row data looks like a message, the block is walked. So it is if
+the server sends a notice, a changed setting or a notification between them, which it may at any time; these are passed
+over.
 
 https://www.postgresql.org/docs/current/protocol-replication.html
 """
@@ -21,6 +23,8 @@ COPY_DATA: Final = ord("d")
 XLOG_DATA: Final = ord("w")
 KEEPALIVE: Final = ord("k")
 _BEGIN, _COMMIT = b"BC"
+_ANY_TIME: Final = b"NSA"
+"""NoticeResponse, ParameterStatus and NotificationResponse."""
 
 PAYLOAD: Final = 5
 """Where a CopyData's payload begins: after `d` and the length."""
@@ -34,7 +38,7 @@ Positions = NDArray[np.int64]
 def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
     """Return where the complete messages in `data[:filled]` begin, and where the last one ends.
 
-    Raises RetriableError with the server's message if something other than CopyData follows: the stream has ended.
+    Raises RetriableError with the server's message if something else follows: the stream has ended.
     """
     u8 = np.frombuffer(data, np.uint8, filled)
     starts = np.flatnonzero(u8[: max(filled - PAYLOAD, 0)] == COPY_DATA)
@@ -83,12 +87,13 @@ def _is_candidate(data: bytearray, at: int) -> bool:
 def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
     starts, at = [], 0
     while at + PAYLOAD <= filled:
-        if data[at] != COPY_DATA:
+        if data[at] != COPY_DATA and data[at] not in _ANY_TIME:
             raise RetriableError(f"PostgreSQL ended the replication stream: {server_message(data[at:filled])}")
         end = at + 1 + int.from_bytes(data[at + 1 : at + PAYLOAD], "big")
         if end > filled:
             break
-        starts.append(at)
+        if data[at] == COPY_DATA:
+            starts.append(at)
         at = end
     return np.array(starts, np.int64), at
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -42,6 +43,19 @@ def test_a_message_of_sixteen_megabytes_is_found():
     starts, end = find_frames(buffer(*messages), sum(map(len, messages)))
     assert len(starts) == 3
     assert end == sum(map(len, messages))
+
+
+@pytest.mark.parametrize("kind", [b"N", b"S", b"A"])
+def test_what_the_server_may_send_at_any_time_is_passed_over(kind: bytes):
+    other = kind + struct.pack(">I", 40) + b"d\0\0\0\x16k" + bytes(30)
+    messages = [other, keepalive(1), other, other, keepalive(2), other]
+    ends = list(accumulate(map(len, messages)))
+
+    starts, end = find_frames(buffer(*messages), ends[-1])
+    assert (starts.tolist(), end) == ([ends[0], ends[3]], ends[-1])
+
+    starts, end = find_frames(buffer(*messages), ends[-1] - 1)
+    assert (starts.tolist(), end) == ([ends[0], ends[3]], ends[4])
 
 
 def test_an_error_of_the_server_is_told():
