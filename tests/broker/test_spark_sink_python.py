@@ -43,7 +43,7 @@ def test_a_python_without_the_packages_fails_the_batch_and_refuses_no_row(
     """Rows are not to blame: skipped as bad ones they would be lost."""
     told = {"bootstrap.servers": bootstrap_servers, "topic": topic, **options}
     if options:
-        told["transforms.a.type"] = "tests.broker.test_engine_transforms.Shouted"
+        told["transforms.a.type"] = "tests.broker.engine.test_engine_transforms.Shouted"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows.sparkSession.sparkContext, "pythonExec", str(bare_python))
         with pytest.raises(FencepostError) as raised:

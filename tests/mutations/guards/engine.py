@@ -67,7 +67,7 @@ GUARDS = (
         "engine/spark/job_write.py",
         "        check_user_types(frame, where=write.spec.pipeline.given)\n",
         "",
-        "tests/broker/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
+        "tests/broker/engine/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
     ),
     Guard(
         "the refusal of a write that Spark runs again",
@@ -81,7 +81,7 @@ GUARDS = (
         "engine/spark/job_write.py",
         "return partitions <= count or all(",
         "return True or all(",
-        "tests/broker/test_engine_spark.py::test_the_rows_of_a_kept_dataframe_keep_their_order",
+        "tests/broker/engine/test_engine_spark.py::test_the_rows_of_a_kept_dataframe_keep_their_order",
     ),
     Guard(
         "the one number of partitions of a batch with keys",
@@ -95,7 +95,7 @@ GUARDS = (
         "engine/routing.py",
         "self.asked.get(topic, self._known.get(topic))",
         "self.asked.get(topic)",
-        "tests/broker/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
+        "tests/broker/engine/test_engine_spark.py::test_a_key_stays_in_its_partition_while_a_topic_grows",
     ),
     Guard(
         "the second question where a topic may have grown",

@@ -38,15 +38,6 @@ from tests.support.topics import Topics
 COUNT = 20_000
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
-    # No test's deadline has to hold for the start of Spark as well.
-    engine.session()
-    yield engine
-    engine.stop()
-
-
 def numbers(records: list[Record]) -> list[int]:
     return [int(record.value or b"") for record in records]
 

@@ -6,7 +6,6 @@ import base64
 import json
 import linecache
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,6 @@ class Touch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (self.path,)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
-    engine.session()
-    yield engine
-    engine.stop()
 
 
 def rows(engine: SparkEngine, folder: Path, kind: str, text: str) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
@@ -27,13 +27,6 @@ from fencepost.transforms.schema_metadata import SetSchemaMetadata
 from tests.support.checker import read_topic, values
 from tests.support.engine import NumberReader, json_converter, pipeline, producer, splits, write
 from tests.support.topics import Topics
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[SparkEngine]:
-    engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
-    yield engine
-    engine.stop()
 
 
 def step(transform: Transformation, properties: dict[str, str], predicate: RecordIsTombstone | None = None) -> Step:
