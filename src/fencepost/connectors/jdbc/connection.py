@@ -128,6 +128,12 @@ def _first(error: Exception) -> str:
 
 def _hosts(text: str) -> dict[str, str]:
     names, ports = [], []
+    if "@" in text:
+        # What stands there may be a password, and messages are stored and logged.
+        raise ConfigError(
+            f"The property {URL} has a user before its host, which JDBC URLs do not have: set {USER} and {PASSWORD}",
+            name=URL,
+        )
     for part in (text or "localhost").split(","):
         match = _HOST.fullmatch(part)
         if match is None:

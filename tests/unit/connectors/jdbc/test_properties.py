@@ -115,6 +115,14 @@ def test_a_property_that_is_not_supported_says_what_holds_for_it() -> None:
         JdbcConfig.parse(NEEDED | {"table.poll.interval.ms": "1000"})
 
 
+def test_a_password_before_the_host_is_refused_and_not_shown() -> None:
+    with pytest.raises(
+        ConfigError, match=r"user before its host.*connection\.user and connection\.password"
+    ) as refused:
+        address("jdbc:postgresql://me:hidden@db:5432/shop")
+    assert "hidden" not in str(refused.value)
+
+
 def test_a_table_of_another_database_whose_topic_kafka_refuses_is_refused() -> None:
     config = NEEDED | {"connection.url": "jdbc:mariadb://db/shop", "mode": "bulk", "table.whitelist": "shop.orders"}
     assert JdbcConfig.parse(config).whitelist == ["shop.orders"]
