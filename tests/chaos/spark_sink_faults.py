@@ -9,11 +9,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from fencepost.embedded.broker import EmbeddedBroker
@@ -107,8 +108,17 @@ def run_shaken(
         rows += new
     with shaken(act, query, chance):
         query.run()
-    # All brokers answer again by now.
-    assert texts(servers, name) == sorted(rows)
+    found: list[str] = []
+
+    def is_read() -> bool:
+        # The brokers run again, but a partition may have no leader yet.
+        with suppress(KafkaException):
+            found[:] = texts(servers, name)
+            return True
+        return False
+
+    wait_for(is_read, PATIENCE)
+    assert found == sorted(rows)
 
 
 @pytest.mark.parametrize("version", [1, 2])
