@@ -30,7 +30,7 @@ from fencepost.connectors.jdbc.column_reader import ColumnReader
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.postgres_task import TASK_TABLES, PostgresTableTask
 from fencepost.connectors.jdbc.properties import JdbcConfig, Mode
-from fencepost.connectors.jdbc.reader import LargeRows, Source
+from fencepost.connectors.jdbc.reader import LargeRows, QuerySource
 from fencepost.connectors.jdbc.server import OpenServer
 from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.tables import TableId
@@ -111,7 +111,7 @@ def bulk(server: EmbeddedPostgres, broker: EmbeddedBroker, rows: int, rounds: in
     engine = SparkEngine({"spark.jars": str(jar), "spark.driver.memory": "1g"})
     session = engine.session()
     config = JdbcConfig.parse(properties(server, {"mode": "bulk"}))
-    source = Source(TableId("public", "big"), config, PostgresAddress.of(config.values, ANYWHERE))
+    source = QuerySource(TableId("public", "big"), config, PostgresAddress.of(config.values, ANYWHERE))
     kafka = Kafka(broker, engine, "jdbc-big")
 
     def fencepost() -> None:
@@ -183,7 +183,7 @@ def _reading(server: EmbeddedPostgres, config: Mapping[str, str]) -> Iterator[An
     parsed = JdbcConfig.parse(properties(server, config))
     address = PostgresAddress.of(parsed.values, ANYWHERE)
     open_server = OpenServer.open(address)
-    source = Source(TableId("public", "many"), parsed, address)
+    source = QuerySource(TableId("public", "many"), parsed, address)
     reader = SnapshotReader if parsed.mode is Mode.SNAPSHOT else ColumnReader
     with open_server.connection:
         yield reader(source, source.partition, None), open_server

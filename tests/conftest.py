@@ -14,7 +14,7 @@ from xdist.remote import Producer
 from fencepost.api.secrets import SECRETS
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.postgres import EmbeddedPostgres
-from fencepost.embedded.properties import CLIENT, Listener
+from fencepost.embedded.properties import CLIENT, BrokerListener
 from fencepost.kafka.transport.pool import POOL
 from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres import Database
@@ -86,7 +86,7 @@ def _session_proxy() -> Iterator[FaultProxy]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory, _session_proxy: FaultProxy) -> Iterator[EmbeddedBroker]:
     """A broker of one node, transaction version 2, without security. Tests that stop it take one of their own."""
-    listeners = (Listener(CLIENT), Listener(PROXIED, advertised_ports=[_session_proxy.port]))
+    listeners = (BrokerListener(CLIENT), BrokerListener(PROXIED, advertised_ports=[_session_proxy.port]))
     folder = tmp_path_factory.mktemp("broker")
     # How often it looks for what is to be compacted: 15 s by default.
     properties = {**FAST_EXPIRY, "log.cleaner.backoff.ms": "2000"}

@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.bulk_reader import BulkReader
-from fencepost.connectors.jdbc.reader import Rows
+from fencepost.connectors.jdbc.reader import PolledRows
 from tests.support.jdbc_readers import TableReading
 from tests.support.postgres import Database
 
@@ -162,7 +162,7 @@ def test_bulk_reads_all_rows_each_time_that_it_is_due(database: Database) -> Non
     with TableReading(database, {"mode": "bulk", "poll.interval.ms": 100}) as reading:
         reader = BulkReader(reading.reader.source, {}, None, now=lambda: now)
         first = reader.read(reading.server)
-        assert isinstance(first, Rows)
+        assert isinstance(first, PolledRows)
         assert (first.rows.num_rows, first.offset) == (2, {"bulk": 1000})
         now = 1099
         assert reader.read(reading.server) is None

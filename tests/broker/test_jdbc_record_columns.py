@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.connectors.jdbc.properties import JdbcConfig
-from fencepost.connectors.jdbc.reader import Rows
+from fencepost.connectors.jdbc.reader import PolledRows
 from tests.support.jdbc_readers import TableReading
 from tests.support.postgres import Database
 
@@ -27,7 +27,7 @@ def test_columns_make_the_key_topic_timestamp_and_headers(database: Database) ->
     with TableReading(database, COLUMNS) as reading:
         values = reading.poll()
         (found,) = reading.polls
-    assert isinstance(found, Rows)
+    assert isinstance(found, PolledRows)
     assert values[0]["id"] == 1
     assert "key STRUCT<`id`: INT NOT NULL, `region`: STRING>, topic STRING, timestamp BIGINT" in found.shape.schema
     assert found.rows.select(["key", "topic", "timestamp", "headers"]).to_pylist() == [

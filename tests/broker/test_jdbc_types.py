@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.reader import Rows
+from fencepost.connectors.jdbc.reader import PolledRows
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.jdbc_readers import TableReading
 from tests.support.postgres import Database
@@ -173,7 +173,7 @@ def test_values_are_those_that_psycopg_reads(types: Database, kind: str, becomes
         found = reading.reader.read(reading.server)
         in_ranges = read_in_ranges(reading)
 
-    assert isinstance(found, Rows)
+    assert isinstance(found, PolledRows)
     assert found.shape.struct["v"].dataType.simpleString() == becomes
     rows = sorted(found.rows["value"].to_pylist(), key=lambda row: row["id"])
     assert in_ranges.schema == found.rows.schema
@@ -217,7 +217,7 @@ def test_days_and_moments_beyond_what_python_knows_are_counted(types: Database) 
         found = reading.reader.read(reading.server)
         in_ranges = read_in_ranges(reading)
 
-    assert isinstance(found, Rows)
+    assert isinstance(found, PolledRows)
     for batch in (found.rows, in_ranges):
         days = batch["value"].field("v").cast(pa.int32()).to_pylist()
         moments = batch["value"].field("w").cast(pa.int64()).to_pylist()
@@ -241,7 +241,7 @@ def test_numeric_mapping_chooses_what_numbers_become(types: Database, mapping: s
         found = reading.reader.read(reading.server)
         in_ranges = read_in_ranges(reading)
 
-    assert isinstance(found, Rows)
+    assert isinstance(found, PolledRows)
     assert [field.dataType.simpleString() for field in found.shape.struct] == becomes
     assert str(in_ranges.to_pylist()) == str(found.rows.to_pylist())
     numbers = [float(value) for value in found.rows["value"][0].as_py().values()]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from fencepost.connectors.postgres.database import ExportedSnapshot
+from fencepost.connectors.postgres.database import SlotSnapshot
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
@@ -45,15 +45,15 @@ REWRITE = "alter table later alter n type int using n::int"
 
 def before_the_tables_are_held(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
     """Do something once, between the slot's creation and what reads the tables."""
-    create = ExportedSnapshot.__init__
+    create = SlotSnapshot.__init__
     done: list[object] = []
 
-    def created(self: ExportedSnapshot, *arguments: object) -> None:
+    def created(self: SlotSnapshot, *arguments: object) -> None:
         create(self, *arguments)  # type: ignore[arg-type]
         if not done:
             done.append(action())
 
-    monkeypatch.setattr(ExportedSnapshot, "__init__", created)
+    monkeypatch.setattr(SlotSnapshot, "__init__", created)
 
 
 def test_a_table_rewritten_as_the_snapshot_begins_keeps_its_rows(

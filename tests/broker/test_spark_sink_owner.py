@@ -13,7 +13,7 @@ from fencepost.kafka.errors import BrokerUnavailableError, ProducerFencedError
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.spark.errors import TopicRecreatedError
-from fencepost.spark.progress import Progress, SinkKey, Step
+from fencepost.spark.progress import NextStep, Progress, SinkKey
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
@@ -127,8 +127,8 @@ def test_a_failed_commit_that_took_place_is_not_repeated(config: SinkConfig, key
         sink._producer.commit_transaction()
         sink._producer._move_to(TransactionState.FAILED)
 
-        def decide(last: Progress | None) -> Step:
-            return Step.WRITE if last is None else Step.SKIP
+        def decide(last: Progress | None) -> NextStep:
+            return NextStep.WRITE if last is None else NextStep.SKIP
 
         # There is no DataFrame to write.
         assert sink.write(None, None, Progress("query", 3), decide).skipped  # type: ignore[arg-type]

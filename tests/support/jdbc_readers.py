@@ -12,7 +12,7 @@ from fencepost.connectors.jdbc.bulk_reader import BulkReader
 from fencepost.connectors.jdbc.column_reader import ColumnReader
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig, Mode
-from fencepost.connectors.jdbc.reader import LargeRows, Reader, Rows, Source
+from fencepost.connectors.jdbc.reader import LargeRows, PolledRows, QuerySource, Reader
 from fencepost.connectors.jdbc.server import OpenServer
 from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
 from fencepost.connectors.jdbc.tables import TableId
@@ -31,13 +31,13 @@ class TableReading:
         self._table = None if table is None else TableId("public", table)
         self.address = PostgresAddress.of(self.config.values, ANYWHERE)
         self.server = OpenServer.open(self.address)
-        self.polls: list[Rows | LargeRows] = []
+        self.polls: list[PolledRows | LargeRows] = []
         self.restart()
 
     def restart(self, offset: Mapping[str, Any] | None = None) -> None:
         """Go on from the last offset, or another, as a new task does."""
         self.offset = offset or self.offset
-        source = Source(self._table, self.config, self.address)
+        source = QuerySource(self._table, self.config, self.address)
         self.reader: Reader = _READERS.get(self.config.mode, ColumnReader)(source, source.partition, self.offset)
 
     def poll(self) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ class TableReading:
             return []
         self.offset = found.offset
         self.polls.append(found)
-        if isinstance(found, Rows):
+        if isinstance(found, PolledRows):
             return list(found.rows["value"].to_pylist())
         batch = found.batch(self.reader.partition)
         assert batch.reader is not None

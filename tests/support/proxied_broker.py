@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.embedded.properties import CLIENT, Listener
+from fencepost.embedded.properties import CLIENT, BrokerListener
 from tests.support.fault_proxy import FaultProxy
 
 _PROXIED = "PROXIED"
@@ -18,7 +18,7 @@ _FEATURE = ("--feature", "transaction.version=1")
 def proxied_v1_broker(folder: Path, *, verifying: bool) -> Iterator[tuple[EmbeddedBroker, FaultProxy]]:
     """Start a broker, which verifies that a transaction is open before it takes its records, or not as all before 3.6."""
     proxy = FaultProxy().start()
-    listeners = (Listener(CLIENT), Listener(_PROXIED, advertised_ports=[proxy.port]))
+    listeners = (BrokerListener(CLIENT), BrokerListener(_PROXIED, advertised_ports=[proxy.port]))
     properties = {"transaction.partition.verification.enable": str(verifying).lower()}
     with EmbeddedBroker(folder, listeners=listeners, properties=properties, format_arguments=_FEATURE) as broker:
         proxy.upstream = broker.nodes[0].place.ports[_PROXIED]

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from fencepost.embedded.broker import EmbeddedBroker
-from fencepost.embedded.properties import Listener
+from fencepost.embedded.properties import BrokerListener
 from tests.support.processes import wait_for
 
 USERS = ("admin", "worker", "connector", "nobody", "producer", "consumer", "administrator")
@@ -139,7 +139,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
         yield SecuredBroker(broker, ca_file)
 
 
-def _listeners(key_store: Path) -> Sequence[Listener]:
+def _listeners(key_store: Path) -> Sequence[BrokerListener]:
     tls = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(key_store)}
     plain_users = " ".join(f'user_{user}="{password(user)}"' for user in USERS)
     sasl = {
@@ -149,7 +149,7 @@ def _listeners(key_store: Path) -> Sequence[Listener]:
         "scram-sha-512.sasl.jaas.config": f"{_SCRAM} required;",
         "oauthbearer.sasl.jaas.config": f"{_OAUTH} required;",
     }
-    return Listener("SASL", "SASL_SSL", properties={**tls, **sasl}), Listener("TLS", "SSL", properties=tls)
+    return BrokerListener("SASL", "SASL_SSL", properties={**tls, **sasl}), BrokerListener("TLS", "SSL", properties=tls)
 
 
 def _client_jaas(mechanism: str, user: str, secret: str) -> str:

@@ -29,9 +29,9 @@ from fencepost.cli.connector_views import STYLES
 from fencepost.cli.top_view import (
     CONNECTOR,
     STATE,
-    Column,
     Line,
     Rates,
+    TopColumn,
     columns_for,
     group_line,
     lines,
@@ -109,7 +109,7 @@ class TopApp(App[None]):
         self._answered_at = time.monotonic()
         self._failure = ""
         self._lines: list[Line] = []
-        self._columns: list[Column] = []
+        self._columns: list[TopColumn] = []
         self._due = asyncio.Event()
         self._head_part, self._problem_part = Static(id="head"), Static(id="problem")
         self._grid: DataTable[Text] = DataTable(cursor_type="row")

@@ -35,7 +35,7 @@ _MODULE: Final = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TopColumn:
     """A column of `width` characters. A terminal shows those of the lowest `rank` that it has room for."""
 
     title: str
@@ -45,19 +45,19 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column(CONNECTOR, 14, 0),
-    Column(STATE, 10, 1),
-    Column("tasks", 5, 4, right=True),
-    Column("rows/s", 7, 2, right=True),
-    Column(TREND, _TREND_WIDTH, 7),
-    Column("lag", 9, 6, right=True),
-    Column("open", 6, 3, right=True),
-    Column("commit", 6, 5, right=True),
-    Column("restarts", 8, 9, right=True),
-    Column("skipped", 7, 10, right=True),
-    Column("rows", 13, 11, right=True),
-    Column("worker", 21, 12),
-    Column(ERROR, 20, 8),
+    TopColumn(CONNECTOR, 14, 0),
+    TopColumn(STATE, 10, 1),
+    TopColumn("tasks", 5, 4, right=True),
+    TopColumn("rows/s", 7, 2, right=True),
+    TopColumn(TREND, _TREND_WIDTH, 7),
+    TopColumn("lag", 9, 6, right=True),
+    TopColumn("open", 6, 3, right=True),
+    TopColumn("commit", 6, 5, right=True),
+    TopColumn("restarts", 8, 9, right=True),
+    TopColumn("skipped", 7, 10, right=True),
+    TopColumn("rows", 13, 11, right=True),
+    TopColumn("worker", 21, 12),
+    TopColumn(ERROR, 20, 8),
 )
 
 
@@ -97,9 +97,9 @@ class Rates:
         return tuple(self._seen.get((connector, task), ()))
 
 
-def columns_for(width: int, longest_name: int = 0) -> list[Column]:
+def columns_for(width: int, longest_name: int = 0) -> list[TopColumn]:
     """Return the columns that a terminal has room for, in their order; what is left widens the names and the errors."""
-    chosen: list[Column] = []
+    chosen: list[TopColumn] = []
     left = width
     for column in sorted(COLUMNS, key=lambda column: column.rank):
         if column.width + _PADDING > left:
@@ -110,7 +110,7 @@ def columns_for(width: int, longest_name: int = 0) -> list[Column]:
     more = max(0, min(longest_name, _LONGEST_NAME, name + left) - name)
     widths = {CONNECTOR: name + more, ERROR: COLUMNS[-1].width + left - more}
     return [
-        Column(column.title, widths.get(column.title, column.width), column.rank, column.right)
+        TopColumn(column.title, widths.get(column.title, column.width), column.rank, column.right)
         for column in COLUMNS
         if column in chosen
     ]

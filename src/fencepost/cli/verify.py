@@ -26,7 +26,7 @@ from fencepost.cli.number_check import NumberCheck, NumberFindings, compare_offs
 from fencepost.cli.record_fields import RecordField
 from fencepost.cli.row_check import RowFindings, SourceFile, compare_rows, line_of_record, lines_of
 from fencepost.cli.topic_transactions import open_transactions
-from fencepost.cli.verify_report import Report, print_report
+from fencepost.cli.verify_report import VerifyReport, print_report
 from fencepost.kafka.admin.open_transactions import OpenTransaction
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
@@ -150,7 +150,7 @@ def verify(config: ClientConfig, *, as_json: bool, topic: str, **options: Any) -
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
+def examine(config: ClientConfig, topic: str, asked: Asked) -> VerifyReport:
     """Read the topic, and compare it as requested. Raises KafkaError and DataError."""
     at_first = open_transactions(config, topic)
     ends = ends_of(config, topic)
@@ -170,7 +170,7 @@ def examine(config: ClientConfig, topic: str, asked: Asked) -> Report:
     written = _Counted(read(config, topic, ends, READ_UNCOMMITTED))
     with shown_count(f"Counting aborted records of {topic}", "records", lambda: written.count, size):
         written.exhaust()
-    return Report(
+    return VerifyReport(
         topic=topic,
         records=counted.count,
         aborted=written.count - counted.count,

@@ -18,7 +18,7 @@ _LONGEST_CELL: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VerifyReport:
     """The findings for a topic. Checks that were not requested are None.
 
     `aborted` counts the records of aborted transactions, which only read_uncommitted readers see. `undecided` counts
@@ -49,7 +49,7 @@ class Report:
         )
 
 
-def print_report(report: Report, *, as_json: bool) -> None:
+def print_report(report: VerifyReport, *, as_json: bool) -> None:
     """Print a report: as JSON with all source partitions, as tables with the incorrect ones."""
     if as_json:
         print_json({**asdict(report), "sound": report.sound})
@@ -68,7 +68,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
     click.echo("Sound." if report.sound else "NOT sound.")
 
 
-def _summary(report: Report) -> list[tuple[str, Any]]:
+def _summary(report: VerifyReport) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [("records at read_committed", report.records)]
     if report.dead_letters is not None:
         rows.append(("dead letters", report.dead_letters))

@@ -12,7 +12,7 @@ import bz2
 from io import FileIO
 from typing import Final
 
-from fencepost.connectors.compressed_parts import READ_BYTES, Bytes, Parts, Place
+from fencepost.connectors.compressed_parts import READ_BYTES, FileBytes, Parts, Place
 
 _BLOCK: Final = 0x314159265359
 _END: Final = 0x177245385090
@@ -34,7 +34,7 @@ class Bzip2Blocks(Parts):
 
     def __init__(self, file: FileIO, begin: Place) -> None:
         super().__init__(begin)
-        self._bytes = Bytes(file, begin.byte)
+        self._bytes = FileBytes(file, begin.byte)
         self._header = bytes.fromhex(begin.header)
         self._check = begin.check
         # From the byte of the file on in which the next block begins, at the bit `_at`.

@@ -48,7 +48,7 @@ class Parts(ABC):
         """
 
 
-class Bytes:
+class FileBytes:
     """The bytes of a file from a position on, for readers that take them in small pieces."""
 
     def __init__(self, file: FileIO, position: int) -> None:
@@ -104,7 +104,7 @@ class GzipMembers(Parts):
 
     def __init__(self, file: FileIO, begin: Place) -> None:
         super().__init__(begin)
-        self._bytes = Bytes(file, begin.byte)
+        self._bytes = FileBytes(file, begin.byte)
         self._pending = b""
         self._new()
 

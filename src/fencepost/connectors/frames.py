@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from fencepost.connectors.compressed_parts import READ_BYTES, Bytes, Parts, Place
+from fencepost.connectors.compressed_parts import READ_BYTES, FileBytes, Parts, Place
 
 _MAGIC_BYTES: Final = 4
 _MAGIC: Final = {"zstd": 0xFD2FB528, "lz4": 0x184D2204}
@@ -50,7 +50,7 @@ class Frames(Parts):
         super().__init__(begin)
         self._file = file
         self._codec = codec
-        self._bytes = Bytes(file, begin.byte)
+        self._bytes = FileBytes(file, begin.byte)
         self._stream: Any = None
         self._read = 0
         self._failure: EOFError | OSError | None = None
@@ -144,7 +144,7 @@ class Frames(Parts):
 
         pyarrow drops what a call has decompressed before its error: so read again up to here, and then by the byte.
         """
-        self._bytes = Bytes(self._file, self.begin.byte)
+        self._bytes = FileBytes(self._file, self.begin.byte)
         self._stream = self._opened(self._bytes.take(_MAGIC_BYTES))
         left = self._read
         while left:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from typing import Final
 
-from fencepost.connectors.compressed_parts import Bytes, Parts, Place
+from fencepost.connectors.compressed_parts import FileBytes, Parts, Place
 
 _HEADER_BYTES: Final = 12
 _FOOTER_MAGIC: Final = b"YZ"
@@ -29,7 +29,7 @@ class XzBlocks(Parts):
 
     def __init__(self, file: FileIO, begin: Place) -> None:
         super().__init__(begin)
-        self._bytes = Bytes(file, begin.byte)
+        self._bytes = FileBytes(file, begin.byte)
         self._header = bytes.fromhex(begin.header)
         self._blocks = begin.check
         # The sizes of the blocks of the stream that were read: without padding, and of the content.

@@ -22,7 +22,7 @@ from fencepost.embedded.errors import DataDirError
 from fencepost.embedded.java import find_java
 from fencepost.embedded.node import Node, formatted_cluster_id
 from fencepost.embedded.ports import HOST, free_ports, require_free
-from fencepost.embedded.properties import CLIENT, CONTROLLER, INTERNAL, Listener, NodePlace, server_properties
+from fencepost.embedded.properties import CLIENT, CONTROLLER, INTERNAL, BrokerListener, NodePlace, server_properties
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class EmbeddedBroker:
         *,
         port: int | None = None,
         nodes: int = 1,
-        listeners: Sequence[Listener] = (Listener(CLIENT),),
+        listeners: Sequence[BrokerListener] = (BrokerListener(CLIENT),),
         properties: Mapping[str, str] | None = None,
         format_arguments: Sequence[str] = (),
         heap_mb: int = 256,

@@ -17,7 +17,7 @@ _ASCII: Final = 128
 
 
 @dataclass(frozen=True)
-class Listener:
+class BrokerListener:
     """A listener for clients.
 
     `advertised_ports`, one per node, replace the real ports for clients, so that they connect through a proxy.
@@ -40,10 +40,10 @@ class NodePlace:
 
 
 def server_properties(
-    place: NodePlace, places: Sequence[NodePlace], listeners: Sequence[Listener], extra: Mapping[str, str]
+    place: NodePlace, places: Sequence[NodePlace], listeners: Sequence[BrokerListener], extra: Mapping[str, str]
 ) -> dict[str, str]:
     """The server.properties of the node at `place` in the cluster of `places`; `extra` wins."""
-    internal = (Listener(INTERNAL), Listener(CONTROLLER))
+    internal = (BrokerListener(INTERNAL), BrokerListener(CONTROLLER))
     advertised = [f"{INTERNAL}://{HOST}:{place.ports[INTERNAL]}"] + [
         f"{listener.name}://{HOST}:{_advertised_port(listener, place)}" for listener in listeners
     ]
@@ -90,7 +90,7 @@ def _replication(nodes: int) -> dict[str, str]:
     }
 
 
-def _advertised_port(listener: Listener, place: NodePlace) -> int:
+def _advertised_port(listener: BrokerListener, place: NodePlace) -> int:
     if listener.advertised_ports is None:
         return place.ports[listener.name]
     return listener.advertised_ports[place.node_id - 1]

@@ -65,7 +65,7 @@ _TARGETED: Final = pa.schema(
 _TOLERANT: Final = "read_tolerant"
 
 
-class Source(Protocol):
+class StageSource(Protocol):
     """The origin of a stage's rows: batches from Spark, or splits that it reads itself."""
 
     def batches(self, given: Iterator[pa.RecordBatch], errors: ErrorHandler) -> Iterator[pa.RecordBatch]:
@@ -151,7 +151,7 @@ class WriteStage:
     """
 
     spec: WriteSpec
-    source: Source
+    source: StageSource
     types: ColumnTypes
     writers: int = 1
 
@@ -214,7 +214,7 @@ class ConvertStage:
     """Convert rows and determine their topic partition and its writer, before a shuffle by `writer`."""
 
     spec: WriteSpec
-    source: Source
+    source: StageSource
     types: ColumnTypes
     writers: int
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from fencepost.api.errors import ConfigError
-from fencepost.spark.progress import Progress, Step
+from fencepost.spark.progress import NextStep, Progress
 from fencepost.spark.rows import pipeline_for, record_columns
 from fencepost.spark.session_check import check_classic, check_session
 from fencepost.spark.sink import Sink
@@ -42,8 +42,8 @@ def write_kafka(
     with closing(Sink(config, config.key_of(run), keeps_progress=run is not None)) as sink:
         sink.own()
 
-        def decide(last: Progress | None) -> Step:
-            return Step.WRITE if run is None or last is None else Step.SKIP
+        def decide(last: Progress | None) -> NextStep:
+            return NextStep.WRITE if run is None or last is None else NextStep.SKIP
 
         written = sink.write(columns, pipeline, Progress(), decide)
     if written.skipped:

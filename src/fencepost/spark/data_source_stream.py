@@ -27,7 +27,7 @@ from fencepost.spark.data_source_options import CHECKPOINT, RUN, config_of, opti
 from fencepost.spark.errors import CheckpointMismatchError
 from fencepost.spark.handed_over import abort_opened
 from fencepost.spark.open_write import OpenWrite, TaskDone, task_spec, this_task
-from fencepost.spark.progress import Progress, SinkKey, Step, next_step
+from fencepost.spark.progress import NextStep, Progress, SinkKey, next_step
 from fencepost.spark.short_errors import with_short_errors
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.task_write import TaskSpec
@@ -119,7 +119,7 @@ def begin_batch(options: Mapping[str, Any], schema: StructType) -> FencepostStre
     key = _key_of(config, planned.query or "")
     spec = task_spec(config, key, schema)
 
-    def decide(last: Progress | None) -> Step:
+    def decide(last: Progress | None) -> NextStep:
         return next_step(key.sink, last, planned, first_batch=config.first_batch)
 
     begun = BegunBatch(planned, OpenWrite.begin(config, key, decide, keeps_progress=True))

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from fencepost.api.errors import ConfigError
 from fencepost.spark.data_source_options import RUN, config_of
 from fencepost.spark.open_write import OpenWrite, TaskDone, task_spec, this_task
-from fencepost.spark.progress import Progress, SinkKey, Step
+from fencepost.spark.progress import NextStep, Progress, SinkKey
 from fencepost.spark.short_errors import with_short_errors
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.task_write import TaskSpec
@@ -65,7 +65,7 @@ def begin_write(options: Mapping[str, Any], schema: StructType, *, overwrite: bo
     key = config.key_of(run)
     spec = task_spec(config, key, schema)
 
-    def decide(last: Progress | None) -> Step:
-        return Step.WRITE if last is None else Step.SKIP
+    def decide(last: Progress | None) -> NextStep:
+        return NextStep.WRITE if last is None else NextStep.SKIP
 
     return FencepostWriter(key, config, spec, OpenWrite.begin(config, key, decide, keeps_progress=run is not None))

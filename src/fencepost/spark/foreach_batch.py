@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from fencepost.engine.errors import BatchCancelledError
 from fencepost.engine.reports import new_mark
 from fencepost.spark.jobs import jobs_of
-from fencepost.spark.progress import Progress, SinkKey, Step, next_step
+from fencepost.spark.progress import NextStep, Progress, SinkKey, next_step
 from fencepost.spark.rows import pipeline_for, record_columns
 from fencepost.spark.session_check import check_classic, check_session
 from fencepost.spark.sink import Sink
@@ -76,7 +76,7 @@ class ExactlyOnce:
             plan = frame.semanticHash()
         sink = self._sink(frame, batch)
 
-        def decide(last: Progress | None) -> Step:
+        def decide(last: Progress | None) -> NextStep:
             return next_step(sink.key.sink, last, batch.progress, first_batch=self._config.first_batch)
 
         with _WRITERS.call(sink.key.sink, batch, plan, brokers=self._brokers):

@@ -26,8 +26,8 @@ from fencepost.kafka.producer.partition_queue import Ack
 from fencepost.spark.handed_over import BeginningSink, EndingSink, HandedOver
 from fencepost.spark.ledger import Closed
 from fencepost.spark.ledger_log import LedgerLog, LedgerPlace, open_ledger
-from fencepost.spark.progress import Progress, SinkKey, Step
-from fencepost.spark.record_columns import RecordColumns
+from fencepost.spark.progress import NextStep, Progress, SinkKey
+from fencepost.spark.record_columns import SinkColumns
 from fencepost.spark.rows import pipeline_for
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.task_write import TaskSpec, TaskWrite
@@ -54,7 +54,7 @@ class OpenWrite:
 
     @classmethod
     def begin(
-        cls, config: SinkConfig, key: SinkKey, decide: Callable[[Progress | None], Step], *, keeps_progress: bool
+        cls, config: SinkConfig, key: SinkKey, decide: Callable[[Progress | None], NextStep], *, keeps_progress: bool
     ) -> OpenWrite | None:
         """Fence former owners, and begin a transaction; None if `decide` says of what they committed that it is there.
 
@@ -64,7 +64,7 @@ class OpenWrite:
         try:
             reach(FailPoint.BEFORE_BEGIN)
             sink.own()
-            if decide(sink.last) is Step.SKIP:
+            if decide(sink.last) is NextStep.SKIP:
                 sink.close()
                 return None
             handed_over = sink.hand_over()
@@ -115,7 +115,7 @@ def this_task() -> tuple[int, int]:
 
 def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
     """Return what tasks need for rows with these columns. Raises ConfigError and DataError as `pipeline_for` does."""
-    columns = RecordColumns.of(schema.fieldNames(), config)
+    columns = SinkColumns.of(schema.fieldNames(), config)
     records = columns.schema(schema)
     return TaskSpec(
         config=config, sink=key.sink, columns=columns, schema=records, pipeline=pipeline_for(records, config)

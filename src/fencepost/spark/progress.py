@@ -78,7 +78,7 @@ class Progress:
         return cls(*(found.get(name) for name in cls.__slots__))
 
 
-class Step(Enum):
+class NextStep(Enum):
     """What to do with a batch."""
 
     WRITE = auto()
@@ -86,7 +86,7 @@ class Step(Enum):
     """It is in Kafka: Spark runs it again."""
 
 
-def next_step(sink: str, last: Progress | None, batch: Progress, *, first_batch: int) -> Step:
+def next_step(sink: str, last: Progress | None, batch: Progress, *, first_batch: int) -> NextStep:
     """Return what to do with a batch after the last committed one. `first_batch` counts without progress.
 
     Raises CheckpointMismatchError if it could be lost or doubled.
@@ -95,7 +95,7 @@ def next_step(sink: str, last: Progress | None, batch: Progress, *, first_batch:
     if last is None:
         if number > first_batch:
             raise _no_progress(sink, number, first_batch)
-        return Step.SKIP if number < first_batch else Step.WRITE
+        return NextStep.SKIP if number < first_batch else NextStep.WRITE
     if last.query != query:
         raise CheckpointMismatchError(
             f"Sink {sink} holds the batches of another checkpoint, up to batch {last.batch} of query {last.query}, and "
@@ -109,7 +109,7 @@ def next_step(sink: str, last: Progress | None, batch: Progress, *, first_batch:
             f"state of itself, or a copy. Put its newest state back. {_REMEDY.format(batch=number)}"
         )
     if number > committed:
-        return Step.WRITE
+        return NextStep.WRITE
     if None not in (last.batch_timestamp_ms, batch.batch_timestamp_ms) and (
         last.batch_timestamp_ms != batch.batch_timestamp_ms
     ):
@@ -118,7 +118,7 @@ def next_step(sink: str, last: Progress | None, batch: Progress, *, first_batch:
             f"the checkpoint is an older state of itself, or a copy. Put its newest state back. "
             f"{_REMEDY.format(batch=number)}"
         )
-    return Step.SKIP
+    return NextStep.SKIP
 
 
 def _no_progress(sink: str, batch: int, first_batch: int) -> FencepostError:

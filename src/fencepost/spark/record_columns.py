@@ -22,7 +22,7 @@ from fencepost.spark.sink_config import SinkConfig
 
 
 @dataclass(frozen=True, slots=True)
-class RecordColumns:
+class SinkColumns:
     """`selected` columns as they are; if that is None, a struct of all columns, and the key from the columns `keys`."""
 
     selected: tuple[str, ...] | None

@@ -20,7 +20,7 @@ from fencepost.engine.conversion import ColumnTypes, column_types
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.plugin_builder import PluginBuilder
 from fencepost.engine.spark.transform import check_user_types
-from fencepost.spark.record_columns import RecordColumns
+from fencepost.spark.record_columns import SinkColumns
 from fencepost.spark.sink_config import SinkConfig
 
 _FRAME: Final = "the DataFrame"
@@ -39,7 +39,7 @@ def record_columns(frame: DataFrame, config: SinkConfig) -> DataFrame:
     Raises DataError for a user-defined type whose class would have to be imported.
     """
     check_user_types(frame, where=_FRAME)
-    return RecordColumns.of(frame.schema.names, config).frame(frame)
+    return SinkColumns.of(frame.schema.names, config).frame(frame)
 
 
 def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:

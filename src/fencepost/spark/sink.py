@@ -28,7 +28,7 @@ from fencepost.kafka.errors import BrokerRefusedError, TransactionAbortableError
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.spark.errors import CommitLostError, TopicRecreatedError
 from fencepost.spark.frame_write import SMALL, FrameWrite
-from fencepost.spark.progress import Progress, SinkKey, Step, check_topic
+from fencepost.spark.progress import NextStep, Progress, SinkKey, check_topic
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.topic_gate import SinkTopicGate
@@ -85,7 +85,7 @@ class Sink:
             check_topic(self.key, self._config.topic, self.last, self._topic_id)
 
     def write(
-        self, frame: DataFrame, pipeline: Pipeline, progress: Progress, decide: Callable[[Progress | None], Step]
+        self, frame: DataFrame, pipeline: Pipeline, progress: Progress, decide: Callable[[Progress | None], NextStep]
     ) -> Written:
         """Write a frame and commit it with its progress, unless `decide` says that it is in Kafka.
 
@@ -97,7 +97,7 @@ class Sink:
             try:
                 if self._producer.state is TransactionState.FAILED:
                     self.own()
-                if decide(self.last) is Step.SKIP:
+                if decide(self.last) is NextStep.SKIP:
                     self.statistics = replace(
                         self.statistics, skipped=self.statistics.skipped + 1, last_batch=progress.batch
                     )

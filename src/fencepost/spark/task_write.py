@@ -28,7 +28,7 @@ from fencepost.kafka.producer.sender import RecordWriter
 from fencepost.kafka.producer.transaction import TopicPartition, Transaction
 from fencepost.spark.ledger import Claim, Done, Failed
 from fencepost.spark.ledger_log import LedgerLog, LedgerPlace
-from fencepost.spark.record_columns import RecordColumns
+from fencepost.spark.record_columns import SinkColumns
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.topic_gate import SinkTopicGate
 from fencepost.spark.wording import in_spark_terms
@@ -40,7 +40,7 @@ class TaskSpec:
 
     config: SinkConfig
     sink: str
-    columns: RecordColumns
+    columns: SinkColumns
     schema: StructType
     pipeline: Pipeline
 

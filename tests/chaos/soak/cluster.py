@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
-from fencepost.embedded.properties import CLIENT, Listener
+from fencepost.embedded.properties import CLIENT, BrokerListener
 from tests.conftest import FAST_EXPIRY
 from tests.hostile.workers import CONNECTORS
 from tests.support.fault_proxy import FaultProxy, Link
@@ -187,9 +187,15 @@ def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: floa
         proxies = [[FaultProxy().start() for _ in range(brokers)] for _ in range(workers)]
         for proxy in (proxy for row in proxies for proxy in row):
             stack.callback(proxy.stop)
-        links = [Listener(f"W{number}", advertised_ports=[p.port for p in row]) for number, row in enumerate(proxies)]
+        links = [
+            BrokerListener(f"W{number}", advertised_ports=[p.port for p in row]) for number, row in enumerate(proxies)
+        ]
         broker = EmbeddedBroker(
-            folder / "broker", nodes=brokers, listeners=(Listener(CLIENT), *links), properties=_BROKER, heap_mb=_HEAP_MB
+            folder / "broker",
+            nodes=brokers,
+            listeners=(BrokerListener(CLIENT), *links),
+            properties=_BROKER,
+            heap_mb=_HEAP_MB,
         )
         broker.start()
         stack.callback(broker.kill)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.cli.verify_report import Report
+from fencepost.cli.verify_report import VerifyReport
 from tests.chaos.soak.cluster import Cluster, running_cluster
 from tests.chaos.soak.schedule import Action, Size
 from tests.chaos.soak.sources import configurations, line
@@ -29,7 +29,7 @@ class Outcome:
     """
 
     actions: int
-    reports: dict[str, Report]
+    reports: dict[str, VerifyReport]
     faults: list[str]
     logged: list[str]
 

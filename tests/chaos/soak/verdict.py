@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fencepost.cli.record_fields import RecordField
 from fencepost.cli.verify import Asked, examine
-from fencepost.cli.verify_report import Report
+from fencepost.cli.verify_report import VerifyReport
 from fencepost.kafka.config.client_config import ClientConfig
 from tests.chaos.soak.cluster import Cluster
 from tests.chaos.soak.storm import HOSTILE, Tell, ask_until_done
@@ -78,7 +78,7 @@ def _wait_for_progress(worker: Worker, name: str) -> None:
     wait_for(lambda: worker.get(f"/connectors/{name}/offsets") != before, what=f"{name} commits")
 
 
-def judge(cluster: Cluster, configs: Mapping[str, dict[str, str]], lines: Path) -> dict[str, Report]:
+def judge(cluster: Cluster, configs: Mapping[str, dict[str, str]], lines: Path) -> dict[str, VerifyReport]:
     """Stop all connectors and verify their topics."""
     size = lines.stat().st_size
     offsets = {name: config.get("offsets.storage.topic", cluster.offsets_topic) for name, config in configs.items()}

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fencepost.embedded.properties import CLIENT, CONTROLLER, INTERNAL, Listener, NodePlace, render, server_properties
+from fencepost.embedded.properties import (
+    CLIENT,
+    CONTROLLER,
+    INTERNAL,
+    BrokerListener,
+    NodePlace,
+    render,
+    server_properties,
+)
 
 
 def place(node_id: int) -> NodePlace:
@@ -12,7 +20,7 @@ def place(node_id: int) -> NodePlace:
 
 def test_nodes_know_each_other_and_advertise_the_proxy_in_place_of_their_port() -> None:
     places = [place(1), place(2), place(3)]
-    listeners = [Listener(CLIENT), Listener("PROXIED", advertised_ports=[91, 92, 93])]
+    listeners = [BrokerListener(CLIENT), BrokerListener("PROXIED", advertised_ports=[91, 92, 93])]
 
     properties = server_properties(places[1], places, listeners, {})
 
@@ -25,7 +33,7 @@ def test_nodes_know_each_other_and_advertise_the_proxy_in_place_of_their_port() 
 
 
 def test_a_listener_has_its_own_properties_and_extra_ones_win() -> None:
-    listener = Listener("SASL", "SASL_SSL", properties={"ssl.keystore.location": "/k"})
+    listener = BrokerListener("SASL", "SASL_SSL", properties={"ssl.keystore.location": "/k"})
     node = NodePlace(1, Path("/data"), {"SASL": 1, INTERNAL: 2, CONTROLLER: 3})
 
     properties = server_properties(node, [node], [listener], {"num.io.threads": "9"})

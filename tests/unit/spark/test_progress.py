@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from fencepost.spark.errors import CheckpointMismatchError, TopicRecreatedError
-from fencepost.spark.progress import Progress, SinkKey, Step, check_topic, next_step
+from fencepost.spark.progress import NextStep, Progress, SinkKey, check_topic, next_step
 
 LAST = Progress("query", 7, 1_700_000_000_000, "topic-id")
 
 
-def step(batch: Progress, last: Progress | None = LAST, *, first_batch: int = 0) -> Step:
+def step(batch: Progress, last: Progress | None = LAST, *, first_batch: int = 0) -> NextStep:
     return next_step("orders", last, batch, first_batch=first_batch)
 
 
@@ -39,15 +39,15 @@ def test_no_run_has_the_transactional_id_of_another_sink_or_run():
 
 @pytest.mark.parametrize("number", [8, 9])
 def test_a_later_batch_is_written(number: int):
-    assert step(replace(LAST, batch=number, batch_timestamp_ms=1)) is Step.WRITE
+    assert step(replace(LAST, batch=number, batch_timestamp_ms=1)) is NextStep.WRITE
 
 
 def test_the_last_batch_is_not_written_again():
-    assert step(LAST) is Step.SKIP
+    assert step(LAST) is NextStep.SKIP
 
 
 def test_a_batch_without_a_timestamp_is_told_by_its_number():
-    assert step(replace(LAST, batch_timestamp_ms=None)) is Step.SKIP
+    assert step(replace(LAST, batch_timestamp_ms=None)) is NextStep.SKIP
 
 
 def test_the_last_number_with_another_timestamp_is_refused():
@@ -67,7 +67,7 @@ def test_the_batches_of_another_checkpoint_are_refused(number: int):
 
 
 def test_a_new_sink_begins_with_batch_0():
-    assert step(replace(LAST, batch=0), None) is Step.WRITE
+    assert step(replace(LAST, batch=0), None) is NextStep.WRITE
 
 
 def test_a_later_batch_of_a_sink_without_progress_is_refused():
@@ -75,14 +75,14 @@ def test_a_later_batch_of_a_sink_without_progress_is_refused():
         step(LAST, None)
 
 
-@pytest.mark.parametrize(("first", "expected"), [(7, Step.WRITE), (8, Step.SKIP)])
-def test_the_first_batch_says_what_is_in_kafka_without_progress(first: int, expected: Step):
+@pytest.mark.parametrize(("first", "expected"), [(7, NextStep.WRITE), (8, NextStep.SKIP)])
+def test_the_first_batch_says_what_is_in_kafka_without_progress(first: int, expected: NextStep):
     assert step(LAST, None, first_batch=first) is expected
 
 
 def test_the_first_batch_does_not_count_where_there_is_progress():
-    assert step(LAST, first_batch=9) is Step.SKIP
-    assert step(replace(LAST, batch=8), first_batch=9) is Step.WRITE
+    assert step(LAST, first_batch=9) is NextStep.SKIP
+    assert step(replace(LAST, batch=8), first_batch=9) is NextStep.WRITE
 
 
 def test_another_topic_of_the_same_name_is_refused():

@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.errors import ConfigError
 from fencepost.api.secrets import SECRETS
-from fencepost.spark.record_columns import RecordColumns
+from fencepost.spark.record_columns import SinkColumns
 from fencepost.spark.rows import pipeline_for
 from fencepost.spark.sink_config import SinkConfig, sink_config_def
 
@@ -117,6 +117,6 @@ def test_a_run_that_is_no_transactional_id_is_refused():
 @pytest.mark.parametrize("name", ["Key", "TOPIC", "Timestamp"])
 def test_a_column_that_differs_in_case_only_is_refused(name: str):
     config = SinkConfig.from_options(SERVERS | {"topic": "orders"})
-    assert RecordColumns.of(["value", "key", "other"], config).selected == ("key", "value")
+    assert SinkColumns.of(["value", "key", "other"], config).selected == ("key", "value")
     with pytest.raises(ConfigError, match=f"'{name}' of the DataFrame would be ignored.*rename it to '{name.lower()}'"):
-        RecordColumns.of(["value", name], config)
+        SinkColumns.of(["value", name], config)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from fencepost.testing.conformance.sequence import Reading, Seen, Step, difference
+from fencepost.testing.conformance.sequence import Reading, Seen, SeenPoll, difference
 
 SERVER = {"server": "s"}
 PARTITION = '{"server": "s"}'
 
 
-def batch(*values: str, topic: str = "t", position: int | None = None) -> Step:
+def batch(*values: str, topic: str = "t", position: int | None = None) -> SeenPoll:
     """A poll that returned a SourceBatch, with an offset or without one."""
     offsets = () if position is None else ((SERVER, {"position": position}),)
     partition = None if position is None else PARTITION
-    return Step(tuple(Seen(partition, (topic, "None", value, None, "[]")) for value in values), offsets, ())
+    return SeenPoll(tuple(Seen(partition, (topic, "None", value, None, "[]")) for value in values), offsets, ())
 
 
 def test_a_batch_without_offsets_belongs_to_the_batch_it_is_committed_with() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fencepost.connectors.jdbc.offsets import Offset, bulk_offset, bulk_time
 from fencepost.connectors.jdbc.properties import POLL_INTERVAL
 from fencepost.connectors.jdbc.ranges import SMALL_BYTES
-from fencepost.connectors.jdbc.reader import LargeRows, Reader, Rows, Source, TooMuchError
+from fencepost.connectors.jdbc.reader import LargeRows, PolledRows, QuerySource, Reader, TooMuchError
 from fencepost.connectors.jdbc.server import OpenServer
 
 
@@ -17,7 +17,7 @@ class BulkReader(Reader):
 
     def __init__(
         self,
-        source: Source,
+        source: QuerySource,
         partition: Mapping[str, str],
         offset: Offset | None,
         now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -26,7 +26,7 @@ class BulkReader(Reader):
         self._last = bulk_time(offset)
         self._now = now
 
-    def read(self, server: OpenServer) -> Rows | LargeRows | None:
+    def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
         """Return all rows if it is time, and there are any."""
         now = self._now()
         # A clock that was set back must not stop the reads.
@@ -36,7 +36,7 @@ class BulkReader(Reader):
         self._last = now
         return found
 
-    def _read_all(self, server: OpenServer, offset: Offset) -> Rows | LargeRows | None:
+    def _read_all(self, server: OpenServer, offset: Offset) -> PolledRows | LargeRows | None:
         if self.source.is_large(server):
             return self.source.read_in_ranges("true", offset)
         try:
@@ -46,4 +46,4 @@ class BulkReader(Reader):
                 _, rows = self.source.copy(server.connection, select, shape, most_bytes=SMALL_BYTES)
         except TooMuchError:
             return self.source.read_in_ranges("true", offset)
-        return Rows(self.source.topic, shape, rows, offset) if rows.num_rows else None
+        return PolledRows(self.source.topic, shape, rows, offset) if rows.num_rows else None

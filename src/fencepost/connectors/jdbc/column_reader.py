@@ -25,10 +25,10 @@ from fencepost.connectors.jdbc.properties import (
     TIMESTAMP_INITIAL,
     VALIDATE_NON_NULL,
 )
-from fencepost.connectors.jdbc.reader import Reader, Rows, Source
+from fencepost.connectors.jdbc.reader import PolledRows, QuerySource, Reader
 from fencepost.connectors.jdbc.row_shape import RowShape
 from fencepost.connectors.jdbc.server import OpenServer
-from fencepost.connectors.jdbc.tables import Column, quoted
+from fencepost.connectors.jdbc.tables import JdbcColumn, quoted
 
 _log: Final = logging.getLogger(__name__)
 
@@ -39,12 +39,12 @@ _MOMENTS: Final = ("timestamp", "timestamptz", "date")
 class ColumnReader(Reader):
     """Reads a table or query by the values of its columns."""
 
-    def __init__(self, source: Source, partition: Mapping[str, str], offset: Offset | None) -> None:
+    def __init__(self, source: QuerySource, partition: Mapping[str, str], offset: Offset | None) -> None:
         super().__init__(source, partition)
         self._offset = ColumnOffset() if offset is None else ColumnOffset.of(offset)
         self._first = offset is None
 
-    def read(self, server: OpenServer) -> Rows | None:
+    def read(self, server: OpenServer) -> PolledRows | None:
         """Return the next rows: at most `batch.max.rows`, and all that share the last timestamp."""
         config, connection = self.source.config, server.connection
         with connection.transaction():
@@ -62,7 +62,7 @@ class ColumnReader(Reader):
         if not rows.num_rows:
             return None
         self._offset = self._after(firsts, rows, id_column, moment)
-        return Rows(self.source.topic, shape, rows, self._offset.as_offset())
+        return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
     def _begin(self, server: OpenServer) -> None:
         """Begin where `timestamp.initial` says."""
@@ -73,7 +73,7 @@ class ColumnReader(Reader):
             self._offset = ColumnOffset(None, initial * 1000)
         self._first = False
 
-    def _where(self, id_column: Column | None, moment: str | None) -> str:
+    def _where(self, id_column: JdbcColumn | None, moment: str | None) -> str:
         last_id, last_moment = self._offset.incrementing, self._offset.timestamp
         conditions = []
         if moment is not None:
@@ -92,7 +92,7 @@ class ColumnReader(Reader):
         return f"where {' and '.join(conditions)}"
 
     def _after(
-        self, firsts: pa.Array, rows: pa.RecordBatch, id_column: Column | None, moment: str | None
+        self, firsts: pa.Array, rows: pa.RecordBatch, id_column: JdbcColumn | None, moment: str | None
     ) -> ColumnOffset:
         last_id = None
         if id_column is not None:
@@ -104,7 +104,7 @@ class ColumnReader(Reader):
                 )
         return ColumnOffset(None if last_id is None else int(last_id), firsts[-1].as_py() if moment else None)
 
-    def _id_column(self, shape: RowShape) -> Column:
+    def _id_column(self, shape: RowShape) -> JdbcColumn:
         name = self.source.config.incrementing_column
         if name:
             column = self._column(shape, name, INCREMENTING_COLUMN)
@@ -135,7 +135,7 @@ class ColumnReader(Reader):
             names.append(f"{_name(column)}{'::timestamp' if column.type.name == 'date' else ''}{zone}")
         return f"({names[0]})" if len(names) == 1 else f"coalesce({', '.join(names)})"
 
-    def _column(self, shape: RowShape, name: str, property_name: str) -> Column:
+    def _column(self, shape: RowShape, name: str, property_name: str) -> JdbcColumn:
         column = next((column for column in shape.columns if column.name == name), None)
         if column is None:
             raise DataError(f"{shape.title[0].upper()}{shape.title[1:]} has no column {name}: correct {property_name}")
@@ -149,6 +149,6 @@ class ColumnReader(Reader):
         return column
 
 
-def _name(column: Column | None) -> str:
+def _name(column: JdbcColumn | None) -> str:
     assert column is not None  # noqa: S101
     return f"t.{quoted(column.name)}"

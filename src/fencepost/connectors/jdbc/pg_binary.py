@@ -27,7 +27,7 @@ from pyspark.sql import types as t
 from fencepost.api.errors import DataError
 from fencepost.connectors.copy_blocks import HEADER, Marks, Messages, Positions, gathered
 from fencepost.connectors.jdbc.pg_types import arrow_type, slow_column
-from fencepost.connectors.jdbc.tables import Column
+from fencepost.connectors.jdbc.tables import JdbcColumn
 
 _FIRST_FIELD: Final = 8
 _COUNT: Final = 2
@@ -52,7 +52,7 @@ _UUID_BYTES, _UUID_LENGTH = 16, 36
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class BinaryField:
     """One field of the rows of a block: where its bytes begin and end, and which are not null, None for all."""
 
     data: bytearray
@@ -88,7 +88,7 @@ class UnusualError(Exception):
         self.text = text
 
 
-Decode = Callable[[Field, t.DataType], pa.Array]
+Decode = Callable[[BinaryField, t.DataType], pa.Array]
 
 
 def at(data: bytearray, positions: Positions, kind: str) -> NDArray[Any]:
@@ -102,11 +102,11 @@ def _whole(kind: str) -> Decode:
     return lambda field, becomes: field.array(arrow_type(becomes), field.numbers(kind))
 
 
-def _unsigned(field: Field, becomes: t.DataType) -> pa.Array:
+def _unsigned(field: BinaryField, becomes: t.DataType) -> pa.Array:
     return field.array(arrow_type(becomes), field.numbers(">u4").astype(np.int64))
 
 
-def _unsigned_64(field: Field, becomes: t.DataType) -> pa.Array:
+def _unsigned_64(field: BinaryField, becomes: t.DataType) -> pa.Array:
     numbers = field.numbers(">u8")
     row = field.first(numbers >> np.uint64(63) != 0)
     if row is not None:
@@ -114,18 +114,18 @@ def _unsigned_64(field: Field, becomes: t.DataType) -> pa.Array:
     return field.array(arrow_type(becomes), numbers.view(np.int64))
 
 
-def _boolean(field: Field, _: t.DataType) -> pa.Array:
+def _boolean(field: BinaryField, _: t.DataType) -> pa.Array:
     bits = np.packbits(field.numbers("u1") != 0, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(field.starts), [field.bitmap(), pa.py_buffer(bits)])
 
 
-def _date(field: Field, becomes: t.DataType) -> pa.Array:
+def _date(field: BinaryField, becomes: t.DataType) -> pa.Array:
     days = field.numbers(">i4")
     _refuse_infinity(field, days)
     return field.array(arrow_type(becomes), days + np.int32(_DAYS_TO_2000))
 
 
-def _moment(field: Field, becomes: t.DataType) -> pa.Array:
+def _moment(field: BinaryField, becomes: t.DataType) -> pa.Array:
     moments = field.numbers(">i8")
     _refuse_infinity(field, moments)
     latest = np.iinfo(np.int64).max - _MICROSECONDS_TO_2000
@@ -135,7 +135,7 @@ def _moment(field: Field, becomes: t.DataType) -> pa.Array:
     return field.array(arrow_type(becomes), moments + np.int64(_MICROSECONDS_TO_2000))
 
 
-def _refuse_infinity(field: Field, numbers: NDArray[Any]) -> None:
+def _refuse_infinity(field: BinaryField, numbers: NDArray[Any]) -> None:
     ends = np.iinfo(numbers.dtype)
     row = field.first((numbers == ends.max) | (numbers == ends.min))
     if row is not None:
@@ -154,7 +154,7 @@ def _moment_text(since_2000: int) -> str:
     return f"{int(year) + 400 * cycles}-{rest} {clock}{after}+00"
 
 
-def _numeric(field: Field, becomes: t.DataType) -> pa.Array:
+def _numeric(field: BinaryField, becomes: t.DataType) -> pa.Array:
     """Numbers of at most 18 digits, as decimals or whole numbers."""
     scale = becomes.scale if isinstance(becomes, t.DecimalType) else 0
     unscaled = _unscaled(field, scale)
@@ -164,7 +164,7 @@ def _numeric(field: Field, becomes: t.DataType) -> pa.Array:
     return field.array(kind, unscaled.astype(kind.to_pandas_dtype()))
 
 
-def _unscaled(field: Field, scale: int) -> NDArray[np.int64]:
+def _unscaled(field: BinaryField, scale: int) -> NDArray[np.int64]:
     header = field.numbers(">u8")
     signs = header >> np.uint64(16) & np.uint64(0xFFFF)
     row = field.first(signs >= _LEAST_SPECIAL)
@@ -184,21 +184,21 @@ def _unscaled(field: Field, scale: int) -> NDArray[np.int64]:
     return np.where(signs == _NEGATIVE, -total, total)
 
 
-def _bytes(field: Field, becomes: t.DataType) -> pa.Array:
+def _bytes(field: BinaryField, becomes: t.DataType) -> pa.Array:
     return _slots(field, arrow_type(becomes))
 
 
-def _text_after_version(field: Field, becomes: t.DataType) -> pa.Array:
+def _text_after_version(field: BinaryField, becomes: t.DataType) -> pa.Array:
     starts = field.starts + (1 if field.valid is None else field.valid)
-    return _slots(Field(field.data, starts, field.ends, field.valid), arrow_type(becomes))
+    return _slots(BinaryField(field.data, starts, field.ends, field.valid), arrow_type(becomes))
 
 
-def _slots(field: Field, kind: pa.DataType) -> pa.Array:
+def _slots(field: BinaryField, kind: pa.DataType) -> pa.Array:
     _, offsets, content = gathered(field.data, field.starts, field.ends).buffers()
     return pa.Array.from_buffers(kind, len(field.starts), [field.bitmap(), offsets, content])
 
 
-def _decimal_text(field: Field, becomes: t.DataType) -> pa.Array:
+def _decimal_text(field: BinaryField, becomes: t.DataType) -> pa.Array:
     """Numbers of more than 18 digits, which the server writes as text."""
     texts = _slots(field, pa.string())
     try:
@@ -210,7 +210,7 @@ def _decimal_text(field: Field, becomes: t.DataType) -> pa.Array:
         raise
 
 
-def _uuid(field: Field, _: t.DataType) -> pa.Array:
+def _uuid(field: BinaryField, _: t.DataType) -> pa.Array:
     count = len(field.starts)
     places = np.minimum(field.starts, len(field.data) - _UUID_BYTES)[:, np.newaxis] + np.arange(_UUID_BYTES)
     octets = np.frombuffer(field.data, np.uint8)[places]
@@ -235,39 +235,39 @@ _CAST_TO_TEXT: Final = frozenset({"interval", "time", "timetz", "macaddr", "maca
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BinaryForm:
     """How a column is transferred: as its own bytes, or as the text that a cast makes."""
 
     decode: Decode
     cast: bool = False
 
 
-def form_of(column: Column) -> Form | None:
+def form_of(column: JdbcColumn) -> BinaryForm | None:
     """Return how a column is transferred in the binary format, None if it is not."""
     kind, becomes = column.type, column.becomes
     if kind.is_enum:
-        return Form(_bytes)
+        return BinaryForm(_bytes)
     if not kind.built_in or kind.element is not None:
         return None
     if kind.name == "numeric":
         return _numeric_form(becomes)
     if kind.name in _CAST_TO_TEXT:
-        return Form(_bytes, cast=True)
+        return BinaryForm(_bytes, cast=True)
     decode = _DECODERS.get(kind.name)
-    return None if decode is None else Form(decode)
+    return None if decode is None else BinaryForm(decode)
 
 
-def _numeric_form(becomes: t.DataType) -> Form | None:
+def _numeric_form(becomes: t.DataType) -> BinaryForm | None:
     if isinstance(becomes, t.StringType):
-        return Form(_bytes, cast=True)
+        return BinaryForm(_bytes, cast=True)
     if isinstance(becomes, t.DoubleType):
         return None
     if isinstance(becomes, t.DecimalType) and becomes.precision > _LONGEST_NUMBER:
-        return Form(_decimal_text, cast=True)
-    return Form(_numeric)
+        return BinaryForm(_decimal_text, cast=True)
+    return BinaryForm(_numeric)
 
 
-def forms_of(columns: Sequence[Column]) -> tuple[Form, ...] | None:
+def forms_of(columns: Sequence[JdbcColumn]) -> tuple[BinaryForm, ...] | None:
     """Return how all columns are transferred in the binary format, None if one of them is not."""
     forms = [form_of(column) for column in columns]
     found = tuple(form for form in forms if form is not None)
@@ -279,7 +279,9 @@ def marks(columns: int) -> Marks:
     return ((HEADER + _COUNT - 1, (columns + 1) % 256), (HEADER + _COUNT + _LENGTH - 1, _FIRST_FIELD), (1, 0))
 
 
-def decoded(messages: Messages, columns: Sequence[Column], forms: Sequence[Form], title: str) -> list[pa.Array]:
+def decoded(
+    messages: Messages, columns: Sequence[JdbcColumn], forms: Sequence[BinaryForm], title: str
+) -> list[pa.Array]:
     """Return the columns of rows, without the first number. Raises DataError for what cannot be represented."""
     data, place = messages.data, messages.starts + (HEADER + _COUNT + _LENGTH + _FIRST_FIELD)
     arrays = []
@@ -292,7 +294,7 @@ def decoded(messages: Messages, columns: Sequence[Column], forms: Sequence[Form]
         starts = place + _LENGTH
         place = starts + lengths
         try:
-            arrays.append(form.decode(Field(data, starts, place, valid), column.becomes))
+            arrays.append(form.decode(BinaryField(data, starts, place, valid), column.becomes))
         except UnusualError as unusual:
             slow_column(column.becomes, [unusual.text], f"The column {column.label} of {title}")
             raise

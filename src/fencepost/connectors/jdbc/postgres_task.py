@@ -23,7 +23,7 @@ from fencepost.connectors.jdbc.offsets import (
 )
 from fencepost.connectors.jdbc.properties import POLL_INTERVAL, JdbcConfig, Mode
 from fencepost.connectors.jdbc.ranges import ExportedSnapshot
-from fencepost.connectors.jdbc.reader import LargeRows, Reader, Source
+from fencepost.connectors.jdbc.reader import LargeRows, QuerySource, Reader
 from fencepost.connectors.jdbc.rounds import Rounds
 from fencepost.connectors.jdbc.server import OpenServer
 from fencepost.connectors.jdbc.snapshot_reader import SnapshotReader
@@ -100,7 +100,7 @@ class PostgresTableTask(SourceTask):
             partitions = [bulk_partition(partitions[0])]
         offsets: list[Offset | None] = list(self.context.offset_reader.offsets(partitions))
         position, offset = first_found(offsets)
-        source = Source(table, self._config, self._address)
+        source = QuerySource(table, self._config, self._address)
         reader: Reader = _READERS.get(self._config.mode, ColumnReader)(source, partitions[position], offset)
         return reader
 

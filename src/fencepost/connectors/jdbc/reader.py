@@ -16,7 +16,7 @@ from fencepost.api.record import SourceBatch
 from fencepost.connectors.copy_blocks import copy_rows
 from fencepost.connectors.jdbc.connection import PostgresAddress, load_driver
 from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_partition
-from fencepost.connectors.jdbc.pg_binary import Form
+from fencepost.connectors.jdbc.pg_binary import BinaryForm
 from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
 from fencepost.connectors.jdbc.ranges import (
     SMALL_BYTES,
@@ -27,7 +27,7 @@ from fencepost.connectors.jdbc.ranges import (
     table_bytes,
 )
 from fencepost.connectors.jdbc.row_shape import RowShape, RowsInMemory
-from fencepost.connectors.jdbc.tables import Catalog, Column, TableId, quoted
+from fencepost.connectors.jdbc.tables import Catalog, JdbcColumn, TableId, quoted
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.connection import Connection
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 
-class Source:
+class QuerySource:
     """A table, or the query: its name, columns and topic. It notices changes of the columns."""
 
     def __init__(self, table: TableId | None, config: JdbcConfig, address: PostgresAddress) -> None:
@@ -48,7 +48,7 @@ class Source:
         self.topic = config.topic("" if table is None else table.name)
         self.partition: Mapping[str, str] = QUERY_PARTITION if table is None else table_partition(table)
         self._catalog = Catalog(config.numeric_mapping)
-        self._known: tuple[Column, ...] | None = None
+        self._known: tuple[JdbcColumn, ...] | None = None
 
     @property
     def sql(self) -> str:
@@ -78,7 +78,7 @@ class Source:
             raise ConfigError(f"{self.title[0].upper()}{self.title[1:]}: {error}", name=error.name) from None
         return shape
 
-    def _compare(self, columns: tuple[Column, ...]) -> None:
+    def _compare(self, columns: tuple[JdbcColumn, ...]) -> None:
         if self._known is None or columns == self._known:
             return
         before = {column.name: column for column in self._known}
@@ -98,7 +98,7 @@ class Source:
                 ", ".join(sorted(dropped)) or "none",
             )
 
-    def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[Form] | None = None) -> str:
+    def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[BinaryForm] | None = None) -> str:
         """Return a SELECT of the columns after `first`, a whole number of 64 bits. The rows' alias is `t`.
 
         `forms` are those of the binary format, None for a text.
@@ -111,7 +111,7 @@ class Source:
         columns = ", ".join(expressions)
         return f"select {first}, {columns} from {self.sql} t {rest} {self.config.values[QUERY_SUFFIX]}"  # noqa: S608 - see above
 
-    def _expression(self, column: Column) -> str:
+    def _expression(self, column: JdbcColumn) -> str:
         name = f"t.{quoted(column.name)}"
         if column.type.name == "timestamp" and column.type.built_in:
             return f"{name} at time zone '{self.config.time_zone}'"
@@ -168,7 +168,7 @@ class TooMuchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PolledRows:
     """Rows for a topic that a poll read, with the offset after them."""
 
     topic: str
@@ -207,12 +207,12 @@ class LargeRows:
 class Reader(ABC):
     """Reads one source, from an offset on."""
 
-    def __init__(self, source: Source, partition: Mapping[str, str]) -> None:
+    def __init__(self, source: QuerySource, partition: Mapping[str, str]) -> None:
         self.source = source
         self.partition = partition
 
     @abstractmethod
-    def read(self, server: OpenServer) -> Rows | LargeRows | None:
+    def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
         """Return what is new, None if nothing is.
 
         Raises DataError, and psycopg's errors: then the same is read at the next call.

@@ -14,9 +14,9 @@ from pyspark.sql import types as t
 
 from fencepost.api.errors import DataError
 from fencepost.connectors.copy_blocks import Messages
-from fencepost.connectors.jdbc.pg_binary import Form, decoded, forms_of
+from fencepost.connectors.jdbc.pg_binary import BinaryForm, decoded, forms_of
 from fencepost.connectors.jdbc.pg_types import parsed_by_arrow, quick_column, slow_column
-from fencepost.connectors.jdbc.tables import Column
+from fencepost.connectors.jdbc.tables import JdbcColumn
 from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.row_types import MisfitError
 
@@ -39,7 +39,7 @@ class RowShape:
     """
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[JdbcColumn, ...]
     record: RecordColumns = RecordColumns()  # noqa: RUF009 - it is immutable
 
     @property
@@ -65,7 +65,7 @@ class RowShape:
         return first, self._records(arrays)
 
     @property
-    def forms(self) -> tuple[Form, ...] | None:
+    def forms(self) -> tuple[BinaryForm, ...] | None:
         """How the columns are transferred in the binary format, None if they are not."""
         return forms_of(self.columns) if self.columns else None
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, parse_lsn
 from fencepost.connectors.jdbc.properties import BATCH_ROWS
-from fencepost.connectors.jdbc.reader import LargeRows, Reader, Rows, Source, TooMuchError
+from fencepost.connectors.jdbc.reader import LargeRows, PolledRows, QuerySource, Reader, TooMuchError
 from fencepost.connectors.jdbc.row_shape import RowShape
 from fencepost.connectors.jdbc.server import OpenServer, check_continues
 from fencepost.connectors.jdbc.snapshot import NOTHING, Snapshot
@@ -57,7 +57,7 @@ select exists (select from pg_index i join pg_attribute a on a.attrelid = i.indr
 class SnapshotReader(Reader):
     """Reads a table by the transactions of its rows."""
 
-    def __init__(self, source: Source, partition: Mapping[str, str], offset: Offset | None) -> None:
+    def __init__(self, source: QuerySource, partition: Mapping[str, str], offset: Offset | None) -> None:
         super().__init__(source, partition)
         self._offset = None if offset is None else SnapshotOffset.of(offset)
         self._checked: OpenServer | None = None
@@ -65,7 +65,7 @@ class SnapshotReader(Reader):
         self._column: str | None = None
         self._column_is_known = False
 
-    def read(self, server: OpenServer) -> Rows | LargeRows | None:
+    def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
         """Return the rows of transactions that have ended since the last read.
 
         They are at most `batch.max.rows`, and the rest of the last transaction.
@@ -83,7 +83,7 @@ class SnapshotReader(Reader):
             self._idle_at = text
         return found
 
-    def _read(self, server: OpenServer) -> Rows | LargeRows | None:
+    def _read(self, server: OpenServer) -> PolledRows | LargeRows | None:
         connection = server.connection
         with connection.transaction():
             shape = self.source.describe(connection)
@@ -95,7 +95,7 @@ class SnapshotReader(Reader):
             )
         # Not before the transaction has ended: if that fails, the same rows are read again.
         self._offset = offset
-        return Rows(self.source.topic, shape, rows, offset.as_offset()) if rows.num_rows else None
+        return PolledRows(self.source.topic, shape, rows, offset.as_offset()) if rows.num_rows else None
 
     def _read_large(self, server: OpenServer) -> LargeRows:
         """Return all that is new, whatever `batch.max.rows` is: a whole table, or a very large transaction."""

@@ -83,7 +83,7 @@ class TableId:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class JdbcColumn:
     """A column: its type in PostgreSQL, and what it becomes.
 
     `numbered`: the server gives its rows increasing numbers (serial, identity). `stamped`: by default it has the number
@@ -164,7 +164,7 @@ class Catalog:
         self._mapping = mapping
         self._types: dict[int, tuple[Any, ...]] = {}
 
-    def columns(self, connection: Connection, table: TableId) -> tuple[Column, ...]:
+    def columns(self, connection: Connection, table: TableId) -> tuple[JdbcColumn, ...]:
         """Return the columns of a table. Raises DataError if it has none, and psycopg's errors."""
         rows = connection.execute(_COLUMNS, (table.sql(),)).fetchall()
         if not rows:
@@ -175,7 +175,7 @@ class Catalog:
             for name, oid, modifier, text, not_null, numbered, stamped in rows
         )
 
-    def columns_of_query(self, connection: Connection, query: str) -> tuple[Column, ...]:
+    def columns_of_query(self, connection: Connection, query: str) -> tuple[JdbcColumn, ...]:
         """Return the columns of a query's rows; each may be null. Raises as `columns`."""
         result = connection.execute(f"select * from ({query}) q limit 0".encode()).pgresult  # noqa: S608 - the user's own
         if result is None or not result.nfields:
@@ -187,10 +187,12 @@ class Catalog:
         self._load(connection, {oid for _, oid, _ in fields})
         return tuple(self._column(name, oid, modifier, self._types[oid][0]) for name, oid, modifier in fields)
 
-    def _column(self, name: str, oid: int, modifier: int, text: str, *, not_null: bool = False, **more: bool) -> Column:
+    def _column(
+        self, name: str, oid: int, modifier: int, text: str, *, not_null: bool = False, **more: bool
+    ) -> JdbcColumn:
         kind, never_null = self._resolve(oid, modifier)
         becomes = spark_type(kind, self._mapping)
-        return Column(name, replace(kind, text=text), becomes, not_null or never_null, **more)
+        return JdbcColumn(name, replace(kind, text=text), becomes, not_null or never_null, **more)
 
     def _load(self, connection: Connection, oids: set[int]) -> None:
         """Load types, with those that they are made of."""

@@ -23,7 +23,7 @@ from fencepost.connectors.postgres.connection import PostgresError, check_statem
 from fencepost.connectors.postgres.database import SourceDatabase
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.held_tables import lock_unaltered
-from fencepost.connectors.postgres.incremental import Key, Progress, TableRead
+from fencepost.connectors.postgres.incremental import Key, SnapshotProgress, TableRead
 from fencepost.connectors.postgres.messages import WATERMARK
 from fencepost.connectors.postgres.slot import PublishedTable
 from fencepost.connectors.postgres.snapshot import text_blocks, text_columns
@@ -79,7 +79,7 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
     run = TableRun(read, table, events, key, shape, _writers(connection, table))
     if read.condition is not None:
         # Only this protocol refuses several statements: a condition could have them.
-        check_statement(connection, _select(run, Progress(), 0))
+        check_statement(connection, _select(run, SnapshotProgress(), 0))
     return run
 
 
@@ -93,7 +93,7 @@ def greatest_key(database: SourceDatabase, run: TableRun) -> Key | None:
         return tuple(column[0].as_py() for column in columns) if len(columns[0]) else None
 
 
-def read_chunk(database: SourceDatabase, run: TableRun, progress: Progress, size: int, position: int) -> Chunk:
+def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgress, size: int, position: int) -> Chunk:
     """Read the next `size` rows of a table, where the stream is at `position`.
 
     Raises NotYetError, RetriableError and PostgresError.
@@ -171,7 +171,7 @@ def _writers(connection: psycopg.Connection[Any], table: PublishedTable) -> froz
     return frozenset(xid for (xid,) in rows)
 
 
-def _select(run: TableRun, progress: Progress, size: int) -> str:
+def _select(run: TableRun, progress: SnapshotProgress, size: int) -> str:
     """Return the statement that reads keys, values, and whether the row is asked for, of rows after `progress.last`."""
     names = ", ".join(_quoted(name) for name in run.key)
     columns = "".join(f", {_quoted(column.name)}" for column in run.events.columns)

@@ -113,7 +113,7 @@ class SourceDatabase:
         names = slots.member_tables(self.connection(), self._config.publication)
         return [name for name in names if self._config.captures(name)]
 
-    def hold(self, snapshot: ExportedSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
+    def hold(self, snapshot: SlotSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
         """Keep the captured tables as they are until `snapshot` is closed; return those to read.
 
         `parts` are the publication's before the slot was created. Raises RetriableError if the publication or its tables
@@ -219,7 +219,7 @@ class SourceDatabase:
         return tables
 
 
-class ExportedSnapshot:
+class SlotSnapshot:
     """A new slot, and the database as it was at the slot's position, for as long as this is not closed."""
 
     def __init__(self, config: PostgresConfig) -> None:

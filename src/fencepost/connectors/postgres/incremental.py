@@ -27,7 +27,7 @@ class TableRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SnapshotProgress:
     """The tables that are to be read; the first is being read.
 
     `key` are the names of its key's columns, empty if it has not begun; `last` is the key of the last row that was
@@ -45,34 +45,34 @@ class Progress:
         """Whether there is something to read now."""
         return bool(self.tables) and not self.paused
 
-    def requested(self, reads: Iterable[TableRead]) -> Progress:
+    def requested(self, reads: Iterable[TableRead]) -> SnapshotProgress:
         """Return the progress with more tables to read, after those that there are."""
         return replace(self, tables=(*self.tables, *reads))
 
-    def stopped(self, meant: Callable[[str], bool]) -> Progress:
+    def stopped(self, meant: Callable[[str], bool]) -> SnapshotProgress:
         """Return the progress without the tables that are `meant`."""
         left = tuple(read for read in self.tables if not meant(read.table))
         if not left:
-            return Progress()
+            return SnapshotProgress()
         kept = replace(self, tables=left)
         return kept if left[0] == self.tables[0] else _anew(kept)
 
-    def resting(self, *, paused: bool) -> Progress:
+    def resting(self, *, paused: bool) -> SnapshotProgress:
         """Return the progress that is paused, or not."""
         return replace(self, paused=paused)
 
-    def began(self, key: tuple[str, ...], end: Key) -> Progress:
+    def began(self, key: tuple[str, ...], end: Key) -> SnapshotProgress:
         """Return the progress at the beginning of the first table."""
         return replace(self, key=key, last=None, end=end)
 
-    def advanced(self, last: Key) -> Progress:
+    def advanced(self, last: Key) -> SnapshotProgress:
         """Return the progress after the row whose key is `last`."""
         return replace(self, last=last)
 
-    def table_done(self) -> Progress:
+    def table_done(self) -> SnapshotProgress:
         """Return the progress after the first table."""
         left = self.tables[1:]
-        return _anew(replace(self, tables=left)) if left else Progress()
+        return _anew(replace(self, tables=left)) if left else SnapshotProgress()
 
     def text(self) -> str | None:
         """Return the JSON that a source offset keeps, None for nothing to read."""
@@ -88,7 +88,7 @@ class Progress:
         return json.dumps({name: value for name, value in kept.items() if value}, separators=(",", ":"))
 
     @classmethod
-    def parse(cls, text: str) -> Progress:
+    def parse(cls, text: str) -> SnapshotProgress:
         """Return the progress of a text. Raises ValueError if it is none."""
         try:
             kept = json.loads(text)
@@ -103,9 +103,9 @@ class Progress:
         return cls(reads, key, last, end, paused)
 
 
-NOTHING: Final = Progress()
+NOTHING: Final = SnapshotProgress()
 """No table is to be read."""
 
 
-def _anew(progress: Progress) -> Progress:
+def _anew(progress: SnapshotProgress) -> SnapshotProgress:
     return replace(progress, key=(), last=None, end=None)

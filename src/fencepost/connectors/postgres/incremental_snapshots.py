@@ -31,7 +31,7 @@ from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError
 from fencepost.connectors.postgres.database import SourceDatabase
 from fencepost.connectors.postgres.decoder import Changes
-from fencepost.connectors.postgres.incremental import Progress, TableRead
+from fencepost.connectors.postgres.incremental import SnapshotProgress, TableRead
 from fencepost.connectors.postgres.position import Position, SourceState
 from fencepost.connectors.postgres.signals import (
     Signal,
@@ -75,7 +75,7 @@ class IncrementalSnapshots:
         self._next_attempt = 0.0
         self._next_notice = time.monotonic() + _LONG_S
 
-    def read(self, progress: Progress, position: Position) -> Progress:
+    def read(self, progress: SnapshotProgress, position: Position) -> SnapshotProgress:
         """Read the next chunk, if one is due, where the stream is at `position`. Return the progress.
 
         Raises RetriableError. A table that cannot be read is given up, with an error in the log: the stream goes on.
@@ -98,7 +98,7 @@ class IncrementalSnapshots:
 
     def follow(
         self, state: SourceState, changes: Sequence[Changes], position: Position, now_ms: int
-    ) -> tuple[Progress, SourceBatch | None]:
+    ) -> tuple[SnapshotProgress, SourceBatch | None]:
         """Take note of what the stream had up to `position`. Return the progress, and rows to write there.
 
         Raises RetriableError.
@@ -119,7 +119,7 @@ class IncrementalSnapshots:
         except DataError as error:
             return self._give_up(progress, error), None
 
-    def _read(self, progress: Progress, position: Position) -> Progress:
+    def _read(self, progress: SnapshotProgress, position: Position) -> SnapshotProgress:
         run = self._run
         if run is None:
             self._changes = []
@@ -143,8 +143,8 @@ class IncrementalSnapshots:
                 self._changes += [noted] if self._chunk is None else unseen_changes(self._chunk.snapshot, [noted])
 
     def _write(
-        self, run: TableRun, chunk: Chunk, progress: Progress, position: Position, now_ms: int
-    ) -> tuple[Progress, SourceBatch | None]:
+        self, run: TableRun, chunk: Chunk, progress: SnapshotProgress, position: Position, now_ms: int
+    ) -> tuple[SnapshotProgress, SourceBatch | None]:
         settled = settle(chunk, self._changes)
         batch = None
         if len(settled.rows):
@@ -156,13 +156,13 @@ class IncrementalSnapshots:
             progress = progress.advanced(chunk.key_at(settled.count - 1))
         return progress, batch
 
-    def _done(self, progress: Progress) -> Progress:
+    def _done(self, progress: SnapshotProgress) -> SnapshotProgress:
         read = progress.tables[0]
         _log.info("The table %s was read to its end for the signal %r", read.table, read.signal)
         self.reset()
         return progress.table_done()
 
-    def _give_up(self, progress: Progress, error: Exception) -> Progress:
+    def _give_up(self, progress: SnapshotProgress, error: Exception) -> SnapshotProgress:
         read = progress.tables[0]
         _log.error(
             "The table %s is not read any further for the signal %r: %s. When that is mended, send another signal",
@@ -178,7 +178,7 @@ class IncrementalSnapshots:
             self._next_notice = now + _LONG_S
             _log.warning("The reading of the table %s for the signal %r waits: %s", read.table, read.signal, error)
 
-    def _apply(self, signal: Signal, state: SourceState) -> Progress:
+    def _apply(self, signal: Signal, state: SourceState) -> SnapshotProgress:
         """Return the progress after a signal. One that asks for what is not there is logged, and has no effect."""
         progress = state.incremental
         try:

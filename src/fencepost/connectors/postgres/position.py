@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.postgres.incremental import NOTHING, Progress
+from fencepost.connectors.postgres.incremental import NOTHING, SnapshotProgress
 
 LSN: Final = "lsn"
 COMMIT_LSN: Final = "lsn_commit"
@@ -88,7 +88,7 @@ class SourceState:
     position: Position | None
     publication: Mapping[str, str] | None = None
     transaction: PartialTransaction | None = None
-    incremental: Progress = NOTHING
+    incremental: SnapshotProgress = NOTHING
 
     def at(self, position: Position) -> SourceState:
         """Return the state at another position of the same log."""
@@ -145,9 +145,9 @@ def _parts(offset: Mapping[str, Any]) -> dict[str, str]:
     return parts
 
 
-def _progress(offset: Mapping[str, Any]) -> Progress:
+def _progress(offset: Mapping[str, Any]) -> SnapshotProgress:
     try:
-        return Progress.parse(offset[INCREMENTAL])
+        return SnapshotProgress.parse(offset[INCREMENTAL])
     except (TypeError, ValueError):
         raise DataError(
             f"The field {INCREMENTAL} of the source offset {dict(offset)} is not as the connector writes it: remove it to "

@@ -47,7 +47,7 @@ def page_ranges(table: PublishedTable, server_version: int) -> list[PageRange]:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotReader:
+class SnapshotRangeReader:
     """Reads ranges of one table in an exported snapshot, as change events with `op` r."""
 
     connection: ConnectionSettings

@@ -33,10 +33,10 @@ from fencepost.connectors.postgres.batches import ready
 from fencepost.connectors.postgres.catalog import relation_of
 from fencepost.connectors.postgres.config import PostgresConfig, SnapshotMode
 from fencepost.connectors.postgres.connection import PostgresError
-from fencepost.connectors.postgres.database import ExportedSnapshot, SourceDatabase
+from fencepost.connectors.postgres.database import SlotSnapshot, SourceDatabase
 from fencepost.connectors.postgres.position import Position, SourceState
 from fencepost.connectors.postgres.slot import check_slot
-from fencepost.connectors.postgres.snapshot import PAGE_BYTES, SnapshotReader, page_ranges
+from fencepost.connectors.postgres.snapshot import PAGE_BYTES, SnapshotRangeReader, page_ranges
 from fencepost.connectors.postgres.streaming import Streaming
 
 SERVER: Final = "server"
@@ -72,7 +72,7 @@ class PostgresSourceTask(SourceTask):
         self._polling = threading.Lock()
         self._failing: tuple[float, RetriableError] | None = None
         """Since when polls have failed, and the last failure."""
-        self._snapshot: ExportedSnapshot | None = None
+        self._snapshot: SlotSnapshot | None = None
         self._streaming: Streaming | None = None
         self._phase = Phase.START
         offset = self.context.offset_reader.offset(self._partition)
@@ -172,7 +172,7 @@ class PostgresSourceTask(SourceTask):
         config, database = self._config, self._database
         server, parts = database.server(), database.prepare_publication()
         if database.slot() is None:
-            ExportedSnapshot(config).close()
+            SlotSnapshot(config).close()
         slot = check_slot(database.slot(), config.slot, config.connection.database)
         position = Position(slot.confirmed or 0)
         self._state = SourceState(config.slot, server.system, server.timeline, position, parts)
@@ -190,7 +190,7 @@ class PostgresSourceTask(SourceTask):
         server, parts = database.server(), database.prepare_publication()
         if database.slot() is not None:
             database.drop_slot()
-        self._snapshot = snapshot = ExportedSnapshot(config)
+        self._snapshot = snapshot = SlotSnapshot(config)
         tables = database.hold(snapshot, parts)
         _log.info("Reading %d tables as they were at the position of the slot %s", len(tables), config.slot)
         version = database.connection().info.server_version
@@ -198,7 +198,7 @@ class PostgresSourceTask(SourceTask):
         for table in tables:
             events = database.table_events(relation_of(database.connection(), table))
             if events is not None:
-                reader = SnapshotReader(config.connection, snapshot.name, snapshot.lsn, table, events)
+                reader = SnapshotRangeReader(config.connection, snapshot.name, snapshot.lsn, table, events)
                 splits, size = page_ranges(table, version), table.pages * PAGE_BYTES
                 batches.append(SourceBatch(reader=reader, splits=splits, bytes=size))
         # Only now: after a failure above, the next poll begins with another slot.

@@ -27,8 +27,8 @@ from fencepost.engine.write_stage import (
     ConvertStage,
     GivenRows,
     RefusedStage,
-    Source,
     SplitRows,
+    StageSource,
     WriteStage,
     WriteTargeted,
     reader_types,
@@ -90,12 +90,12 @@ class SparkWrite:
             partitions = self.metadata.partitions(topic)
         return writer_count(parallelism=self._parallelism, partitions=partitions, splits=splits)
 
-    def _write(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
+    def _write(self, frame: DataFrame, source: StageSource, types: ColumnTypes, writers: int) -> list[Ack]:
         spec = self._executors_spec()
         stage = WriteStage(spec, source, types, writers)
         return self._collect(with_attempt(frame).mapInArrow(stage, REPORT_SCHEMA), spec)
 
-    def _shuffle(self, frame: DataFrame, source: Source, types: ColumnTypes, writers: int) -> list[Ack]:
+    def _shuffle(self, frame: DataFrame, source: StageSource, types: ColumnTypes, writers: int) -> list[Ack]:
         """Bring each record to the writer of its topic partition, and restore the batch's order there."""
         spec = self._executors_spec()
         stage = ConvertStage(spec, source, types, writers)

@@ -6,15 +6,15 @@ worker calls them, in this process and without Kafka. `KilledWorkers` runs and k
 
 from fencepost.testing.conformance.kills import KilledWorkers
 from fencepost.testing.conformance.subject import Limits, Subject
-from fencepost.testing.conformance.suite import CHECKS, Check, Outcome, Result, kill_checks, run_checks
+from fencepost.testing.conformance.suite import CHECKS, Check, CheckOutcome, Result, kill_checks, run_checks
 from fencepost.testing.conformance.violation import Violation
 
 __all__ = [
     "CHECKS",
     "Check",
+    "CheckOutcome",
     "KilledWorkers",
     "Limits",
-    "Outcome",
     "Result",
     "Subject",
     "Violation",

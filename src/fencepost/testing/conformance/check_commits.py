@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from fencepost.storage.offsets.codec import identity_of
-from fencepost.testing.conformance.sequence import Reading, Seen, Step, difference, records_of
+from fencepost.testing.conformance.sequence import Reading, Seen, SeenPoll, difference, records_of
 from fencepost.testing.conformance.subject import CheckedTask, Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
 from fencepost.testing.source_offsets import SourceOffsets
@@ -32,28 +32,28 @@ def survives_kills_after_a_commit(subject: Subject) -> None:
     _chain(subject, "was killed after the commit, before commit() was called, and started again", _lose_the_callbacks)
 
 
-Run = Callable[[CheckedTask, SourceOffsets], Iterator[Step]]
+Run = Callable[[CheckedTask, SourceOffsets], Iterator[SeenPoll]]
 
 
-def _commit_and_stop(task: CheckedTask, committed: SourceOffsets) -> Iterator[Step]:
+def _commit_and_stop(task: CheckedTask, committed: SourceOffsets) -> Iterator[SeenPoll]:
     del committed
     if steps := _steps_to_an_offset(task):
         yield from steps
         task.commit()
 
 
-def _lose_the_last_poll(task: CheckedTask, committed: SourceOffsets) -> Iterator[Step]:
+def _lose_the_last_poll(task: CheckedTask, committed: SourceOffsets) -> Iterator[SeenPoll]:
     yield from _commit_and_stop(task, committed)
     task.poll_until_some()
 
 
-def _lose_the_callbacks(task: CheckedTask, committed: SourceOffsets) -> Iterator[Step]:
+def _lose_the_callbacks(task: CheckedTask, committed: SourceOffsets) -> Iterator[SeenPoll]:
     for step in _steps_to_an_offset(task):
         yield step
         committed.commit(step.offsets)
 
 
-def _steps_to_an_offset(task: CheckedTask) -> list[Step]:
+def _steps_to_an_offset(task: CheckedTask) -> list[SeenPoll]:
     """Poll until there is something to commit: a connector that ends transactions itself may return batches before it."""
     steps = []
     while (step := task.poll_until_some()) is not None:

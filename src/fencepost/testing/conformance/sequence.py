@@ -48,7 +48,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SeenPoll:
     """One poll that returned something. `offsets` is the position after all of its records, of each partition.
 
     `positions` has an offset for each record, and is empty for a SourceBatch, which has none.
@@ -63,7 +63,7 @@ class Step:
 class Reading:
     """What a task returned. `ended`: the source had nothing more."""
 
-    steps: Sequence[Step]
+    steps: Sequence[SeenPoll]
     ended: bool
 
     @property
@@ -72,7 +72,7 @@ class Reading:
         return records_of(self.steps)
 
 
-def records_of(steps: Iterable[Step]) -> list[Seen]:
+def records_of(steps: Iterable[SeenPoll]) -> list[Seen]:
     """Return the records of some polls, in order, each with its source partition.
 
     A batch without offsets is committed with a later one, so it belongs to that one's source partition; if none came yet,

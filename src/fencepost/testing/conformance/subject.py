@@ -13,7 +13,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.testing.conformance.caller import Caller
-from fencepost.testing.conformance.sequence import Reading, Seen, Step, snapshot
+from fencepost.testing.conformance.sequence import Reading, Seen, SeenPoll, snapshot
 from fencepost.testing.conformance.violation import Violation, defined_at, raised
 from fencepost.testing.connector_start import StartedConnector
 from fencepost.testing.source_offsets import SourceOffsets
@@ -51,7 +51,7 @@ class CheckedTask:
         self._task_class = started.task_class()
         self._scratch = SourceOffsets()
         self._last: tuple[Polled, list[tuple[SourcePartition, SourceOffset]]] | None = None
-        self.steps: list[Step] = []
+        self.steps: list[SeenPoll] = []
         self.ended = False
         self._empty_since: float | None = None
         self._empty_polls = 0
@@ -67,7 +67,7 @@ class CheckedTask:
         """What the task returned so far."""
         return Reading(tuple(self.steps), self.ended)
 
-    def poll(self) -> Step | None:
+    def poll(self) -> SeenPoll | None:
         """Poll once and take the result down. Sets `ended` when there is nothing more."""
         polled = self._polled(self.task.poll_once)
         self._check_unchanged()
@@ -79,7 +79,7 @@ class CheckedTask:
         self.steps.append(step)
         return step
 
-    def poll_for(self, seconds: float) -> tuple[int, Step | None]:
+    def poll_for(self, seconds: float) -> tuple[int, SeenPoll | None]:
         """Poll again and again for some seconds, or until there is something; return how often, and that."""
         polls = 0
 
@@ -104,7 +104,7 @@ class CheckedTask:
         except Exception as error:
             raise raised("poll()", error, self._task_class.poll) from error
 
-    def poll_until_some(self) -> Step | None:
+    def poll_until_some(self) -> SeenPoll | None:
         """Poll until there is something; None if the source ends first."""
         while not self.ended:
             step = self.poll()
@@ -156,7 +156,7 @@ class CheckedTask:
             raise raised("at_end()", error, self._task_class.at_end) from error
         self.ended = at_end or (self._empty_polls >= _IDLE_POLLS and now - self._empty_since >= _IDLE_S)
 
-    def _step(self, polled: Polled) -> Step:
+    def _step(self, polled: Polled) -> SeenPoll:
         try:
             for record in polled.records:
                 self._scratch.commit([(record.source_partition, record.source_offset)])
@@ -166,7 +166,7 @@ class CheckedTask:
         self._last = polled, snapshot(polled.offsets)
         own = () if polled.is_batch else polled.records
         pairs = [(record.source_partition, record.source_offset) for record in own]
-        return Step(
+        return SeenPoll(
             tuple(Seen.of(record) for record in polled.records),
             tuple(snapshot(polled.offsets)),
             tuple(snapshot(pairs)),

@@ -44,7 +44,7 @@ class Check:
         return self.name
 
 
-class Outcome(Enum):
+class CheckOutcome(Enum):
     """How a check ended."""
 
     PASSED = "passed"
@@ -57,7 +57,7 @@ class Result:
     """The result of one check. `reason` says why it was skipped; `seconds` is how long it took."""
 
     check: Check
-    outcome: Outcome
+    outcome: CheckOutcome
     seconds: float
     violation: Violation | None = None
     reason: str = ""
@@ -120,15 +120,15 @@ def _results(subject: Subject, checks: Sequence[Check]) -> Iterator[Result]:
     unreadable = False
     for check in checks:
         if unreadable:
-            yield Result(check, Outcome.SKIPPED, 0.0, reason=f"{_FIRST} failed")
+            yield Result(check, CheckOutcome.SKIPPED, 0.0, reason=f"{_FIRST} failed")
             continue
         started = time.monotonic()
         try:
             check.run(subject)
         except NotApplicableError as why:
-            yield Result(check, Outcome.SKIPPED, time.monotonic() - started, reason=str(why))
+            yield Result(check, CheckOutcome.SKIPPED, time.monotonic() - started, reason=str(why))
         except Violation as violation:
             unreadable = check is _FIRST
-            yield Result(check, Outcome.FAILED, time.monotonic() - started, violation)
+            yield Result(check, CheckOutcome.FAILED, time.monotonic() - started, violation)
         else:
-            yield Result(check, Outcome.PASSED, time.monotonic() - started)
+            yield Result(check, CheckOutcome.PASSED, time.monotonic() - started)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.postgres.incremental import Progress, TableRead
+from fencepost.connectors.postgres.incremental import SnapshotProgress, TableRead
 from fencepost.connectors.postgres.position import Position, SourceState
 
 ORDERS, LINES = TableRead("public.orders", "s-1"), TableRead("public.lines", "s-1", "id > 5")
@@ -22,9 +22,9 @@ def texts(size: int) -> st.SearchStrategy[tuple[str, ...]]:
 
 
 @st.composite
-def progresses(draw: st.DrawFn) -> Progress:
+def progresses(draw: st.DrawFn) -> SnapshotProgress:
     tables = draw(st.lists(st.builds(TableRead, st.text(), st.text(), st.none() | st.text(min_size=1)), min_size=1))
-    progress = Progress(tuple(tables), paused=draw(st.booleans()))
+    progress = SnapshotProgress(tuple(tables), paused=draw(st.booleans()))
     width = draw(st.integers(0, 3))
     if not width:
         return progress
@@ -33,7 +33,7 @@ def progresses(draw: st.DrawFn) -> Progress:
 
 
 @given(progresses())
-def test_an_offset_keeps_the_progress(progress: Progress):
+def test_an_offset_keeps_the_progress(progress: SnapshotProgress):
     state = replace(STATE, incremental=progress)
     assert SourceState.of(state.offset()) == state
 
@@ -49,23 +49,23 @@ def test_an_offset_with_another_progress_is_refused(text: Any):
 
 
 def test_tables_are_read_one_after_the_other_in_the_order_of_their_signals():
-    progress = Progress().requested([ORDERS]).requested([LINES])
+    progress = SnapshotProgress().requested([ORDERS]).requested([LINES])
     began = progress.began(("id",), ("9",)).advanced(("4",))
     assert (began.tables, began.last, began.end) == ((ORDERS, LINES), ("4",), ("9",))
-    assert began.table_done() == Progress((LINES,))
-    assert began.table_done().table_done() == Progress()
+    assert began.table_done() == SnapshotProgress((LINES,))
+    assert began.table_done().table_done() == SnapshotProgress()
 
 
 def test_a_signal_can_stop_the_table_that_is_being_read_or_a_later_one():
-    progress = Progress((ORDERS, LINES)).began(("id",), ("9",)).advanced(("4",))
+    progress = SnapshotProgress((ORDERS, LINES)).began(("id",), ("9",)).advanced(("4",))
     assert progress.stopped(lambda table: table == "public.lines") == replace(progress, tables=(ORDERS,))
-    assert progress.stopped(lambda table: table == "public.orders") == Progress((LINES,))
-    assert progress.stopped(lambda _: True) == Progress()
+    assert progress.stopped(lambda table: table == "public.orders") == SnapshotProgress((LINES,))
+    assert progress.stopped(lambda _: True) == SnapshotProgress()
     assert progress.stopped(lambda _: False) == progress
 
 
 def test_what_is_paused_is_not_active_and_the_end_of_all_tables_ends_the_pause():
-    paused = Progress((ORDERS,)).resting(paused=True)
+    paused = SnapshotProgress((ORDERS,)).resting(paused=True)
     assert not paused.active
     assert paused.resting(paused=False).active
-    assert paused.stopped(lambda _: True) == Progress()
+    assert paused.stopped(lambda _: True) == SnapshotProgress()
