@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from fencepost.config.group_config import GroupConfig
 from fencepost.herder.core.group_decisions import ConfigureTasks, EndWorker, HerderCommand, Rejoin
@@ -111,11 +111,17 @@ class DistributedHerder(Herder):
         parts = self._parts
         administration = admin_config(parts.config, None)
         self._cluster_id = await parts.run(cluster_id, parts.worker.clients, parts.config)
-        await asyncio.gather(
-            parts.run(parts.worker.start),
+        starting: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(parts.run(parts.worker.start)),
             asyncio.wrap_future(parts.configs.start(administration)),
             asyncio.wrap_future(parts.statuses.start(administration)),
-        )
+        ]
+        try:
+            await asyncio.gather(*starting)
+        finally:
+            # After a failure the others fail when the stores are closed, and nobody waits for that.
+            for start in starting:
+                start.cancel()
         parts.readiness.become(Standing.JOINING)
         self._member.start()
         self._warming_up = parts.loop.call_later(_SPARK_AFTER_SECONDS, parts.worker.engine.warm_up)
