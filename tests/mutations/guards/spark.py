@@ -121,17 +121,17 @@ GUARDS = (
         "the progress of a sink, by which format(fencepost) tells a repeated batch of a stream",
         "spark/data_source_stream.py",
         "        return next_step(key.sink, last, planned, first_batch=config.first_batch)\n",
-        "        return Step.WRITE\n",
+        "        return NextStep.WRITE\n",
         "tests/broker/test_spark_format_stream_owner.py::test_batches_are_written_once_however_often_they_are_run[V2]",
     ),
     Guard(
         "InitProducerId before format(fencepost) reads the progress of a sink",
         "spark/open_write.py",
-        "            sink.own()\n            if decide(sink.last) is Step.SKIP:\n",
+        "            sink.own()\n            if decide(sink.last) is NextStep.SKIP:\n",
         "            sink.last = sink._log.read()\n"
         "            read = decide(sink.last)\n"
         "            sink.own()\n"
-        "            if read is Step.SKIP:\n",
+        "            if read is NextStep.SKIP:\n",
         "tests/broker/test_spark_format_stream_owner.py::test_what_was_committed_before_the_fence_is_seen[V2]",
     ),
     Guard(
