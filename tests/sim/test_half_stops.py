@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from fencepost.config.ids import ConnectorTaskId
+from fencepost.herder.distributed.task_configs import TaskConfigs
+from fencepost.herder.errors import BadRequestError
 from fencepost.storage.configs.codec import CommitRecord, TargetState, TargetStateRecord, TaskRecord
 from tests.sim.scripted import ScriptedWorld
 
@@ -65,3 +69,21 @@ def test_a_resumed_connector_has_its_tasks_though_the_leader_reads_it_last() -> 
         world.wait_for(lambda: world.tasks == 3)
 
     ScriptedWorld(script).play()
+
+
+def test_task_configs_that_a_leader_refuses_at_first_are_sent_again() -> None:
+    """A leader of Apache's answers 400 as long as it has not read that the connector is resumed."""
+    store = TaskConfigs.store
+    refused: list[str] = []
+
+    async def refuse_once(self: TaskConfigs, connector: str, configs: Sequence[Mapping[str, str]]) -> None:
+        if not refused:
+            refused.append(connector)
+            raise BadRequestError("Cannot submit non-empty set of task configs for stopped connector a")
+        await store(self, connector, configs)
+
+    def script(world: ScriptedWorld) -> None:
+        world.create()
+        assert refused == ["a"]
+
+    ScriptedWorld(script, [(TaskConfigs, "store", refuse_once)]).play()

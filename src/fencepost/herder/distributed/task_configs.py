@@ -30,6 +30,7 @@ _log: Final = logging.getLogger(__name__)
 
 _FIRST_PAUSE_MS: Final = 250
 _LONGEST_PAUSE_MS: Final = 60_000
+_EARLY_REFUSALS: Final = 2
 
 
 class TaskConfigs:
@@ -107,14 +108,17 @@ class TaskConfigs:
 
     async def _ask_while_asked(self, connector: str) -> None:
         backoff = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        refusals = 0
         while connector in self._asked:
             self._asked.discard(connector)
             try:
                 await self._configure(connector)
-            except (ConfigError, PluginError, BadRequestError) as error:
+            except (ConfigError, PluginError) as error:
                 self._refuse(connector, error)
             except Exception as error:  # noqa: BLE001 - a connector's code may raise anything; it is asked again
-                if _is_shown(error):
+                refusals += isinstance(error, BadRequestError)
+                # Apache's leader refuses tasks until it has read that the connector is resumed.
+                if _is_shown(error) or refusals > _EARLY_REFUSALS:
                     # Nothing else shows why the connector has no tasks, or outdated ones.
                     self._refuse(connector, error)
                 pause = backoff.next_s()
