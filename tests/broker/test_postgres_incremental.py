@@ -86,6 +86,19 @@ def after_chunk(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int
     monkeypatch.setattr(incremental_snapshots, "read_chunk", read_and_act)
 
 
+def after_row(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int], Callable[[], object]]) -> None:
+    """Do something once, after a chunk with a row of a table, by its id, was read and before it is written."""
+    due = dict(actions)
+
+    def read_and_act(database: Any, run: TableRun, *rest: Any) -> Chunk:
+        chunk = read_chunk(database, run, *rest)
+        for number in chunk.key[0].to_pylist():
+            due.pop((run.table.name, int(number)), lambda: None)()
+        return chunk
+
+    monkeypatch.setattr(incremental_snapshots, "read_chunk", read_and_act)
+
+
 class Writers:
     """Insert, update and delete rows with a large note that updates leave alone, until the block ends."""
 
@@ -257,12 +270,12 @@ def test_a_table_that_is_emptied_or_altered_while_it_is_read_is_read_as_it_becom
     statements = {
         (
             "public.altered",
-            3,
+            7,
         ): "alter table altered add column more int default 5; alter table altered alter id type bigint",
-        ("public.altered", 5): "update altered set note = 'new' where id = 14",
-        ("public.emptied", 2): "truncate emptied; insert into emptied values (5, 'new')",
+        ("public.altered", 14): "update altered set note = 'new' where id = 14",
+        ("public.emptied", 5): "truncate emptied; insert into emptied values (5, 'new')",
     }
-    after_chunk(monkeypatch, {at: partial(database.execute, statement) for at, statement in statements.items()})
+    after_row(monkeypatch, {at: partial(database.execute, statement) for at, statement in statements.items()})
     topics.change(snapshot_mode="no_data", incremental_snapshot_chunk_size="3")
     topics.run()
     send(database, "s-1", data_collections=[r"public\.(emptied|altered)"])
@@ -345,7 +358,7 @@ def test_signals_without_effect_are_logged_and_the_stream_goes_on(
         "the types that are supported are execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot, log",
         "'pause' of type 'pause-snapshot' has no effect", 'here: {"slot"',
     ):  # fmt: skip
-        assert said in caplog.text
+        assert any(said in message for message in caplog.messages)
     assert database.execute("select count(*) from t") == [(2,)]
 
 
