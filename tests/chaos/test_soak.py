@@ -31,7 +31,7 @@ def test_a_group_under_random_faults_loses_and_duplicates_nothing_and_recovers(t
 
 
 def test_a_seed_gives_the_same_actions() -> None:
-    size = Size(workers=3, brokers=3, connectors=5, session_s=6)
+    size = Size(workers=3, brokers=3, connectors=5, session_s=6, postgres=True)
 
     first, again, other = (list(islice(actions(seed, size), 500)) for seed in (1, 1, 2))
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.cli.verify_report import VerifyReport
+from tests.chaos.soak.bank import running_bank
 from tests.chaos.soak.cluster import Cluster, running_cluster
 from tests.chaos.soak.schedule import Action, Size
 from tests.chaos.soak.sources import configurations, line
 from tests.chaos.soak.storm import HOSTILE, Storm, Tell, ask_until_done
-from tests.chaos.soak.verdict import judge, settle
+from tests.chaos.soak.verdict import judge, settle, stop
 from tests.support.topics import Topics
 
 _LINE_EVERY_SECONDS = 0.2
@@ -44,10 +45,20 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
     lines = folder / "lines.txt"
     lines.touch()
     configs = dict(itertools.islice(configurations(lines).items(), size.connectors))
-    with running_cluster(folder, workers=size.workers, brokers=size.brokers, session_s=size.session_s) as cluster:
-        _create(cluster, configs)
-        tell(f"{size.workers} workers run {', '.join(configs)}")
-        storm = Storm(cluster, configs, tell, _writes_lines(lines))
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(
+            running_cluster(folder, workers=size.workers, brokers=size.brokers, session_s=size.session_s)
+        )
+        bank = None
+        if size.postgres:
+            bank = stack.enter_context(
+                running_bank(folder, cluster.bootstrap_servers, replicas=size.brokers, seed=size.connectors)
+            )
+        captured = {} if bank is None else {bank.name: bank.config}
+        _create(cluster, configs | captured)
+        tell(f"{size.workers} workers run {', '.join([*configs, *captured])}")
+        ticks = [_writes_lines(lines)] if bank is None else [_writes_lines(lines), bank.tick]
+        storm = Storm(cluster, configs | captured, tell, _all_of(ticks), bank)
         try:
             storm.run(actions, seconds)
         except BaseException:
@@ -56,7 +67,11 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
                 storm.calm()
             raise
         tell("All is well again; waiting until the connectors are at work")
-        faults = [*storm.ended, *settle(cluster, configs, tell)]
+        faults = [*storm.ended, *settle(cluster, configs | captured, tell)]
+        if bank is not None and not faults:
+            bank.wait_until_captured()
+            stop(cluster, [bank.name])
+            faults += bank.faults()
         reports = judge(cluster, configs, lines)
         logged = [error for slot in cluster.slots for error in slot.errors() if HOSTILE not in error]
     return Outcome(storm.done, reports, faults, logged)
@@ -70,6 +85,14 @@ def _create(cluster: Cluster, configs: dict[str, dict[str, str]]) -> None:
     for name, config in configs.items():
         running = ["RUNNING"] * (int(config["tasks.max"]) + 1)
         cluster.slots[0].worker.wait_for_states(name, *running)
+
+
+def _all_of(ticks: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def tick() -> None:
+        for one in ticks:
+            one()
+
+    return tick
 
 
 def _writes_lines(path: Path) -> Callable[[], None]:

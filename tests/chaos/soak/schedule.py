@@ -27,6 +27,8 @@ class Kind(StrEnum):
     RESTART_TASK = "restart task"
     ROLL = "roll all workers"
     MISBEHAVE = "hostile connector"
+    KILL_POSTGRES = "kill PostgreSQL"
+    CUT_POSTGRES = "cut PostgreSQL off"
 
 
 PROTOCOLS = ("eager", "compatible", "sessioned")
@@ -49,12 +51,15 @@ _HOW_OFTEN = {
     Kind.RESTART_TASK: 2,
     Kind.ROLL: 2,
     Kind.MISBEHAVE: 6,
+    Kind.KILL_POSTGRES: 3,
+    Kind.CUT_POSTGRES: 3,
 }
 
 WAYS_TO_MISBEHAVE = tuple(sorted(harmless(Path())))
 """Hostile connectors that run beside the good ones for a while."""
 
 _OF_WORKERS = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER)
+_OF_POSTGRES = (Kind.KILL_POSTGRES, Kind.CUT_POSTGRES)
 _OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER)
 
 
@@ -73,24 +78,29 @@ class Action:
     detail: str
 
     def __str__(self) -> str:
-        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE) else f" {self.target}"
+        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE, *_OF_POSTGRES) else f" {self.target}"
         return f"{self.kind}{what}{f': {self.detail}' if self.detail else ''}{f', {self.lasts:.1f} s' if self.lasts else ''}"
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many there are of what actions are done to, and the session timeout of a worker in seconds."""
+    """How many there are of what actions are done to, and the session timeout of a worker in seconds.
+
+    With `postgres` there is one more connector, which captures a bank.
+    """
 
     workers: int
     brokers: int
     connectors: int
     session_s: float
+    postgres: bool = False
 
 
 def actions(seed: int, size: Size) -> Iterator[Action]:
     """Yield the actions of a seed, without end. A broker that stands alone is left alone."""
     chance = random.Random(seed)
-    kinds = [kind for kind in Kind if size.brokers > 1 or kind not in _OF_BROKERS]
+    missing = (() if size.brokers > 1 else _OF_BROKERS) + (() if size.postgres else _OF_POSTGRES)
+    kinds = [kind for kind in Kind if kind not in missing]
     while True:
         kind = chance.choices(kinds, [_HOW_OFTEN[kind] for kind in kinds])[0]
         yield Action(
@@ -105,7 +115,9 @@ def actions(seed: int, size: Size) -> Iterator[Action]:
 def _targets(kind: Kind, size: Size) -> int:
     if kind in _OF_WORKERS:
         return size.workers
-    return size.brokers if kind in _OF_BROKERS else size.connectors
+    if kind in _OF_POSTGRES:
+        return 1
+    return size.brokers if kind in _OF_BROKERS else size.connectors + size.postgres
 
 
 def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
@@ -115,7 +127,7 @@ def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
             return chance.choice((chance.uniform(0.2, 2), size.session_s * chance.uniform(1.2, 2.5)))
         case Kind.KILL_BROKER | Kind.FREEZE_BROKER | Kind.KILL_WORKER:
             return chance.uniform(0.5, 12)
-        case Kind.PAUSE | Kind.STOP | Kind.MISBEHAVE:
+        case Kind.PAUSE | Kind.STOP | Kind.MISBEHAVE | Kind.KILL_POSTGRES | Kind.CUT_POSTGRES:
             return chance.uniform(0.5, 6)
     return 0
 

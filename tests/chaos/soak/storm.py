@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from tests.chaos.soak.bank import Bank
 from tests.chaos.soak.cluster import Cluster, Slot, Undo
 from tests.chaos.soak.schedule import Action, Kind
 from tests.hostile.cases import harmless
@@ -29,14 +30,20 @@ class Storm:
     """
 
     def __init__(
-        self, cluster: Cluster, configs: Mapping[str, dict[str, str]], tell: Tell, tick: Callable[[], None]
+        self,
+        cluster: Cluster,
+        configs: Mapping[str, dict[str, str]],
+        tell: Tell,
+        tick: Callable[[], None],
+        bank: Bank | None = None,
     ) -> None:
-        """`tick` is called again and again between actions."""
+        """`tick` is called again and again between actions; `bank` is where those to PostgreSQL go."""
         self._cluster = cluster
         self._configs = configs
         self._names = list(configs)
         self._tell = tell
         self._tick = tick
+        self._bank = bank
         self._undo: dict[str, tuple[float, Undo]] = {}
         self._requests: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="soak-request")
@@ -106,6 +113,12 @@ class Storm:
                 for slot in cluster.slots:
                     self._end(self._worker(slot))
                     slot.roll(action.detail, self._end_what_is_over)
+            case Kind.KILL_POSTGRES | Kind.CUT_POSTGRES:
+                assert self._bank is not None
+                self._end("PostgreSQL")
+                self._harm(
+                    "PostgreSQL", action, self._bank.kill if action.kind is Kind.KILL_POSTGRES else self._bank.cut
+                )
             case _:
                 self._ask(action, self._names[action.target])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fencepost.cli.record_fields import RecordField
@@ -83,12 +83,17 @@ def judge(cluster: Cluster, configs: Mapping[str, dict[str, str]], lines: Path) 
     size = lines.stat().st_size
     offsets = {name: config.get("offsets.storage.topic", cluster.offsets_topic) for name, config in configs.items()}
     wait_for(lambda: _position(cluster) == size, what="all lines are read")
-    for name in configs:
-        ask_until_done(cluster, "PUT", f"/connectors/{name}/stop")
-    for name in configs:
-        cluster.slots[0].worker.wait_for_states(name, "STOPPED")
+    stop(cluster, configs)
     client = ClientConfig.from_properties({"bootstrap.servers": cluster.bootstrap_servers}, where="the soak")
     return {name: examine(client, name, _asked(name, offsets[name])) for name in configs}
+
+
+def stop(cluster: Cluster, names: Collection[str]) -> None:
+    """Stop connectors, and wait until they are."""
+    for name in names:
+        ask_until_done(cluster, "PUT", f"/connectors/{name}/stop")
+    for name in names:
+        cluster.slots[0].worker.wait_for_states(name, "STOPPED")
 
 
 def _position(cluster: Cluster) -> int | None:
