@@ -63,16 +63,21 @@ class RunningTasks:
         """Wait until these workers, and no others, run the tasks in equal shares, and each task sends."""
         shares = {worker.id: self.count // len(workers) for worker in workers}
         wait_for(lambda: running(workers[0], self.name) == shares, what=f"{self.name} runs as {shares}")
-        before = self._last()
-        wait_for(lambda: all(last > before[task] for task, last in self._last().items()), what="all tasks send")
+        self._wait_until_all_send()
 
     def wait_until_elsewhere(self, *workers: Worker) -> None:
-        """Wait until these workers run all tasks, in whatever shares."""
+        """Wait until these workers run all tasks, in whatever shares, and each task sends."""
         ids = {worker.id for worker in workers}
         wait_for(
             lambda: (shares := running(workers[0], self.name)).total() == self.count and shares.keys() <= ids,
             what=f"{self.name} runs on {ids} alone",
         )
+        self._wait_until_all_send()
+
+    def _wait_until_all_send(self) -> None:
+        """Wait for a record of each task: a task is RUNNING a moment before its first transaction is committed."""
+        before = self._last()
+        wait_for(lambda: all(last > before[task] for task, last in self._last().items()), what="all tasks send")
 
     def owners(self, worker: Worker) -> dict[int, str]:
         """The ids of the workers that have each task, as one of them sees it."""
