@@ -43,6 +43,7 @@ class ColumnReader(Reader):
         super().__init__(source, partition)
         self._offset = ColumnOffset() if offset is None else ColumnOffset.of(offset)
         self._first = offset is None
+        self._clock_behind = False
 
     def read(self, server: OpenServer) -> PolledRows | None:
         """Return the next rows: at most `batch.max.rows`, and all that share the last timestamp."""
@@ -59,8 +60,10 @@ class ColumnReader(Reader):
             if not config.values[QUERY_SUFFIX]:
                 rest += f" fetch first {config.values[BATCH_ROWS]} rows with ties"
             firsts, rows = self.source.copy(connection, self.source.select(first, shape, rest), shape)
-        if not rows.num_rows:
-            return None
+            if not rows.num_rows:
+                if moment is not None:
+                    self._check_clock(server)
+                return None
         self._offset = self._after(firsts, rows, id_column, moment)
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
@@ -72,6 +75,20 @@ class ColumnReader(Reader):
                 initial = int(server.one("select (extract(epoch from clock_timestamp()) * 1000)::bigint"))
             self._offset = ColumnOffset(None, initial * 1000)
         self._first = False
+
+    def _check_clock(self, server: OpenServer) -> None:
+        """Warn once if the server's clock was set back: rows that are written now have timestamps that were passed."""
+        last = self._offset.timestamp
+        if last is None:
+            return
+        now = int(server.one("select (extract(epoch from clock_timestamp()) * 1000000)::bigint"))
+        if now < last and not self._clock_behind:
+            _log.warning(
+                "The clock of PostgreSQL at %s is %.1f s behind the last timestamp that was read from %s: rows are not read "
+                "that get their timestamps before it has caught up. The mode snapshot reads them",
+                server.name, (last - now) / 1_000_000, self.source.title,
+            )  # fmt: skip
+        self._clock_behind = now < last
 
     def _where(self, id_column: JdbcColumn | None, moment: str | None) -> str:
         last_id, last_moment = self._offset.incrementing, self._offset.timestamp

@@ -28,11 +28,15 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """The end of the server's log, and what is left until the slot is invalidated, in bytes; None for no limit."""
+    """The end of the server's log, and what is left until the slot is invalidated, in bytes; None for no limit.
+
+    `kept_wal_size` is max_slot_wal_keep_size, the limit itself, negative for none.
+    """
 
     end: int
     wal_status: str | None
     safe_wal_size: int | None
+    kept_wal_size: int
 
 
 class SourceDatabase:
@@ -187,13 +191,14 @@ class SourceDatabase:
 
     def log_status(self) -> LogStatus:
         """Return how far the server's log goes."""
-        ((end, status, safe),) = query(
+        ((end, status, safe, kept),) = query(
             self.connection(),
-            "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn, s.wal_status, s.safe_wal_size FROM (SELECT 1) AS one "
-            "LEFT JOIN pg_replication_slots s ON slot_name = %s",
+            "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn, s.wal_status, s.safe_wal_size, o.setting::bigint << 20 "
+            "FROM pg_settings o LEFT JOIN pg_replication_slots s ON slot_name = %s "
+            "WHERE o.name = 'max_slot_wal_keep_size'",
             [self._config.slot],
         )
-        return LogStatus(int(end), status, safe)
+        return LogStatus(int(end), status, safe, kept)
 
     def _create_publication(self, connection: psycopg.Connection[Any]) -> None:
         config = self._config

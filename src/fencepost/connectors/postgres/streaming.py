@@ -32,7 +32,7 @@ _COMMIT_AFTER_S: Final = 0.5
 # How old the position of a quiet slot may be: the server keeps its log from there on.
 _ADVANCE_S: Final = 5.0
 _STATUS_S: Final = 5.0
-# The slot is invalidated once no such log is left.
+# The slot is invalidated once no such log is left: less than this, and than half of the limit, is said.
 _LITTLE_WAL_BYTES: Final = 1 << 30
 
 _log: Final = logging.getLogger(__name__)
@@ -222,7 +222,8 @@ class Streaming:
         self._next_status = time.monotonic() + _STATUS_S
         self._check_publication()
         self._status = status = self._database.log_status()
-        if status.safe_wal_size is not None and status.safe_wal_size < _LITTLE_WAL_BYTES:
+        little = min(_LITTLE_WAL_BYTES, status.kept_wal_size // 2)
+        if status.safe_wal_size is not None and status.safe_wal_size < little:
             _log.warning(
                 "The slot %s (%s) will be invalidated when the server has written %d more bytes of its log, and changes "
                 "will be lost: raise max_slot_wal_keep_size, or find out what keeps the connector behind",
