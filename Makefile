@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
-# Processes that tests are spread over. Each may have a broker and a JVM of Spark, about 2 GB.
-JOBS ?= 2
+# Processes that tests are spread over, one more than two cores: tests often wait. Each may have brokers and a JVM of
+# Spark, about 2 GB.
+JOBS ?= 3
 
 .PHONY: install demo demo-cdc docs test mutations sim chaos chaos-spark hostile lint screenshots dashboards bench dist clean
 
@@ -36,8 +37,9 @@ lint: install
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/audit.py
 
+# The first tests run beside what writes the archive of Spark's classes for those that follow, and for further runs.
 test: install
-	$(PYTEST) -n $(JOBS) --dist loadfile
+	$(BIN)/python -m tests.support.spark_classes & $(PYTEST) -n $(JOBS) --dist loadfile
 
 # Each guard of the guarantee taken out of a copy of the package, which a test must notice. Those of a file, or with a
 # word in their name: make mutations K=jdbc

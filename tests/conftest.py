@@ -16,6 +16,7 @@ from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.postgres import EmbeddedPostgres
 from fencepost.embedded.properties import CLIENT, BrokerListener
 from fencepost.kafka.transport.pool import POOL
+from tests.support import spark_classes
 from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres import Database
 from tests.support.scheduling import FOLDERS, SharingScheduling, in_order
@@ -26,8 +27,7 @@ from tests.support.topics import Topics
 settings.register_profile("fencepost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fencepost")
 
-# JVMs of Spark that live for seconds: the better compiler and the collector of large heaps cost twice what they gain.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.java_options())
 
 # Expired transactions are looked for every 10 s by default; tests do not wait that long.
 FAST_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
