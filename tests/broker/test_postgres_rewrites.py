@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 import psycopg
 import pytest
 
 from fencepost.connectors.postgres.database import SlotSnapshot
+from fencepost.connectors.postgres.slot import PublishedTable
+from fencepost.connectors.postgres.task import Phase, PostgresSourceTask
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
@@ -109,6 +112,68 @@ def test_a_command_that_waits_for_the_snapshot_does_not_hold_it_up(
     topics.after_split = alter
     while not topics.run():
         pass
+
+    assert topics.failed("lock timeout")
+    assert rows(topics, "public.later") == {1, 2}
+    waiting[0].close()
+
+
+def snapshot_begun(topics: Topics) -> PostgresSourceTask:
+    """A task that returned all batches of its first snapshot."""
+    task = PostgresSourceTask()
+    task.context = topics  # type: ignore[assignment]
+    task.start(topics.configs())
+    wait_for(lambda: (task.poll(), task._phase is Phase.SNAPSHOT and not task._queue)[1], what="the snapshot")
+    return task
+
+
+def altered(database: Database) -> bool:
+    try:
+        database.execute(f"set lock_timeout = '100ms'; {REWRITE}")
+    except psycopg.errors.LockNotAvailable:
+        return False
+    return True
+
+
+def test_a_task_that_failed_in_its_snapshot_frees_the_tables(topics: Topics, database: Database):
+    with_rows(database)
+    # Something may keep the task itself, such as the traceback of its failure.
+    task = snapshot_begun(topics)
+    assert not altered(database)
+    task.stop()
+    assert altered(database)
+
+
+def test_a_stop_while_the_snapshot_is_written_frees_the_tables_after_its_commit(topics: Topics, database: Database):
+    with_rows(database)
+    task = snapshot_begun(topics)
+    stopping = threading.Thread(target=task.stop)
+    stopping.start()
+    stopping.join()
+    assert not altered(database)
+    task.commit()
+    assert altered(database)
+
+
+def test_a_command_that_waits_as_the_snapshot_begins_does_not_hold_it_up(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("fencepost.connectors.postgres.held_tables._LOCK_TIMEOUT", "200ms")
+    with_rows(database)
+    hold = SlotSnapshot.hold
+    waiting: list[psycopg.Connection[tuple[object, ...]]] = []
+
+    def held(self: SlotSnapshot, tables: Sequence[PublishedTable]) -> Sequence[PublishedTable]:
+        found = hold(self, tables)
+        if not waiting:
+            waiting.append(database.connect())
+            waiting[0].pgconn.send_query(REWRITE.encode())
+            waits = "select pid from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+            wait_for(lambda: database.execute(waits, [waiting[0].info.backend_pid]), what="the command waits")
+        return found
+
+    monkeypatch.setattr(SlotSnapshot, "hold", held)
+    topics.run()
 
     assert topics.failed("lock timeout")
     assert rows(topics, "public.later") == {1, 2}

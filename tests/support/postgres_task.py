@@ -89,8 +89,6 @@ class Topics:
             return self._poll(task, chance or random.Random(), crash)
         finally:
             task.stop()
-            if task._snapshot is not None:
-                task._snapshot.close()
 
     @contextmanager
     def running(self) -> Iterator[None]:

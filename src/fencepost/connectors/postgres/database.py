@@ -52,7 +52,9 @@ class SourceDatabase:
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection."""
         if self._open is None or self._open.closed:
-            self._open = self._config.connection.connect()
+            connection = self._config.connection.connect()
+            held_tables.limit_lock_waits(connection)
+            self._open = connection
         return self._open
 
     def close(self) -> None:

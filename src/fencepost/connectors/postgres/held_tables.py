@@ -33,7 +33,15 @@ def adopt(connection: psycopg.Connection[Any], snapshot: str) -> None:
         raise RetriableError(
             f"The snapshot {snapshot} is gone, since the connection that exported it broke: the task begins with another one"
         ) from error
-    query(connection, f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+    limit_lock_waits(connection, local=True)
+
+
+def limit_lock_waits(connection: psycopg.Connection[Any], *, local: bool = False) -> None:
+    """Let statements of a connection, or of its transaction alone, fail with a RetriableError if they wait for long.
+
+    The server cannot know that a command which has to wait for one connection of a task is what another one waits for.
+    """
+    query(connection, f"SET {'LOCAL ' if local else ''}lock_timeout = '{_LOCK_TIMEOUT}'")
 
 
 def hold(

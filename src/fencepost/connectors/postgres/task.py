@@ -73,6 +73,7 @@ class PostgresSourceTask(SourceTask):
         self._failing: tuple[float, RetriableError] | None = None
         """Since when polls have failed, and the last failure."""
         self._snapshot: SlotSnapshot | None = None
+        self._own_thread: int | None = None
         self._streaming: Streaming | None = None
         self._phase = Phase.START
         offset = self.context.offset_reader.offset(self._partition)
@@ -85,6 +86,7 @@ class PostgresSourceTask(SourceTask):
     def poll(self) -> SourceBatch | None:
         """Return the batch of one table; the transaction is committed after the last one of what belongs together."""
         with self._polling:
+            self._own_thread = threading.get_ident()
             if not self._queue:
                 try:
                     self._advance()
@@ -100,8 +102,12 @@ class PostgresSourceTask(SourceTask):
 
     def commit(self) -> None:
         """Advance the slot, unless batches that belong to the last offset are still to be returned."""
-        if self._streaming is not None and not self._queue:
-            self._streaming.committed()
+        with self._polling:
+            if self._queue:
+                return
+            self._close_snapshot()
+            if self._streaming is not None:
+                self._streaming.committed()
 
     def lag(self) -> float | None:
         """Return how many bytes of the server's log are left to read."""
@@ -120,10 +126,13 @@ class PostgresSourceTask(SourceTask):
         return self._streaming is not None and not self._queue and self._streaming.at_end()
 
     def stop(self) -> None:
-        """Close the connections once no poll runs any more, which takes a second at most."""
+        """Close the connections once no poll runs any more, which takes a second at most.
+
+        Another thread may ask while the rows of the snapshot are being written: they need it until they are committed. The
+        task's own thread asks after that, also after a failure: the tables must be free then for those who wait for them.
+        """
         with self._polling:
-            # While its rows are being written, the snapshot is still needed: it ends with this object.
-            if self._phase is not Phase.SNAPSHOT:
+            if self._phase is not Phase.SNAPSHOT or threading.get_ident() == self._own_thread:
                 self._close_snapshot()
             if self._streaming is not None:
                 self._streaming.close()
