@@ -315,6 +315,30 @@ def test_the_columns_of_a_key_may_be_of_any_type_and_order(topics: Topics, datab
     assert key.keys() == {"b", "x", "a", "f"}
 
 
+def test_keys_of_types_that_extensions_or_users_made_are_read_in_their_own_order(topics: Topics, database: Database):
+    # As text, B comes before a.
+    database.execute(
+        """
+        create schema "Own"; create extension citext schema "Own"; create extension hstore schema "Own";
+        create domain "Own".name as "Own".citext; create type pair as (x int, y text);
+        create table one(k "Own".citext primary key); insert into one values ('a'), ('B'), ('c'), ('D'), ('e');
+        create table two(n int, k "Own".name, m int, primary key (n, k, m));
+        insert into two select n, k, m from generate_series(1, 3) n, one, generate_series(1, 3) m;
+        create table made(k pair primary key); insert into made values ((1, 'a')), ((1, 'b,"')), ((2, null));
+        create table class(k regclass primary key); insert into class values ('one'), ('two'), ('pg_class');
+        create table stored(k "Own".hstore primary key); insert into stored values ('a=>1'), ('b=>2'), ('a=>3');
+        """
+    )
+    topics.change(snapshot_mode="no_data", incremental_snapshot_chunk_size="1")
+    topics.run()
+    send(database, "s-1", data_collections=["public.(one|two|made|class|stored)"])
+    topics.run()
+
+    for table, count in (("one", 5), ("two", 45), ("made", 3), ("class", 3), ("stored", 3)):
+        rows = [tuple(row.items()) for row in read_rows(topics, f"public.{table}")]
+        assert len(rows) == len(set(rows)) == count, table
+
+
 def test_only_the_rows_that_a_condition_names_are_read(topics: Topics, database: Database):
     database.execute("create table orders(id int primary key, color text)")
     database.execute("insert into orders select i, case when i % 50 = 0 then 'blue' end from generate_series(1, 100) i")
@@ -360,6 +384,33 @@ def test_signals_without_effect_are_logged_and_the_stream_goes_on(
     ):  # fmt: skip
         assert any(said in message for message in caplog.messages)
     assert database.execute("select count(*) from t") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("pg_terminate_backend(pg_backend_pid())", "terminating connection"),
+        ("pg_sleep(1) is not null", "statement timeout"),
+    ],
+)
+def test_a_chunk_that_breaks_its_connection_each_time_is_given_up(
+    condition: str, said: str, topics: Topics, database: Database, caplog: pytest.LogCaptureFixture
+):
+    database.execute(f"alter database {database.name} set wal_sender_timeout = '600ms'")
+    database.execute("create table t(id int primary key); insert into t values (1)")
+    topics.change(snapshot_mode="no_data")
+    topics.run()
+    send(
+        database, "s-1", data_collections=["public.t"],
+        additional_conditions=[{"data-collection": "public.t", "filter": condition}],
+    )  # fmt: skip
+    database.execute("insert into t values (2)")
+    send(database, "s-2", data_collections=["public.t"])
+    topics.run()
+
+    assert [row["id"] for row in read_rows(topics, "public.t")] == [1, 2]
+    assert any("not read any further for the signal 's-1'" in text and said in text for text in caplog.messages)
+    assert [key["id"] for key, value in topics.events("public.t") if value["op"] == "c"] == [2]
 
 
 def test_a_snapshot_is_paused_resumed_and_stopped_by_signals(topics: Topics, database: Database):

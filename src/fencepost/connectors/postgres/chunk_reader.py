@@ -6,7 +6,7 @@ written: the stream is past everything that the chunk saw when it is past the me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ from fencepost.connectors.postgres.database import SourceDatabase
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.held_tables import lock_unaltered
 from fencepost.connectors.postgres.incremental import Key, SnapshotProgress, TableRead
+from fencepost.connectors.postgres.key_order import KeyOrder, key_order
 from fencepost.connectors.postgres.messages import WATERMARK
 from fencepost.connectors.postgres.slot import PublishedTable
 from fencepost.connectors.postgres.snapshot import text_blocks, text_columns
@@ -58,6 +59,7 @@ class TableRun:
     table: PublishedTable
     events: TableEvents
     key: tuple[str, ...]
+    order: KeyOrder
     shape: str | None
     writers: frozenset[int]
 
@@ -75,8 +77,9 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
     events = database.table_events(relation)
     if events is None or not set(key) <= set(table.columns):
         raise PostgresError(f"The publication leaves out columns of the key of the table {read.table}")
+    order = key_order(connection, table.oid, key)
     # After it was seen in the publication.
-    run = TableRun(read, table, events, key, shape, _writers(connection, table))
+    run = TableRun(read, table, events, key, order, shape, _writers(connection, table))
     if read.condition is not None:
         # Only this protocol refuses several statements: a condition could have them.
         check_statement(connection, _select(run, SnapshotProgress(), 0))
@@ -86,8 +89,7 @@ def begin_table(database: SourceDatabase, read: TableRead) -> TableRun:
 def greatest_key(database: SourceDatabase, run: TableRun) -> Key | None:
     """Return the greatest key that a table has, None if it is empty. Raises NotYetError, RetriableError and PostgresError."""
     with _table_as_it_is(database, run) as (connection, _):
-        names = ", ".join(_quoted(name) for name in run.key)
-        order = ", ".join(f"{_quoted(name)} DESC" for name in run.key)
+        names, order = run.order.names(), run.order.names(descending=True)
         select = f"SELECT {names} FROM {run.table.sql()} ORDER BY {order} LIMIT 1"  # noqa: S608 - names are quoted
         columns = _texts(connection, select, run, len(run.key))
         return tuple(column[0].as_py() for column in columns) if len(columns[0]) else None
@@ -132,11 +134,19 @@ def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[p
 
 @contextmanager
 def _transaction(database: SourceDatabase) -> Iterator[psycopg.Connection[Any]]:
-    """Run a transaction that sees the database at one moment, and does not wait for locks for long."""
+    """Run a transaction that sees the database at one moment, and does not wait for locks for long.
+
+    A statement that takes so long that the server might end the stream meanwhile raises RetriableError.
+    """
     connection = database.connection()
     query(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     try:
         query(connection, f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        query(
+            connection,
+            "SELECT set_config('statement_timeout', (setting::bigint / 2)::text, true) "
+            "FROM pg_settings WHERE name = 'wal_sender_timeout'",
+        )
         yield connection
         query(connection, "COMMIT")
     except BaseException:
@@ -173,10 +183,10 @@ def _writers(connection: psycopg.Connection[Any], table: PublishedTable) -> froz
 
 def _select(run: TableRun, progress: SnapshotProgress, size: int) -> str:
     """Return the statement that reads keys, values, and whether the row is asked for, of rows after `progress.last`."""
-    names = ", ".join(_quoted(name) for name in run.key)
+    names = run.order.names()
     columns = "".join(f", {_quoted(column.name)}" for column in run.events.columns)
-    bounds = [(">", progress.last), ("<=", progress.end)]
-    between = [f"({names}) {comparison} ({_literals(key)})" for comparison, key in bounds if key is not None]
+    bounds = [(run.order.after, progress.last), (run.order.up_to, progress.end)]
+    between = [condition(key) for condition, key in bounds if key is not None]
     where = f" WHERE {' AND '.join(between)}" if between else ""
     # A condition may end in a comment. It says which rows are written, not which are read: few may match.
     asked = [f"({condition}\n)" for condition in (run.table.row_filter, run.read.condition) if condition is not None]
@@ -191,10 +201,6 @@ def _texts(connection: psycopg.Connection[Any], select: str, run: TableRun, widt
     blocks = [text_columns(block, width) for block in text_blocks(connection, statement, run.table.name)]
     nothing = pa.nulls(0, pa.string())
     return [pa.concat_arrays([nothing, *(block[place] for block in blocks)]) for place in range(width)]
-
-
-def _literals(key: Sequence[str]) -> str:
-    return ", ".join("E'" + text.replace("\\", "\\\\").replace("'", "''") + "'" for text in key)
 
 
 def _quoted(name: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import DataError, RetriableError
 from fencepost.api.record import SourceBatch
 from fencepost.connectors.postgres.batches import ready
 from fencepost.connectors.postgres.chunk_reader import (
@@ -47,6 +47,9 @@ _PAUSE_S: Final = 0.05
 _PAUSE_SHARE: Final = 9
 # A wait that is worth a line in the log, and how often.
 _LONG_S: Final = 10.0
+# A chunk whose reading broke so many times in a row, as by a condition that ends its own connection, or takes too long, is
+# not tried again: the stream, and with it a signal to stop, would wait for ever.
+_MOST_BREAKS: Final = 5
 
 _log: Final = logging.getLogger(__name__)
 
@@ -63,6 +66,8 @@ class IncrementalSnapshots:
         self._chunk: Chunk | None = None
         self._next_attempt = 0.0
         self._next_notice = 0.0
+        self._breaks = 0
+        """How many readings in a row broke. It outlives the session of the stream."""
 
     @property
     def waiting(self) -> bool:
@@ -85,6 +90,8 @@ class IncrementalSnapshots:
         if self._chunk is not None or not progress.active or time.monotonic() < self._next_attempt:
             return progress
         read, started = progress.tables[0], time.monotonic()
+        # Without a server no reading begins, and none broke.
+        self._database.connection()
         try:
             return self._read(progress, position)
         except NotYetError as error:
@@ -93,6 +100,11 @@ class IncrementalSnapshots:
             _log.info("The table %s was altered: its reading goes on with what it is", read.table)
             self.reset()
         except (PostgresError, DataError) as error:
+            return self._give_up(progress, error)
+        except RetriableError as error:
+            self._breaks += 1
+            if self._breaks < _MOST_BREAKS:
+                raise
             return self._give_up(progress, error)
         return progress
 
@@ -133,6 +145,7 @@ class IncrementalSnapshots:
         self._chunk = chunk = read_chunk(self._database, run, progress, self._config.chunk_size, position.lsn)
         self._changes = unseen_changes(chunk.snapshot, self._changes)
         self._next_notice = time.monotonic() + _LONG_S
+        self._breaks = 0
         return progress
 
     def _note(self, run: TableRun, changes: Iterable[Changes]) -> None:
@@ -169,6 +182,7 @@ class IncrementalSnapshots:
             read.table, read.signal, error,
         )  # fmt: skip
         self.reset()
+        self._breaks = 0
         return progress.table_done()
 
     def _wait(self, read: TableRead, error: NotYetError, spent_s: float) -> None:

@@ -108,7 +108,7 @@ def log_message(signal: Signal, offset: Mapping[str, Any]) -> str:
 def _data(signal: Signal) -> dict[str, Any]:
     try:
         data = json.loads(signal.data or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{signal} has data that is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise DataError(f"{signal} has data that is not a JSON object")
@@ -128,11 +128,14 @@ def _collections(signal: Signal, data: Mapping[str, Any]) -> list[re.Pattern[str
 def _pattern(signal: Signal, name: Any) -> re.Pattern[str]:
     try:
         return re.compile(_text(signal, name).strip(), re.IGNORECASE)
-    except re.error as error:
-        raise DataError(f"{signal} names {name!r}, which is not a regular expression: {error}") from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise DataError(f"{signal} names {str(name)[:200]!r}, which is not a regular expression: {error}") from None
 
 
 def _text(signal: Signal, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{signal} has {value!r} where its data needs a text")
+    # JSON can have both as escapes, PostgreSQL neither.
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise DataError(f"{signal} has a text with a character that PostgreSQL does not have: {value[:200]!r}")
     return value
