@@ -207,7 +207,6 @@ def test_values_that_mean_what_is_done_anyway_are_accepted():
     config = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
     same = {
         "binary.handling.mode": "bytes",
-        "interval.handling.mode": "string",
         "skip.messages.without.change": "false",
     }
     assert PostgresConfig.parse(config | same) == PostgresConfig.parse(config)

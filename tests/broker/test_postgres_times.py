@@ -63,6 +63,30 @@ def test_snapshot_and_stream_represent_times_as_the_mode_says(mode: str, topics:
     assert rows == {number: {"id": number, **EXPECTED[mode], **ZONED} for number in (1, 2)}
 
 
+def test_intervals_are_microseconds_if_the_mode_says_so(topics: Topics, database: Database):
+    month, day, minute = 2_629_800_000_000, 86_400_000_000, 60_000_000
+    lengths = {
+        "1 year -2 months 3 days 04:05:06.78": 10 * month + 3 * day + 245 * minute + 6_780_000,
+        "-1 day -00:00:00.5": -day - 500_000,
+        "0": 0,
+        "200000 years": 2_400_000 * month,
+    }
+    database.execute("create table lengths(id int primary key, one interval, more interval[])")
+    insert = "insert into lengths select n + %s, l::interval, array[null, l::interval] from unnest(%s::text[]) with ordinality t(l, n)"
+    topics.change(interval_handling_mode="numeric")
+    database.execute(insert, [0, list(lengths)])
+    topics.run()
+    database.execute(insert, [len(lengths), list(lengths)])
+    topics.run()
+    assert [(value["after"]["one"], value["after"]["more"]) for _, value in topics.events("public.lengths")] == [
+        (length, [None, length]) for length in [*lengths.values()] * 2
+    ]
+
+    database.execute("insert into lengths(id, one) values (0, '100000000 years')")
+    with pytest.raises(DataError, match=r"public\.lengths\.one .*interval\.handling\.mode=string"):
+        topics.run()
+
+
 def test_a_moment_that_has_no_microseconds_fails_the_task_and_isostring_writes_it(topics: Topics, database: Database):
     database.execute("create table far(id int primary key, s timestamp)")
     topics.run()

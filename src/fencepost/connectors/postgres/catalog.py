@@ -44,7 +44,9 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
         TableColumn(
             column.name,
             position,
-            value_type(resolved(column.type_oid, column.modifier, known), config.decimals, config.times),
+            value_type(
+                resolved(column.type_oid, column.modifier, known), config.decimals, config.times, config.intervals
+            ),
             column.name in keys,
             nullable_key=chosen is not None,
         )

@@ -16,7 +16,7 @@ from fencepost.connectors.postgres.connection import ConnectionSettings
 from fencepost.connectors.postgres.envelope import EnvelopeSettings
 from fencepost.connectors.postgres.messages import WATERMARK
 from fencepost.connectors.postgres.temporal import TimePrecision
-from fencepost.connectors.postgres.types import DecimalHandling
+from fencepost.connectors.postgres.types import DecimalHandling, IntervalHandling
 from fencepost.connectors.postgres.unsupported import refuse_unsupported
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
@@ -267,6 +267,11 @@ DEFINITIONS: Final = (
         validator=one_of([str(mode) for mode in DecimalHandling]),
     )
     .define(
+        "interval.handling.mode", _T.STRING, "string", _I.LOW,
+        "How intervals are represented: string in ISO 8601, exactly; numeric in microseconds, a month as 30.4375 days.",
+        validator=one_of([str(mode) for mode in IntervalHandling]),
+    )
+    .define(
         "time.precision.mode", _T.STRING, "adaptive", _I.LOW,
         "How date, time and timestamp are represented: adaptive in milliseconds if the column has up to 3 digits of a "
         "second, else in microseconds; adaptive_time_microseconds likewise, but time always in microseconds; microseconds "
@@ -308,6 +313,7 @@ class PostgresConfig:
     snapshot_mode: SnapshotMode
     decimals: DecimalHandling
     times: TimePrecision
+    intervals: IntervalHandling
     envelope: EnvelopeSettings
     split_after_s: float | None
     heartbeat_s: float
@@ -360,6 +366,7 @@ class PostgresConfig:
             snapshot_mode=SnapshotMode.NO_DATA if mode is SnapshotMode.NEVER else mode,
             decimals=DecimalHandling(given["decimal.handling.mode"].lower()),
             times=TimePrecision(given["time.precision.mode"].lower()),
+            intervals=IntervalHandling(given["interval.handling.mode"].lower()),
             envelope=EnvelopeSettings(
                 prefix=given["topic.prefix"],
                 database=given["database.dbname"],

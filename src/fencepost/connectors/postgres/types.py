@@ -8,6 +8,7 @@
 | numeric(p, s), p up to 38 | DECIMAL(p, s) | `decimal.handling.mode=precise` |
 | other numeric | STRUCT<scale INT, value BINARY> | the unscaled value, big-endian two's complement |
 | dates and times | | see temporal.py |
+| interval | STRING or BIGINT | ISO 8601, or microseconds with `interval.handling.mode=numeric` |
 | bytea | BINARY | |
 | arrays | ARRAY | of one dimension |
 | all others | STRING | as PostgreSQL writes them |
@@ -30,10 +31,17 @@ from fencepost.connectors.postgres.temporal import TimePrecision, temporal_type
 from fencepost.connectors.postgres.value_types import ValueType, casting
 
 BOOL, BYTEA, INT8, INT2, INT4, OID = 16, 17, 20, 21, 23, 26
-FLOAT4, FLOAT8, NUMERIC, JSON, JSONB, XML, UUID = 700, 701, 1700, 114, 3802, 142, 2950
+INTERVAL, FLOAT4, FLOAT8, NUMERIC, JSON, JSONB, XML, UUID = 1186, 700, 701, 1700, 114, 3802, 142, 2950
 
 _MAX_PRECISION: Final = 38
 _VARIABLE: Final = pa.struct([("scale", pa.int32()), ("value", pa.binary())])
+
+
+class IntervalHandling(StrEnum):
+    """The values of `interval.handling.mode`."""
+
+    NUMERIC = "numeric"
+    STRING = "string"
 
 
 class DecimalHandling(StrEnum):
@@ -73,17 +81,22 @@ def resolved(oid: int, modifier: int, known: Mapping[int, TypeInfo]) -> Postgres
 
 
 def value_type(
-    kind: PostgresType, decimals: DecimalHandling, times: TimePrecision = TimePrecision.ADAPTIVE
+    kind: PostgresType,
+    decimals: DecimalHandling,
+    times: TimePrecision = TimePrecision.ADAPTIVE,
+    intervals: IntervalHandling = IntervalHandling.STRING,
 ) -> ValueType:
     """Return how values of a type are represented."""
     if kind.element is not None:
-        element = value_type(kind.element, decimals, times)
+        element = value_type(kind.element, decimals, times, intervals)
         marker = _array_marker if element.ddl == "STRING" else None
         return ValueType(
             f"ARRAY<{element.ddl}>", pa.list_(element.arrow), lambda texts: _arrays(texts, element), marker
         )
     if kind.oid == NUMERIC:
         return _numeric(kind.modifier, decimals)
+    if kind.oid == INTERVAL:
+        return _INTERVALS[intervals]
     return temporal_type(kind.oid, kind.modifier, times) or _TYPES.get(kind.oid, _TEXT)
 
 
@@ -119,6 +132,12 @@ def _bytea_marker(placeholder: str) -> str:
 
 
 _TEXT: Final = ValueType("STRING", pa.string(), lambda texts: texts, lambda placeholder: placeholder)
+_INTERVALS: Final = {
+    IntervalHandling.STRING: replace(_TEXT, semantic="io.debezium.time.Interval"),
+    IntervalHandling.NUMERIC: ValueType(
+        "BIGINT", pa.int64(), values.intervals_us, semantic="io.debezium.time.MicroDuration"
+    ),
+}
 _TYPES: Final[dict[int, ValueType]] = {
     BOOL: ValueType("BOOLEAN", pa.bool_(), lambda texts: pc.equal(texts, "t")),
     INT2: casting("SMALLINT", pa.int16()),

@@ -36,7 +36,6 @@ _SUPPORTED: Final = ("signal.data.collection", "signal.enabled.channels")
 _ONLY: Final = {
     "binary.handling.mode": ("bytes", "bytea is written as bytes, which JsonConverter writes in base64"),
     "hstore.handling.mode": ("", "hstore is written as PostgreSQL writes it"),
-    "interval.handling.mode": ("string", "intervals are written in ISO 8601"),
     "read.only": ("false", "each chunk of an incremental snapshot writes a logical message; no table is written to"),
     "skip.messages.without.change": ("false", "each update is an event"),
 }

@@ -41,5 +41,5 @@ def read_column(kind: ValueType, texts: pa.Array, where: str) -> pa.Array:
         raise DataError(
             f"A value of the column {where} cannot be represented as {kind.ddl}: {error}. Leave the column out with "
             "column.exclude.list; or, if it is a numeric, set decimal.handling.mode=string; if it is a date or time, "
-            "time.precision.mode=isostring"
+            "time.precision.mode=isostring; if it is an interval, interval.handling.mode=string"
         ) from error

@@ -24,6 +24,19 @@ _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 # The least and the greatest whole milliseconds that are an int64 of microseconds.
 _WHOLE_MS: Final = (-((1 << 63) // 1000) * 1000, ((1 << 63) - 1) // 1000 * 1000)
+# Intervals as PostgreSQL writes them in the style iso_8601, such as P1Y-2MT-0.5S.
+_INTERVAL: Final = (
+    r"^P(?:(?P<years>-?\d+)Y)?(?:(?P<months>-?\d+)M)?(?:(?P<days>-?\d+)D)?"
+    r"(?:T(?:(?P<hours>-?\d+)H)?(?:(?P<minutes>-?\d+)M)?(?:(?P<seconds>-?\d+(?:\.\d+)?)S)?)?$"
+)
+# Debezium takes a month for a twelfth of 365.25 days.
+_UNITS_US: Final = {
+    "years": 12 * 2_629_800_000_000,
+    "months": 2_629_800_000_000,
+    "days": _DAY_US,
+    "hours": 3_600_000_000,
+    "minutes": 60_000_000,
+}
 _TIME_ZONE: Final = re.compile(r"([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?$")
 
 
@@ -76,6 +89,36 @@ def times(texts: pa.Array) -> pa.Array:
         return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).view(pa.int64())
     except pa.ArrowInvalid:
         return _each(texts, pa.int64(), lambda text: _microseconds(f"1970-01-01 {text}"))
+
+
+def intervals_us(texts: pa.Array) -> pa.Array:
+    """Return intervals as microseconds (int64), a month as 30.4375 days; infinities are the least and greatest number."""
+    parts = pc.extract_regex(texts, _INTERVAL)
+    if parts.null_count > texts.null_count:
+        return _each(texts, pa.int64(), lambda text: _infinite(text, _INT64) or _interval_us(text))
+    numbers = dict(zip((field.name for field in parts.type), parts.flatten(), strict=True))
+    seconds = _or_zero(numbers.pop("seconds")).cast(pa.decimal128(18, 6))
+    # The low halves of their numbers of 128 bits are the microseconds.
+    total = (
+        pa.array(np.frombuffer(seconds.buffers()[1], np.int64)[::2].copy()) if len(texts) else pa.array([], pa.int64())
+    )
+    for name, text in numbers.items():
+        total = pc.add_checked(total, pc.multiply_checked(_or_zero(text).cast(pa.int64()), _UNITS_US[name]))
+    return pc.if_else(texts.is_valid(), total, None)
+
+
+def _or_zero(texts: pa.Array) -> pa.Array:
+    """Return numbers whose missing ones are zeros."""
+    return pc.if_else(pc.equal(texts, ""), "0", texts).fill_null("0")
+
+
+def _interval_us(text: str) -> int:
+    match = re.match(_INTERVAL, text)
+    if match is None:
+        raise DataError(f"{text!r} is not an interval as PostgreSQL writes it in the style iso_8601")
+    parts = match.groupdict(default="0")
+    seconds = int(Decimal(parts.pop("seconds")).scaleb(6))
+    return seconds + sum(int(number) * _UNITS_US[name] for name, number in parts.items())
 
 
 def zoned(texts: pa.Array) -> pa.Array:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from fencepost.api.errors import DataError
 from fencepost.connectors.postgres import temporal, types, values
 from fencepost.connectors.postgres.types import (
+    INTERVAL,
     DecimalHandling,
+    IntervalHandling,
     PostgresType,
     TypeInfo,
     resolved,
@@ -138,3 +140,16 @@ def test_a_domain_is_as_the_type_that_it_is_made_of():
     assert resolved(9001, -1, known) == numeric(5, 1)
     assert resolved(9003, -1, known) == PostgresType(9003, -1, numeric(5, 1))
     assert resolved(9999, -1, known) == PostgresType(9999)
+
+
+def test_intervals_count_as_the_same_microseconds_alone_and_beside_infinity():
+    texts = ["P1Y-2M3DT4H5M6.78S", "PT-0.000001S", "PT0S", None, "P-178000000Y"]
+    kind = value_type(PostgresType(INTERVAL), DecimalHandling.PRECISE, intervals=IntervalHandling.NUMERIC)
+    for tail in ([], ["infinity", "-infinity"]):
+        found = kind.read(pa.array(texts[:4] + tail, pa.string())).to_pylist()
+        assert found == [26_571_906_780_000, -1, 0, None, 2**63 - 1, -(2**63)][: len(found)]
+        with pytest.raises((ValueError, OverflowError)):
+            kind.read(pa.array(texts + tail, pa.string()))
+    assert kind.read(pa.array([], pa.string())).to_pylist() == []
+    with pytest.raises(DataError, match="'1 day' is not an interval"):
+        kind.read(pa.array(["1 day"]))
