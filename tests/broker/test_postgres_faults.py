@@ -20,7 +20,7 @@ from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.config.validation_context import ValidationContext
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig
-from fencepost.connectors.postgres import task
+from fencepost.connectors.postgres import connection, task
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PositionLostError, PostgresError
 from fencepost.connectors.postgres.connector import PostgresSourceConnector
@@ -351,6 +351,31 @@ def test_tables_that_are_dropped_or_renamed_do_not_end_the_stream(running: bool,
     database.execute("drop table t; create table t(id int primary key); insert into t values (2)")
     with pytest.raises(PositionLostError, match=r"public\.t"):
         topics.run()
+
+
+def test_a_locked_table_holds_up_the_stream_only_until_it_is_published(
+    topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connection, "_LOCK_TIMEOUT", "200ms")
+    database.execute("create table t(id int primary key); create table other(id int primary key)")
+    topics.change(publication_name="mine", publication_autocreate_mode="filtered")
+    topics.run()
+    with database.connect(autocommit=False) as owner:
+        owner.execute("lock table t in access exclusive mode")
+        database.execute("insert into other values (1)")
+        topics.run()
+        assert keys(topics, "public.other") == [1]
+
+    database.execute("create table later(id int primary key)")
+    with database.connect(autocommit=False) as owner:
+        owner.execute("lock table later in access exclusive mode")
+        with topics.running():
+            wait_for(lambda: topics.failed("Another transaction has locked a table"), what="the lock is told")
+            owner.commit()
+            wait_for(lambda: slot_in_use(topics), what="the stream")
+            database.execute("insert into later values (2)")
+            wait_for(lambda: keys(topics, "public.later"), what="the change of the new table")
+    assert topics.fatal is None
 
 
 def test_a_server_that_is_down_is_waited_for_and_a_wrong_database_refused(

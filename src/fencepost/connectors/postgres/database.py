@@ -84,11 +84,9 @@ class SourceDatabase:
         if found is None:
             self._create_publication(connection)
         elif config.autocreate is Autocreate.FILTERED:
-            published = {
-                (table.schema, table.table) for table in slots.published_tables(connection, config.publication)
-            }
+            published = set(slots.member_tables(connection, config.publication))
             wanted = self._captured_tables(connection)
-            if missing := [table for table in wanted if table not in published]:
+            if missing := [table for table in wanted if ".".join(table) not in published]:
                 _log.info("Adding %d tables to the publication %s", len(missing), config.publication)
                 slots.add_tables(connection, config.publication, missing)
         if left_out := slots.unpublished_operations(connection, config.publication):
