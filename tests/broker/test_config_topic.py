@@ -40,7 +40,7 @@ from tests.support.wrong_clock import put_clock_ahead
 
 T = TypeVar("T")
 
-_SECONDS = 30
+_SECONDS = 120
 _CONFIG = {"connector.class": "C", "tasks.max": "2", "topic": "t", "name": "c1"}
 
 

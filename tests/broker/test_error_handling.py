@@ -151,7 +151,7 @@ def test_a_refused_record_fails_its_task_and_nothing_of_its_transaction_is_visib
     assert f"topic {topic} failed in the stage VALUE_CONVERTER (PickyConverter): ValueError" in told
     assert f"{{'task.id': '{name}-0'}}" in told
     assert "{'saved': 142}" in told
-    assert task.join(30)
+    assert task.join(120)
     assert counted(runner, name, "total_record_errors") == 1
     assert read_topic(bootstrap_servers, topic) == []
     assert read_offsets(bootstrap_servers, runner.offsets_topic, name) == []

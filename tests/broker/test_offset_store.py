@@ -26,7 +26,7 @@ from tests.support.processes import wait_for
 from tests.support.security import SecuredBroker
 from tests.support.topics import Topics, unique
 
-_SECONDS = 30
+_SECONDS = 120
 
 
 @pytest.fixture

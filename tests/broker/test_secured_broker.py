@@ -15,13 +15,13 @@ from tests.support.topics import Topics
 def test_a_user_comes_in_by_each_mechanism(secured: SecuredBroker, mechanism: str) -> None:
     client = AdminClient({"bootstrap.servers": secured.sasl_servers, **secured.rdkafka("worker", mechanism)})
 
-    assert client.list_topics(timeout=30).brokers
+    assert client.list_topics(timeout=120).brokers
 
 
 def test_a_client_without_a_name_comes_in_by_tls(secured: SecuredBroker) -> None:
     settings = {"security.protocol": "SSL", "ssl.ca.location": str(secured.ca_file)}
 
-    assert AdminClient({"bootstrap.servers": secured.tls_servers, **settings}).list_topics(timeout=30).brokers
+    assert AdminClient({"bootstrap.servers": secured.tls_servers, **settings}).list_topics(timeout=120).brokers
 
 
 def test_a_wrong_password_is_refused(secured: SecuredBroker) -> None:

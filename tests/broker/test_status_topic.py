@@ -22,7 +22,7 @@ from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 from tests.support.wrong_clock import put_clock_ahead
 
-_SECONDS = 30
+_SECONDS = 120
 _TASK = ConnectorTaskId("c1", 0)
 _RUNNING = Status("RUNNING", "host:8083", 2, version="1.0")
 

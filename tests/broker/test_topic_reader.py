@@ -21,7 +21,7 @@ from tests.support.processes import wait_for
 from tests.support.topics import Topics, unique
 
 _MILLISECONDS_OF_A_WAIT = 1_000
-_JOIN_SECONDS = 30
+_JOIN_SECONDS = 120
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from fencepost.kafka.errors import ProducerFencedError
 from tests.support.checker import assert_exactly_once, read_offsets, read_topic, values
 from tests.support.metrics_page import documented_metrics
 from tests.support.processes import wait_for
-from tests.support.running_tasks import create_sequence
+from tests.support.running_tasks import RunningTasks, create_sequence
 from tests.support.sequence_source import properties, seqs
 from tests.support.topics import Topics, unique
 from tests.support.workers import Group, Worker
@@ -275,18 +275,20 @@ def test_a_failed_task_shows_its_trace_and_is_restarted_by_hand(
 
 
 def test_a_task_fenced_by_a_foreign_client_restarts_while_assigned_here(
-    worker: Worker, group: Group, name: str, topic: str, bootstrap_servers: str
+    worker: Worker, group: Group, bootstrap_servers: str
 ) -> None:
-    create_sequence(worker, name, topic, limit=4000, **{"messages.per.poll": 5})
+    tasks = RunningTasks(group, bootstrap_servers, count=1)
+    tasks.create(worker)
+    tasks.wait_until_shared(worker)
 
     # Not librdkafka's producer: it tries again every half second while a transaction is open, and fences each time.
     with Admin(ClientConfig((bootstrap_servers,))) as stranger:
-        stranger.fence_producers([f"{group.id}-{name}-0"]).all()
+        stranger.fence_producers([f"{group.id}-{tasks.name}-0"]).all()
 
-    wait_for(lambda: len(read_topic(bootstrap_servers, topic)) >= 4000, what="everything is written")
-    assert_exactly_once(seqs(values(read_topic(bootstrap_servers, topic)), name), range(1, 4001))
-    worker.wait_for_states(name, "RUNNING", "RUNNING")
-    assert f"took over the transactional id {group.id}-{name}-0" in worker.process.output
+    worker.process.wait_for_output(f"took over the transactional id {group.id}-{tasks.name}-0")
+    tasks.wait_until_shared(worker)
+    tasks.assert_exactly_once(worker)
+    assert worker.request("DELETE", f"/connectors/{tasks.name}").status == 204
 
 
 def test_a_deleted_connector_leaves_nothing_but_its_offsets(

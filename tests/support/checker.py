@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from tests.support.raw_kafka import RawKafka
 from tests.support.topics import unique
 
-_TIMEOUT_SECONDS = 60.0
+_TIMEOUT_SECONDS = 120.0
 _MARKERS_TIMEOUT_SECONDS = 20.0
 # librdkafka waits for as many records as it was asked for, up to this time.
 _WAIT_SECONDS = 0.01

@@ -33,7 +33,7 @@ from typing import Any, Self
 
 from fencepost.embedded.ports import HOST, free_ports
 
-_WAIT_SECONDS = 30.0
+_WAIT_SECONDS = 120.0
 
 
 class ApiKey(IntEnum):

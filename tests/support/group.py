@@ -129,7 +129,7 @@ def is_balanced(configured: ConfiguredWork, shares: list[Work]) -> bool:
     return even and len(together) == expected == sum(map(len, shares))
 
 
-async def until(condition: Callable[[], bool], seconds: float = 45.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for a condition. Raises TimeoutError."""
     give_up = time.monotonic() + seconds
     while not condition():

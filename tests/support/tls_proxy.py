@@ -21,7 +21,7 @@ from fencepost.embedded.ports import HOST, free_ports
 
 _SSL_REQUEST: Final = 80_877_103
 _GSS_REQUEST: Final = 80_877_104
-_SECONDS: Final = 30.0
+_SECONDS: Final = 120.0
 
 T = TypeVar("T")
 

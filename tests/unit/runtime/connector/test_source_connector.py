@@ -136,7 +136,7 @@ def test_a_connector_may_wait_for_its_thread_that_reports_a_failure(end: str, st
 
     def stop() -> None:
         watching.start()
-        watching.join(10)
+        watching.join(60)
         ended.append(not watching.is_alive())
 
     connector.stop = stop  # type: ignore[method-assign]
