@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,4 @@ def spark_session() -> SparkSession:
 def _engine() -> SparkEngine:
     from fencepost.engine.engine import SparkEngine  # noqa: PLC0415 - takes seconds, and few tests need Spark
 
-    engine = SparkEngine({"spark.sql.shuffle.partitions": "2"})
-    atexit.register(engine.stop)
-    return engine
+    return SparkEngine({"spark.sql.shuffle.partitions": "2"})

@@ -6,6 +6,7 @@ The user's `spark.*` settings override the defaults below, except for two that w
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
@@ -169,7 +170,8 @@ def _quiet_logging() -> str:
 class LazySession:
     """Starts a session at its first use. Safe to use from several threads.
 
-    A SparkContext that is there already, of a program that embeds fencepost, is used and left alone at the end.
+    A SparkContext that is there already, of a program that embeds fencepost, is used and left alone at the end. One that
+    was started is stopped at the latest when the interpreter ends: a job under way would report that nobody listens.
     """
 
     def __init__(self, settings: Mapping[str, str], *, import_path: Sequence[str] = ()) -> None:
@@ -258,7 +260,13 @@ class LazySession:
         self._stop_due.clear()
         session, self._session = self._session, None
         if session is not None and self._owned:
+            atexit.unregister(self._stop_at_exit)
             _stop(session)
+
+    def _stop_at_exit(self, started_by: int) -> None:
+        # A process that was forked from this one has the same connections to the JVM.
+        if os.getpid() == started_by:
+            self.stop()
 
     def _start(self) -> SparkSession:
         """Start on a separate thread: on the main thread pyspark would replace the handler of SIGINT."""
@@ -300,6 +308,8 @@ class LazySession:
                     f"Spark did not start with master {self._settings['spark.master']}: {failure.one_line}. "
                     "Check the spark.* settings and the messages of the JVM above"
                 ) from error
+            atexit.unregister(self._stop_at_exit)
+            atexit.register(self._stop_at_exit, os.getpid())
         # A connector may have started one in the meantime, which is then the one that there is.
         _check_foreign(session.sparkContext)
         return session
