@@ -44,6 +44,29 @@ def test_crashes_around_each_commit_keep_transactions_whole(topics: Topics, data
     assert replayed(enumerate(topics.committed)) == balances(database)
 
 
+def test_rows_with_keys_of_any_type_may_be_updated(topics: Topics, database: Database):
+    types = {
+        "text[]": ("{a}", "{b,c}"),
+        "int[]": ("{1}", "{1,2}"),
+        "float8": ("NaN", "0"),
+        "interval": ("1 day", "2 days"),
+    }
+    for place, (kind, (one, two)) in enumerate(types.items()):
+        database.execute(f"create table t{place}(id {kind} primary key, n int)")
+        database.execute(f"alter table t{place} replica identity {'full' if place % 2 else 'default'}")
+        database.execute(f"insert into t{place} values ('{one}', 1), ('{two}', 2)")  # noqa: S608
+    topics.run()
+    for place, (one, _) in enumerate(types.values()):
+        database.execute(f"update t{place} set n = 3 where id = '{one}'")  # noqa: S608
+        database.execute(f"delete from t{place} where n = 2")  # noqa: S608
+        database.execute(f"update t{place} set id = '{types[list(types)[place]][1]}'")  # noqa: S608
+    topics.run()
+
+    for place in range(len(types)):
+        found = [value and value["op"] for _, value in topics.events(f"public.t{place}")]
+        assert found == ["r", "r", "u", "d", None, "d", None, "c"], place
+
+
 def test_notices_between_the_changes_do_not_end_the_stream(topics: Topics, database: Database):
     # A role or database may have such a setting, and plugins and the server itself send warnings.
     database.execute(f"alter database {database.name} set client_min_messages = debug2")

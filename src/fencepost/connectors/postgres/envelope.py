@@ -104,7 +104,7 @@ class TableEvents:
     def draft(self, changes: Changes) -> Draft | None:
         """Return what the events of changes are, None if there are none. Raises DataError like `events`."""
         new, old = self._read(changes.new, changes), self._read(changes.old, None)
-        rows, codes = self._events(changes, new, old)
+        rows, codes = self._events(changes)
         return Draft(self, changes, new, old, rows, codes) if len(rows) else None
 
     def drafted(self, draft: Draft, now_ms: int, transaction: pa.Array | None) -> pa.RecordBatch:
@@ -165,10 +165,10 @@ class TableEvents:
             texts = pc.if_else(pa.array(found.unchanged), marker, texts)
         return read_column(column.type, texts, where)
 
-    def _events(self, changes: Changes, new: list[pa.Array], old: list[pa.Array]) -> tuple[Array, Array]:
+    def _events(self, changes: Changes) -> tuple[Array, Array]:
         """Return the change of each event, by its position, and what the event says of it."""
         operation = changes.operation
-        moved = self._moved(changes, new, old)
+        moved = self._moved(changes)
         skipped = np.isin(operation, [code for code, letter in _OPERATIONS.items() if letter in self.settings.skipped])
         # Up to three events for a change: a delete, its tombstone, and what is there afterwards.
         deleted = ((operation == DELETE) | moved) & ~skipped
@@ -180,16 +180,18 @@ class TableEvents:
         rows = np.repeat(np.arange(len(operation)), present.sum(axis=1))
         return rows, codes[present]
 
-    def _moved(self, changes: Changes, new: list[pa.Array], old: list[pa.Array]) -> Array:
-        """Return which changes are updates of a row's key."""
+    def _moved(self, changes: Changes) -> Array:
+        """Return which changes are updates of a row's key, by PostgreSQL's texts: Arrow cannot compare values of all types."""
         moved = np.zeros(len(changes), bool)
         rows = np.flatnonzero((changes.operation == UPDATE) & (changes.old.index >= 0))
         if not len(rows):
             return moved
-        for column, now, then in zip(self.columns, new, old, strict=True):
+        for column in self.columns:
             if column.key:
+                place = column.position
+                now = _completed(changes.new.columns[place], place, changes).values
                 after = now.take(pa.array(changes.new.index[rows]))
-                before = then.take(pa.array(changes.old.index[rows]))
+                before = changes.old.columns[place].values.take(pa.array(changes.old.index[rows]))
                 same = pc.fill_null(pc.equal(after, before), False).to_numpy(zero_copy_only=False)
                 both_null = (after.is_null().to_numpy(zero_copy_only=False)) & before.is_null().to_numpy(
                     zero_copy_only=False

@@ -104,6 +104,30 @@ def test_an_update_of_the_key_deletes_the_old_one_and_creates_the_new_one():
     assert short(found) == [(1, "d", row(1), None), (1, None), (2, "c", None, row(2, "ann"))]
 
 
+@pytest.mark.parametrize(
+    ("kind", "elements", "one", "two"),
+    [(1700, None, "1.50", "2"), (1007, 23, "{1,2}", "{1}"), (701, None, "NaN", "-0")],
+)
+def test_a_key_of_any_type_may_be_updated_or_not(kind: int, elements: int | None, one: str, two: str):
+    # A number without a scale is a struct.
+    described = replace(FULL, columns=(replace(FULL.columns[0], type_oid=kind), *FULL.columns[1:]))
+    of = table(described=described)
+    if elements is not None:
+        item = PostgresType(elements)
+        of = replace(
+            of,
+            columns=[
+                replace(of.columns[0], type=value_type(PostgresType(kind, element=item), DecimalHandling.PRECISE)),
+                *of.columns[1:],
+            ],
+        )
+    messages = [
+        update(described, [one, "bob", None], old=[one, "ann", None], full=True),
+        update(described, [two, "bob", None], old=[one, "bob", None], full=True),
+    ]
+    assert [None if value is None else value["op"] for _, value in events(of, *messages)] == ["u", "d", None, "c"]
+
+
 def test_an_update_has_the_former_row_where_the_replica_identity_is_full():
     messages = [
         update(FULL, ["1", "bob", None], old=["1", "ann", None], full=True),
