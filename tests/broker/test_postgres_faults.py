@@ -20,7 +20,7 @@ from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.config.validation_context import ValidationContext
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig
-from fencepost.connectors.postgres import connection, task
+from fencepost.connectors.postgres import task
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PositionLostError, PostgresError
 from fencepost.connectors.postgres.connector import PostgresSourceConnector
@@ -356,7 +356,7 @@ def test_tables_that_are_dropped_or_renamed_do_not_end_the_stream(running: bool,
 def test_a_locked_table_holds_up_the_stream_only_until_it_is_published(
     topics: Topics, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(connection, "_LOCK_TIMEOUT", "200ms")
+    monkeypatch.setattr("fencepost.connectors.postgres.held_tables._LOCK_TIMEOUT", "200ms")
     database.execute("create table t(id int primary key); create table other(id int primary key)")
     topics.change(publication_name="mine", publication_autocreate_mode="filtered")
     topics.run()

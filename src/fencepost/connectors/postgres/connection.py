@@ -21,13 +21,10 @@ _SESSION: Final = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "statement_timeout": "0",
+    "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "search_path": "pg_catalog",
 }
-# So long a statement waits for a table that another transaction has locked. A task that waits cannot be stopped.
-_LOCK_TIMEOUT: Final = "5s"
-# Creating a slot waits for all transactions that are open, which the server counts as waiting for a lock.
-_NO_LOCK_TIMEOUT: Final = "0"
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 # A server that is gone without a word is noticed after 20 s, also if it was sent something meanwhile.
 _KEEPALIVE: Final = {
@@ -64,10 +61,9 @@ class ConnectionSettings:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
 
-    def parameters(self, lock_timeout: str, **more: str) -> dict[str, str]:
+    def parameters(self, **more: str) -> dict[str, str]:
         """Return libpq's connection parameters."""
-        settings = _SESSION | {"lock_timeout": lock_timeout}
-        session = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         given = {"host": self.host, "port": str(self.port), "user": self.user, "dbname": self.database}
         if self.password is not None:
             given["password"] = self.password
@@ -75,19 +71,17 @@ class ConnectionSettings:
 
     def connect(self) -> psycopg.Connection[Any]:
         """Return a connection for statements, in autocommit mode. Raises RetriableError or PostgresError."""
-        return self._connected(f"The connection to PostgreSQL at {self} failed", _LOCK_TIMEOUT)
+        return self._connected(f"The connection to PostgreSQL at {self} failed")
 
     def connect_for_replication(self) -> psycopg.Connection[Any]:
         """Return a connection for commands of replication. Raises RetriableError or PostgresError."""
-        failure = f"The connection to PostgreSQL at {self} for replication failed"
-        return self._connected(failure, _NO_LOCK_TIMEOUT, replication="database")
+        return self._connected(f"The connection to PostgreSQL at {self} for replication failed", replication="database")
 
-    def _connected(self, failure: str, lock_timeout: str, **more: str) -> psycopg.Connection[Any]:
+    def _connected(self, failure: str, **more: str) -> psycopg.Connection[Any]:
         # Not PGconn.connect, which keeps all threads of the process waiting for the server.
         driver = _psycopg()
         try:
-            parameters = self.parameters(lock_timeout, **more)
-            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **parameters))
+            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **self.parameters(**more)))
         except driver.Error as error:
             raise translated(error, failure) from error
 
