@@ -14,13 +14,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from inspect import unwrap
-from typing import Any, ClassVar, Final
+from inspect import isasyncgenfunction, iscoroutinefunction, isfunction, signature, unwrap
+from typing import Any, ClassVar, Final, overload
 
 from fencepost.api.config_def import ConfigDef
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import DataError
-from fencepost.api.plugin_calls import kind_of
+from fencepost.api.plugin_calls import call_plugin, iterate_plugin, kind_of, refuse_answer
 from fencepost.api.record import PollResult, SourceOffset, SourceRecord
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.api.topic_names import topic_name
@@ -52,26 +52,50 @@ _CONFIG: Final = (
 )  # fmt: skip
 
 
-def source(*, key: str | None = None) -> Callable[[SourceFunction], type[SourceConnector]]:
+@overload
+def source(function: SourceFunction, /) -> type[SourceConnector]: ...
+@overload
+def source(*, key: str | None = None) -> Callable[[SourceFunction], type[SourceConnector]]: ...
+def source(function: Any = None, /, *, key: str | None = None) -> Any:
     """Make a connector of a function `function(config, cursor)` that yields `(row, cursor)` pairs.
 
     A row is the record's value, in any form that `SourceRecord.value` may have. The cursor is the position after the row:
     called with it, the function yields the next row first. `key` is the name of a field of the rows, for the records' key.
-    The configuration has the properties `topic`, `batch.rows` and `poll.interval.ms`, and any others for the function.
-    The connector has one task.
+    Without a key, `@source` needs no parentheses. The configuration has the properties `topic`, `batch.rows` and
+    `poll.interval.ms`, and any others for the function. The connector has one task.
+
+    Raises TypeError for what is no such function.
     """
 
     def made(function: SourceFunction) -> type[SourceConnector]:
+        _check_function(function)
         attributes = {
             "__module__": function.__module__,
             "__qualname__": function.__qualname__,
             "__doc__": function.__doc__,
             "function": staticmethod(function),
+            "made_of": staticmethod(function),
             "key": key,
         }
         return type(function.__name__, (FunctionSourceConnector,), attributes)
 
-    return made
+    return made if function is None else made(function)
+
+
+def _check_function(function: Any) -> None:
+    expected = "it takes a function(config, cursor) that yields (row, cursor) pairs"
+    if isinstance(function, str):
+        raise TypeError(f"source({function!r}): {expected}. The key is given by its name: source(key={function!r})")
+    if not isfunction(function):
+        raise TypeError(f"source() was given {kind_of(function)}: {expected}")
+    if iscoroutinefunction(function) or isasyncgenfunction(function):
+        raise TypeError(f"source() was given the async function {function.__qualname__}: {expected}, without async")
+    try:
+        signature(function).bind({}, None)
+    except TypeError as error:
+        raise TypeError(
+            f"source() was given {function.__qualname__}{signature(function)}: {expected} ({error})"
+        ) from None
 
 
 class FunctionSourceConnector(SourceConnector):
@@ -83,7 +107,8 @@ class FunctionSourceConnector(SourceConnector):
 
     def task_class(self) -> type[SourceTask]:
         """Return a task that calls the function."""
-        attributes = {"__module__": __name__, "function": staticmethod(self.function), "key": self.key}
+        function = staticmethod(self.function)
+        attributes = {"__module__": __name__, "function": function, "made_of": function, "key": self.key}
         return type(f"{type(self).__name__}Task", (FunctionSourceTask,), attributes)
 
     def validate(self, config: Config) -> list[Any]:
@@ -120,7 +145,7 @@ class FunctionSourceTask(SourceTask):
     def poll(self) -> PollResult:
         """Return the next rows; None when the function has ended, after the interval."""
         if self._rows is None:
-            self._rows = iter(self.function(self._config, self._cursor))
+            self._rows = self._called()
             self._ended = False
             self._yielded = False
         records, more = self._some(self._rows)
@@ -131,6 +156,14 @@ class FunctionSourceTask(SourceTask):
             self._ended = not self._yielded
             self._stopping.wait(self._interval_s)
         return records or None
+
+    def _called(self) -> Iterator[Any]:
+        """Call the function. Its frames are those of a plugin, as if the worker had called it."""
+        what = f"The source function {self.function.__qualname__}"
+        answer: Any = call_plugin(what, self.function, self._config, self._cursor)
+        if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
+            refuse_answer(what, self.function, kind_of(answer), "(row, cursor) pairs: yield each")
+        return iterate_plugin(what, answer)
 
     def _some(self, rows: Iterator[Any]) -> tuple[list[SourceRecord], bool]:
         """Return the next records, and whether there may be more of this call."""
@@ -144,10 +177,8 @@ class FunctionSourceTask(SourceTask):
 
     def _record(self, item: Any) -> SourceRecord:
         if not isinstance(item, tuple) or len(item) != 2:
-            raise DataError(
-                f"The source function {self.function.__qualname__}{_defined_at(self.function)} yielded {kind_of(item)}: it "
-                "must yield (row, cursor after the row)"
-            )
+            found = f"{kind_of(item)} of {len(item)}" if isinstance(item, tuple) else kind_of(item)
+            raise DataError(f"{self._what()} yielded {found}: it must yield (row, cursor after the row)")
         row, self._cursor = item
         self._yielded = True
         return SourceRecord(self._partition, self._offset(), self._topic, value=row, key=self._key(row))
@@ -157,8 +188,8 @@ class FunctionSourceTask(SourceTask):
             return dict(self._cursor)
         if self._cursor is None or isinstance(self._cursor, Mapping):
             raise DataError(
-                f"The source function {self.function.__qualname__} yielded the cursor {self._cursor!r}: it must be a simple "
-                f"value, or a dict with another name than {_CURSOR!r}"
+                f"{self._what()} yielded the cursor {self._cursor!r}: it must be a simple value, or a dict with another "
+                f"name than {_CURSOR!r}"
             )
         return {_CURSOR: self._cursor}
 
@@ -166,8 +197,12 @@ class FunctionSourceTask(SourceTask):
         if self.key is None:
             return None
         if not isinstance(row, Mapping) or self.key not in row:
-            raise DataError(f"A row of {self.function.__qualname__} has no field {self.key!r}, which is to be its key")
+            raise DataError(f"{self._what()} yielded a row without the field {self.key!r}, which is to be its key")
         return row[self.key]
+
+    def _what(self) -> str:
+        code = unwrap(self.function).__code__
+        return f"The source function {self.function.__qualname__}, defined at {code.co_filename}:{code.co_firstlineno},"
 
     def at_end(self) -> bool:
         """Return whether the last call of the function yielded nothing."""
@@ -176,11 +211,6 @@ class FunctionSourceTask(SourceTask):
     def stop(self) -> None:
         """Wake a poll that waits."""
         self._stopping.set()
-
-
-def _defined_at(function: Callable[..., Any]) -> str:
-    code = getattr(unwrap(function), "__code__", None)
-    return "" if code is None else f", defined at {code.co_filename}:{code.co_firstlineno},"
 
 
 def _cursor(offset: SourceOffset | None) -> Any:

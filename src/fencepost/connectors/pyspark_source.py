@@ -60,7 +60,12 @@ def pyspark_source(data_source: type[DataSource]) -> type[SourceConnector]:
     The value of a record is the row as a struct. The connector has the properties of `record_columns` and
     `poll.interval.ms`, and all of its properties are the data source's options. It has one task: Spark spreads the work.
     """
-    attributes = {"__module__": data_source.__module__, "__doc__": data_source.__doc__, "data_source": data_source}
+    attributes = {
+        "__module__": data_source.__module__,
+        "__doc__": data_source.__doc__,
+        "data_source": data_source,
+        "made_of": data_source,
+    }
     return type(f"{data_source.__name__}Connector", (PySparkSourceConnector,), attributes)
 
 
@@ -75,7 +80,7 @@ class PySparkSourceConnector(SourceConnector):
 
     def task_class(self) -> type[SourceTask]:
         """Return a task that runs the data source."""
-        attributes = {"__module__": __name__, "data_source": self.data_source}
+        attributes = {"__module__": __name__, "data_source": self.data_source, "made_of": self.data_source}
         return type(f"{self.data_source.__name__}Task", (PySparkSourceTask,), attributes)
 
     def exactly_once_support(self, config: Config) -> ExactlyOnceSupport:

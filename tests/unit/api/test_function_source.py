@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from fencepost import ConfigError, DataError, source
-from fencepost.testing import CHECKS, Check, Limits, run_task
+from fencepost.api.errors import PluginError
+from fencepost.testing import CHECKS, Check, Limits, Violation, run_task
 from tests.unit.connectors.test_pyspark_source import Rows
 
 CONFIG = {"topic": "rows", "poll.interval.ms": "20", "batch.rows": "5"}
@@ -86,8 +87,98 @@ def test_a_missing_key_is_named() -> None:
         del config, cursor
         yield {"id": 1}, 1
 
-    with run_task(keyless, CONFIG) as task, pytest.raises(DataError, match="has no field 'no'"):
+    with run_task(keyless, CONFIG) as task, pytest.raises(DataError, match="a row without the field 'no'"):
         task.poll()
+
+
+@source
+def bare(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+    """Needs no parentheses."""
+    del config
+    if cursor is None:
+        yield "only", 1
+
+
+@source()
+def broken(config: Mapping[str, str], cursor: Any) -> Any:
+    """Fails as the test says."""
+    del cursor
+    if config["how"] == "returns":
+        return None
+    raise KeyError("id")
+
+
+@source()
+def broken_in_the_middle(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+    """Fails after a row."""
+    del config, cursor
+    yield "row", 1
+    raise KeyError("id")
+
+
+@source()
+def inclusive(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
+    """The row of the cursor comes again."""
+    del config
+    for number in range(cursor or 0, 5):
+        yield number, number
+
+
+def test_the_decorator_needs_no_parentheses() -> None:
+    with run_task(bare, CONFIG) as task:
+        assert task.poll().values == ["only"]
+
+
+async def _async(config: Any, cursor: Any) -> Any:
+    yield config, cursor
+
+
+def _one_argument(config: Any) -> Any:
+    yield config, 1
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("id", r"source\(key='id'\)"),
+        (3, "was given an int"),
+        (str, "was given the class str"),
+        (_async, "the async function _async"),
+        (_one_argument, r"_one_argument\(.*: it takes a function\(config, cursor\)"),
+    ],
+)
+def test_what_is_no_source_function_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        source(function)
+
+
+def test_a_function_that_returns_nothing_is_refused_with_its_line() -> None:
+    expected = rf"broken, defined at {__file__}:\d+, returned None: it must return \(row, cursor\) pairs: yield each"
+    with run_task(broken, CONFIG | {"how": "returns"}) as task, pytest.raises(PluginError, match=expected):
+        task.poll()
+
+
+def _line(text: str) -> int:
+    return next(number for number, line in enumerate(Path(__file__).read_text().splitlines(), 1) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("function", "check", "line"),
+    [
+        (broken, "reads_the_source", 'raise KeyError("id")'),
+        (broken_in_the_middle, "reads_the_source", None),
+        (inclusive, "resumes_from_every_offset", None),
+    ],
+)
+def test_a_failed_check_names_the_line_of_the_function(function: Any, check: str, line: str | None) -> None:
+    (run,) = [each for each in CHECKS if each.name == check]
+    with pytest.raises(Violation) as found:
+        run(function, CONFIG | {"how": "raises"}, Limits(call_s=120, stop_s=120))
+    assert found.value.where is not None
+    file, _, number = found.value.where.rpartition(":")
+    assert file == __file__
+    if line is not None:
+        assert int(number) == _line(line)
 
 
 def test_the_topic_is_required() -> None:

@@ -84,7 +84,7 @@ def _chain(subject: Subject, what: str, run: Run) -> None:
             if wrong is not None:
                 raise Violation(
                     f"A task {what}: {wrong}. What was not committed must be returned again, what was must not",
-                    defined_at(subject.task_class.start),
+                    defined_at(subject.task_class, "start"),
                 )
             if ended or time.monotonic() > deadline or len(found) >= len(reference.records):
                 return
@@ -110,7 +110,7 @@ def survives_more_and_fewer_tasks(subject: Subject) -> None:
             raise Violation(
                 f"With tasks.max={count}, after {' and '.join(map(str, _TASK_COUNTS[:run])) or 'no other'} task(s): {wrong}. "
                 "A source partition belongs to the source, not to a task, and each is read by some task",
-                defined_at(subject.connector.task_configs),
+                defined_at(subject.connector, "task_configs"),
             )
 
 
@@ -129,7 +129,7 @@ def tasks_share_no_source_partition(subject: Subject) -> None:
                         raise Violation(
                             f"With tasks.max={count}, the tasks {other} and {number} read the same source partition, "
                             f"{partition}: give each to one task, or records are returned twice",
-                            defined_at(subject.connector.task_configs),
+                            defined_at(subject.connector, "task_configs"),
                         )
 
 
@@ -152,7 +152,7 @@ def partitions_follow_task_configs(subject: Subject) -> None:
                         f"partitions_follow_task_configs() returns True, but task {number} has the same configuration "
                         f"with tasks.max={first} and {count}, and other source partitions: {sorted(before)} and "
                         f"{sorted(partitions)}",
-                        defined_at(subject.connector.partitions_follow_task_configs),
+                        defined_at(subject.connector, "partitions_follow_task_configs"),
                     )
 
 

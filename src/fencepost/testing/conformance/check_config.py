@@ -30,7 +30,7 @@ def defines_its_properties(subject: Subject) -> None:
         if not key.documentation.strip():
             raise Violation(
                 f"config() does not say what the property {key.name} means: give it a documentation",
-                defined_at(subject.connector.config),
+                defined_at(subject.connector, "config"),
             )
         if key.required or key.default is None or key.validator is None:
             continue
@@ -39,7 +39,7 @@ def defines_its_properties(subject: Subject) -> None:
         except ConfigError as error:
             raise Violation(
                 f"The default of the property {key.name} is refused by its own validator: {error}",
-                defined_at(subject.connector.config),
+                defined_at(subject.connector, "config"),
             ) from error
 
 
@@ -59,7 +59,7 @@ def validates_any_configuration(subject: Subject) -> None:
         try:
             instance.validate(config)
         except Exception as error:
-            raise raised(f"validate() of a configuration {what}", error, subject.connector.validate) from error
+            raise raised(f"validate() of a configuration {what}", error, subject.connector, "validate") from error
 
 
 def reads_only_defined_properties(subject: Subject) -> None:
@@ -93,12 +93,12 @@ def restarts_the_same_tasks(subject: Subject) -> None:
                 started.instance.stop()
                 started.instance.start(started.config, started.context)
             except Exception as error:
-                raise raised("The second start of the connector", error, subject.connector.start) from error
+                raise raised("The second start of the connector", error, subject.connector, "start") from error
             again = subject.task_configs(started, count)
         if before != again:
             raise Violation(
                 f"After stop() and start(), task_configs({count}) returned other configurations: {before} and {again}",
-                defined_at(subject.connector.task_configs),
+                defined_at(subject.connector, "task_configs"),
             )
 
 
@@ -111,14 +111,14 @@ def accepts_its_own_offsets(subject: Subject) -> None:
             instance.alter_offsets(config, pairs)
             instance.alter_offsets(config, [(partition, None) for partition, _ in pairs])
         except Exception as error:
-            raise raised(f"alter_offsets() of {pairs!r}", error, subject.connector.alter_offsets) from error
+            raise raised(f"alter_offsets() of {pairs!r}", error, subject.connector, "alter_offsets") from error
         try:
             instance.alter_offsets(config, [({"fencepost": "no such"}, {"fencepost": "no such"})])
         except (ConfigError, DataError):
             return
         except Exception as error:
             raise raised(
-                "alter_offsets() of offsets of another form", error, subject.connector.alter_offsets
+                "alter_offsets() of offsets of another form", error, subject.connector, "alter_offsets"
             ) from error
 
 

@@ -36,7 +36,7 @@ def gives_the_same_again(subject: Subject) -> None:
         raise Violation(
             f"A task that started from the same offsets, none, returned something else: {wrong}. What a task returns may "
             "depend on its offsets only: not on other state, the time or chance",
-            defined_at(subject.task_class.poll),
+            defined_at(subject.task_class, "poll"),
         )
 
 
@@ -105,7 +105,7 @@ def _check_following(subject: Subject, task: CheckedTask, point: _ResumePoint, d
     raise Violation(
         f"A task that resumed from the offset of {last}, {point.offsets.items()!r}: {wrong}. The offset of a record is the "
         "position after it, and different records of a source partition have different offsets",
-        defined_at(subject.task_class.start),
+        defined_at(subject.task_class, "start"),
     )
 
 
@@ -119,13 +119,13 @@ def waits_for_more(subject: Subject) -> None:
     if step is not None:
         raise Violation(
             f"at_end() returned True, or poll() returned nothing for a second, but then came {step.records[0]}",
-            defined_at(subject.task_class.at_end),
+            defined_at(subject.task_class, "at_end"),
         )
     if polls > _BUSY_POLLS:
         raise Violation(
             f"poll() was called {polls} times in {_BUSY_S:g} s and had nothing to return: wait a little for more, for "
             "example by Event.wait, or the worker uses a whole core",
-            defined_at(subject.task_class.poll),
+            defined_at(subject.task_class, "poll"),
         )
 
 

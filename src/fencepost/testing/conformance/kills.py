@@ -96,7 +96,7 @@ class KilledWorkers:
                     f"A worker was killed at the step {point.value}, and another one ran to the end: {wrong.total()} of "
                     f"{expected.total()} record(s) are {what}, for example in topic {topic}: {shown[:_SHOWN]}. What a task "
                     "returns may depend on its committed offsets only",
-                    defined_at(self._subject.task_class.start),
+                    defined_at(self._subject.task_class, "start"),
                 )
 
     def _run_to_the_end(self, name: str) -> None:
@@ -106,7 +106,9 @@ class KilledWorkers:
 
     def _failed(self, told: str) -> Violation:
         last = next((line for line in reversed(told.splitlines()) if line.strip()), "it said nothing")
-        return Violation(f"A worker that ran the connector failed: {last}", defined_at(self._subject.task_class.poll))
+        return Violation(
+            f"A worker that ran the connector failed: {last}", defined_at(self._subject.task_class, "poll")
+        )
 
     def _run(self, name: str, environment: Mapping[str, str]) -> tuple[int, str]:
         """Run a worker to the source's end, or to where it dies; return its exit code and what it said."""

@@ -48,7 +48,7 @@ class CheckedTask:
     def __init__(self, subject: Subject, started: StartedConnector, number: int, config: Mapping[str, str]) -> None:
         self._subject = subject
         self._caller = Caller(subject.limits.call_s)
-        self._task_class = started.task_class()
+        self._task_class = subject.task_class_of(started)
         self._scratch = SourceOffsets()
         self._last: tuple[Polled, list[tuple[SourcePartition, SourceOffset]]] | None = None
         self.steps: list[SeenPoll] = []
@@ -60,7 +60,7 @@ class CheckedTask:
         except Violation:
             raise
         except Exception as error:
-            raise raised("start()", error, self._task_class.start) from error
+            raise raised("start()", error, self._task_class, "start") from error
 
     @property
     def reading(self) -> Reading:
@@ -102,7 +102,7 @@ class CheckedTask:
         except Violation:
             raise
         except Exception as error:
-            raise raised("poll()", error, self._task_class.poll) from error
+            raise raised("poll()", error, self._task_class, "poll") from error
 
     def poll_until_some(self) -> SeenPoll | None:
         """Poll until there is something; None if the source ends first."""
@@ -153,7 +153,7 @@ class CheckedTask:
         except Violation:
             raise
         except Exception as error:
-            raise raised("at_end()", error, self._task_class.at_end) from error
+            raise raised("at_end()", error, self._task_class, "at_end") from error
         self.ended = at_end or (self._empty_polls >= _IDLE_POLLS and now - self._empty_since >= _IDLE_S)
 
     def _step(self, polled: Polled) -> SeenPoll:
@@ -185,7 +185,7 @@ class CheckedTask:
 
     @property
     def _at_poll(self) -> str | None:
-        return defined_at(self._task_class.poll)
+        return defined_at(self._task_class, "poll")
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Subject:
         if not reading.records:
             raise Violation(
                 "poll() returned no records: the checks need some. Give the connector a source that has records",
-                defined_at(self.task_class.poll),
+                defined_at(self.task_class, "poll"),
             )
         return reading
 
@@ -212,7 +212,14 @@ class Subject:
     def task_class(self) -> type[SourceTask]:
         """The class of the tasks."""
         with self.started() as started:
+            return self.task_class_of(started)
+
+    def task_class_of(self, started: StartedConnector) -> type[SourceTask]:
+        """Ask for the class of the tasks. Raises Violation if the connector names none."""
+        try:
             return started.task_class()
+        except Exception as error:
+            raise raised("task_class()", error, self.connector, "task_class") from error
 
     def deadline(self) -> float:
         """Return when a check that starts now should end, in seconds of the monotonic clock."""
@@ -228,7 +235,7 @@ class Subject:
         except Violation:
             raise
         except Exception as error:
-            raise raised("The start of the connector", error, self.connector.start) from error
+            raise raised("The start of the connector", error, self.connector, "start") from error
         else:
             yield started
             caller.call("stop() of the connector", started.stop)
@@ -259,10 +266,10 @@ class Subject:
         try:
             configs = started.task_configs(count)
         except Exception as error:
-            raise raised("task_configs()", error, self.connector.task_configs) from error
+            raise raised("task_configs()", error, self.connector, "task_configs") from error
         if not 1 <= len(configs) <= count:
             raise Violation(
                 f"task_configs({count}) returned {len(configs)} tasks: there must be at least 1, and at most {count}",
-                defined_at(self.connector.task_configs),
+                defined_at(self.connector, "task_configs"),
             )
         return configs

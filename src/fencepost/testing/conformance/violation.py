@@ -5,16 +5,21 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
-from collections.abc import Callable
-from inspect import unwrap
+from contextlib import suppress
+from inspect import getsourcefile, getsourcelines, unwrap
 from types import FrameType
 from typing import Any, Final
 
 from fencepost.api.errors import describe_error
+from fencepost.api.source import SourceTask
 from fencepost.api.traces import plugin_location
 
 # Code of connectors, in the packages of fencepost.
 _CONNECTORS: Final = ("fencepost.connectors", "fencepost.api.function_source")
+
+
+# The methods that connectors and tasks have if they define none themselves.
+_BASE: Final = SourceTask.__module__
 
 
 class Violation(AssertionError):  # noqa: N818 - it is the connector that is in error
@@ -35,15 +40,36 @@ class NotApplicableError(Exception):
     """A check has nothing to check with this connector; the text says why."""
 
 
-def defined_at(method: Callable[..., Any]) -> str | None:
-    """Return `file:line` of a method's definition, None for one that is not written in Python."""
-    code = getattr(unwrap(method), "__code__", None)
-    return None if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+def defined_at(plugin: type[Any], method: str) -> str | None:
+    """Return `file:line` of the author's code for a method of a connector or task, None if no line can be named.
+
+    It is the method's definition. Where the class has the method from fencepost, it is the class, and where fencepost made
+    the class (see `source`), what it was made of.
+    """
+    made_of = getattr(plugin, "made_of", None)
+    if made_of is not None:
+        return _line_of(made_of)
+    function = unwrap(getattr(plugin, method))
+    if getattr(function, "__module__", None) == _BASE:
+        return _line_of(plugin)
+    return _line_of(function)
 
 
-def raised(what: str, error: Exception, method: Callable[..., Any]) -> Violation:
+def _line_of(written: Any) -> str | None:
+    """Return `file:line` of a function or class, None for one that is not written in Python."""
+    code = getattr(unwrap(written), "__code__", None)
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    with suppress(OSError, TypeError):
+        return f"{getsourcefile(written)}:{getsourcelines(written)[1]}"
+    return None
+
+
+def raised(what: str, error: Exception, plugin: type[Any], method: str) -> Violation:
     """Return the violation for an error that the connector's code raised."""
-    return Violation(f"{what} raised an error: {describe_error(error)}", plugin_location(error) or defined_at(method))
+    return Violation(
+        f"{what} raised an error: {describe_error(error)}", plugin_location(error) or defined_at(plugin, method)
+    )
 
 
 def line_of_thread(thread: threading.Thread) -> str | None:
