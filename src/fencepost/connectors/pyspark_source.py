@@ -30,6 +30,7 @@ from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError, DataError
+from fencepost.api.plugin_calls import call_plugin, iterate_plugin
 from fencepost.api.record import PollResult, SourceBatch
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import at_least
@@ -105,14 +106,15 @@ class PySparkSourceTask(SourceTask):
         parsed = _CONFIG.parse(config)
         self._interval_s = parsed[INTERVAL] / 1000
         self._record = RecordColumns.from_values(parsed)
-        self._source = self.data_source(CaseInsensitiveDict(config))
-        schema = self._source.schema()
+        name = self.data_source.__qualname__
+        self._source = call_plugin(f"The constructor of {name}", self.data_source, CaseInsensitiveDict(config))
+        schema = call_plugin(f"schema() of {name}", self._source.schema)
         self._columns = parse_columns(schema) if isinstance(schema, str) else schema
         self._record.check(self._columns)
         self._reader = _stream_reader(self._source, self._columns)
         self._partition = {"source": self._source.name()}
         committed = self.context.offset_reader.offset(self._partition)
-        self._offset = self._reader.initialOffset() if committed is None else json.loads(committed[_OFFSET])
+        self._offset = self._ask("initialOffset") if committed is None else json.loads(committed[_OFFSET])
 
     def poll(self) -> PollResult:
         """Return the rows up to the latest offset, or None after the interval if there is nothing new."""
@@ -123,17 +125,17 @@ class PySparkSourceTask(SourceTask):
         return batch
 
     def _plan(self) -> SourceBatch | None:
-        start, end = self._offset, _latest_offset(self._reader, self._offset)
+        start, end = self._offset, self._latest_offset()
         if end == start:
             return None
-        partitions = list(self._reader.partitions(start, end))
+        partitions = list(self._ask("partitions", start, end))
         reader = PartitionReader(self._source, self._reader, self._columns, self._record)
         # Offsets may change without any rows.
         return self._batch(end, reader, partitions or [None], size=None if partitions else 0)
 
     def _read_simple(self) -> SourceBatch | None:
-        rows, end = self._reader.read(self._offset)
-        read = list(rows)
+        rows, end = self._ask("read", self._offset)
+        read = list(iterate_plugin(f"read() of {type(self._reader).__qualname__}", rows))
         if end == self._offset:
             if read:
                 raise DataError(
@@ -154,7 +156,7 @@ class PySparkSourceTask(SourceTask):
     def commit(self) -> None:
         """Tell the reader up to where everything is committed."""
         if self._reader is not None:
-            self._reader.commit(self._offset)
+            self._ask("commit", self._offset)
 
     def at_end(self) -> bool:
         """Return whether there was nothing new at the last poll."""
@@ -164,7 +166,18 @@ class PySparkSourceTask(SourceTask):
         """Wake a poll that waits, and stop the reader."""
         self._stopping.set()
         if isinstance(self._reader, DataSourceStreamReader):
-            self._reader.stop()
+            self._ask("stop")
+
+    def _latest_offset(self) -> Any:
+        """Ask for the latest offset; before Spark 4.2 the method had no arguments."""
+        if not inspect.signature(self._reader.latestOffset).parameters:
+            return self._ask("latestOffset")
+        return self._ask("latestOffset", self._offset, self._ask("getDefaultReadLimit"))
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        """Call the reader as a plugin: the trace of its error begins in its code."""
+        what = f"{method}() of {type(self._reader).__qualname__}"
+        return call_plugin(what, getattr(self._reader, method), *arguments)
 
 
 @dataclass(frozen=True)
@@ -196,17 +209,10 @@ class PartitionReader:
 def _stream_reader(source: DataSource, columns: StructType) -> DataSourceStreamReader | SimpleDataSourceStreamReader:
     for make in (source.streamReader, source.simpleStreamReader):
         try:
-            return make(columns)
+            return call_plugin(f"{make.__name__}() of {type(source).__qualname__}", make, columns)
         except PySparkNotImplementedError:
             continue
     raise ConfigError(
         f"The data source {source.name()} has no stream reader: define streamReader() or simpleStreamReader(), because a "
         "batch reader has no offsets to resume from"
     )
-
-
-def _latest_offset(reader: Any, start: Mapping[str, Any]) -> Any:
-    """Ask for the latest offset; before Spark 4.2 the method had no arguments."""
-    if not inspect.signature(reader.latestOffset).parameters:
-        return reader.latestOffset()
-    return reader.latestOffset(start, reader.getDefaultReadLimit())

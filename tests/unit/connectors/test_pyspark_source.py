@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +19,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from fencepost import ConfigError, DataError, SourceConnector
+from fencepost.api.traces import plugin_location
 from fencepost.connectors.pyspark_source import pyspark_source
-from fencepost.testing import CHECKS, Check, Limits, run_task
+from fencepost.testing import CHECKS, Check, Limits, Violation, run_task
 
 END = 12
 CONFIG = {"topic": "rows", "poll.interval.ms": "20"}
@@ -177,3 +180,66 @@ def test_a_data_source_without_a_stream_reader_is_refused() -> None:
 @pytest.mark.parametrize("connector", [RowsConnector, SimpleConnector])
 def test_both_kinds_of_readers_pass_the_checks(check: Check, connector: type[SourceConnector]) -> None:
     check(connector, CONFIG, Limits(call_s=120, stop_s=120))
+
+
+class NoRoute(Rows):
+    """Its reader fails."""
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        del schema
+        raise KeyError("id")
+
+
+class NoOffset(Rows):
+    """Its reader's method fails."""
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        del schema
+        return FailingReader(arrow=False)
+
+
+class FailingReader(Reader):
+    """Has no latest offset."""
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        del start, limit
+        raise KeyError("id")
+
+
+@pytest.mark.parametrize("data_source", [NoRoute, NoOffset])
+def test_an_error_of_a_data_source_has_the_line_of_its_code(data_source: type[DataSource]) -> None:
+    with pytest.raises(KeyError) as raised, run_task(pyspark_source(data_source), CONFIG) as task:
+        task.poll()
+    location = plugin_location(raised.value)
+    assert location is not None
+    file, _, line = location.rpartition(":")
+    assert (file, Path(file).read_text().splitlines()[int(line) - 1].strip()) == (__file__, 'raise KeyError("id")')
+
+
+def test_a_failed_check_names_the_line_of_the_data_source() -> None:
+    check = next(each for each in CHECKS if each.name == "resumes_from_every_offset")
+    with pytest.raises(Violation) as found:
+        check(pyspark_source(Unstable), CONFIG, Limits(call_s=120, stop_s=120))
+    assert found.value.where is not None
+    assert found.value.code == "class Unstable(Rows):"
+
+
+class Unstable(Rows):
+    """What it reads depends on when it was started."""
+
+    started = itertools.count()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        del schema
+        return UnstableReader(next(self.started))
+
+
+class UnstableReader(Reader):
+    """Numbers its rows from where it was started."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(arrow=False)
+        self.first = first
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        yield from ((self.first + number, "row") for number in range(partition.start, partition.end))
