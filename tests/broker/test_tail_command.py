@@ -41,8 +41,8 @@ def tail(bootstrap_servers: str, topic: str, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def producer(bootstrap_servers: str) -> Producer:
-    """A transactional producer in a transaction."""
-    producer = transactional_producer(bootstrap_servers, unique("tailed"))
+    """A transactional producer in a transaction. A shell would run a part of its id, a terminal obey another."""
+    producer = transactional_producer(bootstrap_servers, unique("tailed") + "; x\x1b[2J")
     producer.begin_transaction()
     return producer
 
@@ -107,7 +107,9 @@ def test_the_last_committed_records_are_shown_and_the_open_transaction_is_named(
     assert code == 0
     assert [json.loads(line)["value"] for line in out.splitlines()] == [15, 16, 17, 18, 19]
     assert f"3 offsets of {topic} (partition 0) hidden by the open transaction of tailed" in err
-    assert "fencepost transactions abort tailed" in err
+    assert "fencepost transactions abort 'tailed" in err
+    assert "; x\\x1b[2J'" in err
+    assert "\x1b" not in err
 
 
 def test_the_beginning_an_offset_and_a_time_are_places_to_begin(tail: Tail, producer: Producer, topic: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -44,7 +45,8 @@ def decoder(converter: str) -> Decoder:
 def to_json(value: Any) -> str:
     """Return decoded data as one line of JSON.
 
-    Decimals are numbers with all of their digits. Characters that would control a terminal are escaped.
+    Decimals are numbers with all of their digits. NaN and the infinities, which JSON does not have, are texts, as Kafka
+    Connect writes them. Characters that would control a terminal are escaped.
     """
     try:
         text = _rendered(value)
@@ -57,6 +59,8 @@ def _rendered(value: Any) -> str:
     match value:
         case Decimal():
             return str(value)
+        case float() if not math.isfinite(value):
+            return json.dumps(json.dumps(value))
         case dict():
             return f"{{{', '.join(f'{_rendered(name)}: {_rendered(field)}' for name, field in value.items())}}}"
         case list():

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from shlex import quote
 from typing import Any, Final, Self
 
 import click
@@ -343,5 +344,5 @@ def _told(transaction: OpenTransaction, topic: str, hidden: Mapping[int, int]) -
         f"{counted(count, 'offset')} of {topic} (partition {', '.join(map(str, places))}) hidden by the open transaction of "
         f"{printable(transaction.transactional_id)}: producer id {transaction.identity.producer_id}, epoch "
         f"{transaction.identity.epoch}, since {shown_time(transaction.started_ms)} ({seconds:.0f} s). They are shown "
-        f"once it commits. If its task is gone: fencepost transactions abort {transaction.transactional_id}"
+        f"once it commits. If its task is gone: fencepost transactions abort {printable(quote(transaction.transactional_id))}"
     )

@@ -119,3 +119,12 @@ def test_printed_json_is_one_printable_line_with_the_same_content(value: Any) ->
 
     assert printed.isprintable()
     assert json.loads(printed) == value
+
+
+@pytest.mark.parametrize(("text", "shown"), [("NaN", "NaN"), ("-Infinity", "-Infinity")])
+def test_numbers_that_json_does_not_have_are_texts(text: str, shown: str) -> None:
+    (as_double,) = _converted(DoubleConverter(), DoubleType(), pa.array([float(text)]))
+
+    line = to_json({"number": decoder("DoubleConverter")(as_double), "json": decoder("auto")(text.encode())})
+
+    assert json.loads(line, parse_constant=pytest.fail) == {"number": shown, "json": shown}

@@ -7,6 +7,8 @@ one, sent to the leader of the partition: the WriteTxnMarkers request of KIP-664
 
 from __future__ import annotations
 
+from shlex import quote
+
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from fencepost.kafka.admin.open_transactions import (
@@ -62,7 +64,7 @@ def _refuse_if_known(client: BrokerClient, topic: str, partition: int, producer:
             raise NoOpenTransactionError(
                 f"The transaction in {topic}-{partition} does not hang: it is the one of {transaction.transactional_id} "
                 f"({transaction.state}), whose coordinator ends it when it expires. To abort it at once: "
-                f"fencepost transactions abort {transaction.transactional_id}"
+                f"fencepost transactions abort {quote(transaction.transactional_id)}"
             )
 
 
