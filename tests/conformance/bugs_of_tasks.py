@@ -235,3 +235,12 @@ class StartNeedsAnOffset(StreamsTask):
 
     def committed(self, stream: str) -> int:
         return int(self.context.offset_reader.offset(self.partition(stream))["number"])  # type: ignore[index]
+
+
+@found_by("stops_promptly")
+class StopRaises(StreamsTask):
+    """Closes what it never opened."""
+
+    def stop(self) -> None:
+        super().stop()
+        raise AttributeError("connection")

@@ -10,7 +10,7 @@ from typing import Final
 
 from fencepost.testing.conformance.sequence import Reading, Seen, difference
 from fencepost.testing.conformance.subject import CheckedTask, Subject
-from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
+from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at, raised
 from fencepost.testing.source_offsets import SourceOffsets
 
 _BUSY_S: Final = 0.5
@@ -130,7 +130,7 @@ def waits_for_more(subject: Subject) -> None:
 
 
 def stops_promptly(subject: Subject) -> None:
-    """stop() lets a poll() that waits return."""
+    """stop() lets a poll() that waits return, and raises nothing."""
     with subject.started() as started:
         task = CheckedTask(subject, started, 0, subject.task_configs(started, 1)[0])
         poller = _Poller(task)
@@ -148,6 +148,8 @@ def stops_promptly(subject: Subject) -> None:
         task.stop()
         if poller.violation is not None:
             raise poller.violation
+        if task.task.stop_error is not None:
+            raise raised("stop()", task.task.stop_error, subject.task_class, "stop")
 
 
 class _Poller(threading.Thread):
