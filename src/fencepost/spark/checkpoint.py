@@ -10,6 +10,7 @@ that exists could show the batch of another instance.
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -61,11 +62,14 @@ def _planned_ms(entry: str) -> int:
 
 
 def _folder(location: str) -> Path:
-    """The folder of a location: a path, or a URI `file:`, which is not percent-encoded in Hadoop's notation."""
+    """The folder of a location: a path, or a URI `file:`, which is not percent-encoded in Hadoop's notation.
+
+    Hadoop takes `..` with the name before it out of the text, whether or not that name is a link, or exists.
+    """
     scheme = _SCHEME.match(location)
     if scheme is not None and scheme[1] != "file":
         raise _unreadable(location, "it is not a folder of the machine")
-    return Path(_FILE.sub("", location))
+    return Path(posixpath.normpath(_FILE.sub("", location)))
 
 
 def _unreadable(location: str, reason: str) -> ConfigError:

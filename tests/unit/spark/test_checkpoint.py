@@ -35,6 +35,15 @@ def test_the_newest_batch_is_that_with_the_highest_number(folder: Path, prefix: 
     assert planned_batch(f"{prefix}{folder}") == Progress("a query", 10, 10)
 
 
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_a_location_with_dots_is_the_folder_that_spark_makes_of_it(folder: Path, tmp_path: Path, prefix: str):
+    # Hadoop takes the dots out of the text, and never looks whether what is before them is a link, or exists.
+    assert planned_batch(f"{prefix}{tmp_path}/missing/../{folder.name}/.") == Progress("a query", 10, 10)
+    (tmp_path / "elsewhere" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "below")
+    assert query_id(f"{prefix}{tmp_path}/link/../{folder.name}") == "a query"
+
+
 def test_a_batch_of_the_second_version_of_the_log_is_read(folder: Path):
     (folder / "offsets" / "11").write_text(entry("v2"))
     assert planned_batch(str(folder)) == Progress("a query", 11, 1_700_000_000_123)
