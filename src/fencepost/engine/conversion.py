@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,8 @@ from fencepost.engine.refused_records import Stage
 from fencepost.kafka.records.columns import HEADERS, Records, concat_binary, normalize
 
 COLUMNS: Final = ("topic", "partition", "key", "value", "timestamp", "headers")
+NO_TIMESTAMP: Final = -1
+"""Kafka's number for a record without a timestamp."""
 ROW: Final = "__fencepost_row"
 """The column with a polled record's position in its batch."""
 
@@ -223,8 +225,27 @@ def _convert_topic(
     headers = rows.converted.get("headers", left["headers"] if types.has_headers else None)
     timestamp = left["timestamp"] if types.has_timestamp else None
     records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
+    if records.timestamp is not None:
+        records = replace(records, timestamp=_checked_timestamps(topic, records.timestamp))
     partition = left["partition"].cast(pa.int32()) if types.has_partition else None
     return Converted(topic, records, partition, left[ROW] if ROW in left.schema.names else None)
+
+
+def _checked_timestamps(topic: str, timestamps: pa.Array) -> pa.Array:
+    """Return timestamps in milliseconds, null for NO_TIMESTAMP.
+
+    Raises DataError for another negative one, as Connect and Spark's own sink do: brokers would take it, and clients that
+    process the record fail.
+    """
+    least = pc.min(timestamps).as_py()
+    if least is None or least >= 0:
+        return timestamps
+    if least < NO_TIMESTAMP:
+        raise DataError(
+            f"A record for topic {topic} has the timestamp {least}, which is before 1970: leave it out, or null, for the "
+            "time of sending"
+        )
+    return pc.if_else(pc.equal(timestamps, NO_TIMESTAMP), pa.scalar(None, pa.int64()), timestamps)
 
 
 def _with_nulls(converted: pa.Array, given: pa.Array, types: ColumnTypes) -> pa.Array:

@@ -76,6 +76,26 @@ def test_all_columns_become_parts_of_records():
     assert found.partition.to_pylist() == [2]
 
 
+def timestamps(values: pa.Array, kind: str) -> list[int | None]:
+    batch = pa.RecordBatch.from_pydict({"value": [b"v"] * len(values), "timestamp": values})
+    steps = pipeline("t", value=bytes_converter())
+    (found,) = converted(batch, types(f"value BINARY, timestamp {kind}"), steps)
+    assert found.records.timestamp is not None
+    return list(found.records.timestamp.to_pylist())
+
+
+def test_a_timestamp_of_minus_one_is_none_as_in_connect():
+    assert timestamps(pa.array([5, -1, None, 0], pa.int64()), "BIGINT") == [5, None, None, 0]
+
+
+def test_a_timestamp_before_1970_is_refused():
+    before = dt.datetime(1969, 12, 31, 23, 59, 55, tzinfo=dt.UTC)
+    with pytest.raises(DataError, match="topic t has the timestamp -5000, which is before 1970"):
+        timestamps(pa.array([None, before], pa.timestamp("us", "UTC")), "TIMESTAMP")
+    with pytest.raises(DataError, match="topic t has the timestamp -2, which"):
+        timestamps(pa.array([-1, -2, 7], pa.int64()), "BIGINT")
+
+
 def test_topics_of_rows_part_them_and_the_default_fills_gaps():
     batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2", b"3"], "topic": ["a", None, "a"]})
     ddl = types("value BINARY, topic STRING")
