@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,7 +30,8 @@ from fencepost.connectors.scan import PADDING, Quoting, record_ends
 
 _WORD: Final = re.compile(r"\w+")
 _LEADING_ZERO: Final = r"^[+-]?0\d"
-_MANY_DIGITS: Final = r"\d{16}"
+# Before and after the point.
+_MANY_DIGITS: Final = r"\d(\.?\d){15}"
 _LONG: Final = range(-(2**63), 2**63)
 _BIG: Final = t.DecimalType(38, 0)
 
@@ -94,8 +96,17 @@ def _inexact(texts: pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Return whether numbers would not come back as they are written."""
     if not pt.is_integer(kind) and not pt.is_floating(kind):
         return False
-    pattern = _LEADING_ZERO if pt.is_integer(kind) else f"{_LEADING_ZERO}|{_MANY_DIGITS}"
-    return bool(pc.any(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
+    if pc.any(pc.match_substring_regex(texts, _LEADING_ZERO), min_count=0).as_py():
+        return True
+    if pt.is_integer(kind):
+        return False
+    long = texts.filter(pc.match_substring_regex(texts, _MANY_DIGITS))
+    return not all(map(_is_double, long.to_pylist()))
+
+
+def _is_double(text: str) -> bool:
+    """Return whether a number is that of a DOUBLE, whose shortest form has up to 17 digits."""
+    return Decimal(text) == Decimal(repr(float(text)))
 
 
 def _spark(kind: pa.DataType) -> t.DataType:

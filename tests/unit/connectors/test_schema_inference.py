@@ -75,6 +75,16 @@ def test_columns_of_csv_have_the_type_of_all_their_values(path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("number", [0.1 + 0.2, -4.80883732466331e-07, 2.0**70, 1e300, 8.5])
+def test_a_double_as_programs_write_it_is_a_double(path: Path, number: float) -> None:
+    assert schema_of(path, f"x\n{number!r}\n1.5\n", **CSV) == "x DOUBLE"
+
+
+@pytest.mark.parametrize("text", ["0.1000000000000000055", "1234567890.12345678", "12345678901234567891"])
+def test_digits_that_a_double_would_lose_are_text(path: Path, text: str) -> None:
+    assert schema_of(path, f"x\n{text}\n1.5\n", **CSV) == "x STRING"
+
+
 def test_a_file_without_a_header_has_numbered_columns(path: Path) -> None:
     assert schema_of(path, "1,a\n", format="csv", **INFER) == "_c0 BIGINT, _c1 STRING"
 
