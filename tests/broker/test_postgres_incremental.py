@@ -282,10 +282,19 @@ def test_a_table_that_is_emptied_or_altered_while_it_is_read_is_read_as_it_becom
     topics.run()
 
     rows = {row["id"]: row for row in read_rows(topics, "public.altered")}
-    assert rows.keys() == set(range(1, 31)) - {14}
+    assert rows.keys() | {14} == set(range(1, 31))
     assert rows[30] == {"id": 30, "note": "old", "more": 5}
+    # A chunk is written where the stream has its end: before the change that was made then, or after it and without the row.
+    changed = [
+        (value["op"], value["after"]["note"]) for key, value in topics.events("public.altered") if key["id"] == 14
+    ]
+    assert changed in ([("u", "new")], [("r", "old"), ("u", "new")])
     events = [(key["id"] if key else None, value["op"]) for key, value in topics.events("public.emptied") if value]
-    assert events == [*((n, "r") for n in range(1, 4)), (None, "t"), (5, "c"), (5, "r")]
+    first, second = [(n, "r") for n in range(1, 4)], [(n, "r") for n in range(4, 7)]
+    assert events in (
+        [*first, (None, "t"), (5, "c"), (5, "r")],
+        [*first, *second, (None, "t"), (5, "c")],
+    )
 
 
 def test_the_columns_of_a_key_may_be_of_any_type_and_order(topics: Topics, database: Database):
