@@ -24,12 +24,15 @@ from tests.support.processes import wait_for
 from tests.support.spark_queries import FileQuery, texts, users_session
 from tests.support.topics import Topics, unique
 
+# Rows are waited for, also by Python workers of Spark that has just started.
+pytestmark = pytest.mark.timeout(1_500)
+
 COUNT = 40_000
 MANY = 200_000
 _LATE = 15
 """The number of an Arrow batch of many rows, so that earlier ones have left the buffers between two Python workers."""
 
-_PATIENCE = 200.0
+_PATIENCE = 500.0
 FAILURES = (PySparkException, Py4JError)
 
 

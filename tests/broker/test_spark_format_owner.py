@@ -16,10 +16,11 @@ from fencepost.engine.errors import WriteRetriedError
 from fencepost.kafka.errors import TransactionAbortableError
 from fencepost.kafka.producer.transaction import TransactionVersion
 from fencepost.spark.data_source_writer import FencepostWriter, begin_write
-from fencepost.spark.errors import SinkFencedError
+from fencepost.spark.errors import SinkFencedError, TopicRecreatedError
 from fencepost.spark.open_write import TaskDone
 from fencepost.spark.task_write import TaskWrite
 from tests.support.checker import read_topic
+from tests.support.processes import wait_for
 from tests.support.spark_queries import texts
 from tests.support.topics import Topics, unique
 
@@ -52,7 +53,7 @@ def begun(servers: str, topic: str, schema: StructType = SCHEMA, **options: str)
 def task_write(writer: FencepostWriter, task: int, attempt: int) -> TaskWrite:
     opened = writer._open
     assert opened is not None
-    return TaskWrite(writer._spec, opened.handed_over.transaction, opened.place, task, attempt)
+    return TaskWrite(writer._spec, opened.handed_over, opened.place, task, attempt)
 
 
 def write(writer: FencepostWriter, task: int, attempt: int, batches: Iterable[pa.RecordBatch]) -> TaskDone:
@@ -123,6 +124,26 @@ def test_a_writer_that_survives_the_abort_is_refused_by_the_brokers(servers: str
     again = begun(servers, topic)
     again.commit([write(again, 0, 10, [rows("a")])])
     assert texts(servers, topic) == ["a"]
+
+
+def test_a_topic_that_has_fewer_partitions_in_the_middle_of_a_write_is_told(servers: str):
+    topics = Topics(servers)
+    topic = topics.create(partitions=2)
+    writer = begun(servers, topic, KEYED)
+    values = [f"{number:0100}" for number in range(20_000)]
+    many = rows(*values, keys=tuple(values))
+
+    def between() -> Iterator[pa.RecordBatch]:
+        yield many
+        topics.delete(topic)
+        wait_for(lambda: topics.partitions(topic) is None)
+        topics.create(topic, partitions=1)
+        yield many
+
+    with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again while"):
+        write(writer, 0, 10, between())
+    writer.abort([])
+    assert read_topic(servers, topic) == []
 
 
 def test_a_run_is_written_once_and_a_newer_writer_fences_the_older(servers: str, topic: str):

@@ -98,7 +98,7 @@ def written(writer: FencepostStreamWriter, *values: str, task: int = 0, attempt:
     if begun.open_write is None:
         return BatchTaskDone(TaskDone(task), begun)
     opened = begun.open_write
-    with closing(TaskWrite(spec, opened.handed_over.transaction, opened.place, task, attempt)) as found:
+    with closing(TaskWrite(spec, opened.handed_over, opened.place, task, attempt)) as found:
         acks = found.write([pa.record_batch({"value": pa.array(values)})])
         done = TaskDone(task, attempt if found.has_claimed else None, acks, found.asked)
     message: BatchTaskDone = pickle.loads(pickle.dumps(BatchTaskDone(done, begun)))  # noqa: S301 - our own

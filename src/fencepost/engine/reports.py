@@ -47,6 +47,7 @@ ATTRIBUTES: Final[Mapping[type[FencepostError], tuple[str, ...]]] = {
     kafka.AuthorizationError: ("resource", "operation"),
     kafka.UnsupportedBrokerError: (),
     kafka.TopicNotFoundError: ("topic",),
+    kafka.PartitionGoneError: ("topic", "partition"),
     kafka.TopicCreationError: ("topic", "reason"),
     kafka.RecordTooLargeError: ("topic", "size", "limit", "setting"),
     kafka.InvalidTimestampError: ("topic",),

@@ -6,6 +6,7 @@
     ├── AuthorizationError          the principal lacks a right
     ├── UnsupportedBrokerError      the broker is too old for what is asked
     ├── TopicNotFoundError          the topic does not exist and the broker does not create it
+    ├── PartitionGoneError          the topic has a partition no more for which records are sent
     ├── TopicCreationError          the topic cannot be created
     ├── RecordTooLargeError         one record is larger than a limit
     ├── InvalidTimestampError       the timestamps of records are too far from the broker's clock
@@ -69,6 +70,19 @@ class TopicNotFoundError(KafkaError):
             "or set topic.creation.default.partitions and topic.creation.default.replication.factor"
         )
         self.topic = topic
+
+
+class PartitionGoneError(KafkaError):
+    """A topic has a partition no more for which records are sent. Kafka removes none: the topic is another one."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(
+            f"Topic {topic} was deleted and created again with fewer partitions while records were sent to it: it has no "
+            f"partition {partition} any more. What was in the topic before is gone. Restart the failed task to send new "
+            "records, or stop the connector and reset its offsets to send all of them again"
+        )
+        self.topic = topic
+        self.partition = partition
 
 
 class TopicCreationError(KafkaError):

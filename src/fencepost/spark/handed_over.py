@@ -26,7 +26,10 @@ from fencepost.spark.wording import in_spark_terms
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """An open transaction of a sink. `began_at` is on the machine's monotonic clock; `topic_id` is the sink's topic's."""
+    """An open transaction of a sink. `began_at` is on the machine's monotonic clock.
+
+    `topic_id` is that of the sink's topic, None if there is none, or if it is unknown.
+    """
 
     transaction: Transaction
     began_at: float
@@ -82,7 +85,13 @@ class BeginningSink(Sink):
         super().__init__(config, key, keeps_progress=keeps_progress, clients=_Clients(self._beginning))
 
     def hand_over(self) -> HandedOver:
-        """Begin a transaction. Do not close the sink after that: it would abort it. Raises as `begin_transaction`."""
+        """Begin a transaction. Do not close the sink after that: it would abort it.
+
+        Raises as `begin_transaction` and `Admin.topic_id`.
+        """
+        topic = self._config.topic
+        if self._topic_id is None and topic is not None:
+            self._topic_id = self._log.topic_id(topic)
         self._log.close()
         return HandedOver(self._beginning.hand_over(), time.monotonic(), self._topic_id)
 

@@ -78,7 +78,7 @@ class OpenWrite:
     def write(self, spec: TaskSpec, batches: Iterator[pa.RecordBatch]) -> TaskDone:
         """Write the rows of a Spark partition, in its task. Raises what `TaskWrite.write` does."""
         task, attempt = this_task()
-        with closing(TaskWrite(spec, self.handed_over.transaction, self.place, task, attempt)) as write:
+        with closing(TaskWrite(spec, self.handed_over, self.place, task, attempt)) as write:
             acks = write.write(batches)
         return TaskDone(task, attempt if write.has_claimed else None, acks, write.asked)
 

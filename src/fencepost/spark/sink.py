@@ -24,7 +24,12 @@ from fencepost.engine.errors import BatchCancelledError, RecordRefusedError, Spa
 from fencepost.engine.pipeline import Pipeline
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.clients import KafkaClients
-from fencepost.kafka.errors import BrokerRefusedError, TransactionAbortableError, UnknownOutcomeError
+from fencepost.kafka.errors import (
+    BrokerRefusedError,
+    PartitionGoneError,
+    TransactionAbortableError,
+    UnknownOutcomeError,
+)
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.spark.errors import CommitLostError, TopicRecreatedError
 from fencepost.spark.frame_write import SMALL, FrameWrite
@@ -182,8 +187,8 @@ class Sink:
         self._topic_id = self._topic_id or found
 
     def _reason(self, error: FencepostError) -> FencepostError:
-        """The reason for an error of a write: brokers refuse records for a partition that a new topic does not have."""
-        if not isinstance(error, BrokerRefusedError):
+        """The reason for an error of a write: a topic that was created again may have fewer partitions."""
+        if not isinstance(error, (BrokerRefusedError, PartitionGoneError)):
             return error
         try:
             self._check_topic()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -21,17 +22,22 @@ from fencepost.engine.conversion import Converted, column_types, convert
 from fencepost.engine.error_handler import ErrorHandler
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.routing import Ownership, PartitionCounts, Routed, Router
+from fencepost.kafka.clients import KafkaClients
 from fencepost.kafka.deadline import Deadline
-from fencepost.kafka.errors import TransactionAbortableError
+from fencepost.kafka.errors import InvalidProducerEpochError, TransactionAbortableError
 from fencepost.kafka.producer.partition_queue import Ack, sequence_after
 from fencepost.kafka.producer.sender import RecordWriter
-from fencepost.kafka.producer.transaction import TopicPartition, Transaction
+from fencepost.kafka.producer.transaction import TopicPartition
+from fencepost.spark.handed_over import HandedOver
 from fencepost.spark.ledger import Claim, Done, Failed
 from fencepost.spark.ledger_log import LedgerLog, LedgerPlace
 from fencepost.spark.record_columns import SinkColumns
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.topic_gate import SinkTopicGate
-from fencepost.spark.wording import in_spark_terms
+from fencepost.spark.wording import in_spark_terms, recreated
+
+_OF_ANOTHER_TOPIC: Final = (InvalidProducerEpochError, TransactionAbortableError)
+"""How brokers refuse records that follow on those of a topic that was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +64,7 @@ class _Granted(Ownership):
 class TaskWrite:
     """Writes the rows of one attempt of a task into a transaction. `attempt` is a number that no other attempt has."""
 
-    def __init__(self, spec: TaskSpec, transaction: Transaction, place: LedgerPlace, task: int, attempt: int) -> None:
+    def __init__(self, spec: TaskSpec, handed_over: HandedOver, place: LedgerPlace, task: int, attempt: int) -> None:
         self.has_claimed = False
         """Whether it may have written anything."""
         self._spec = spec
@@ -70,7 +76,9 @@ class TaskWrite:
         self._owned: set[TopicPartition] = set()
         # The writer looks a partition's number up when it gets the first records for it.
         self._sequences: dict[TopicPartition, int] = {}
-        self._writer = RecordWriter(spec.config.producer, replace(transaction, sequences=self._sequences))
+        transaction = replace(handed_over.transaction, sequences=self._sequences)
+        self._writer = RecordWriter(spec.config.producer, transaction)
+        self._topic_id = handed_over.topic_id
         self._counts = PartitionCounts({}, self._writer.partitions, self._writer.grown_partitions)
         self._routers: dict[str, Router] = {}
 
@@ -92,7 +100,7 @@ class TaskWrite:
                 self._log.append(Done(self._task, self._attempt, sequences))
         except FencepostError as error:
             sink = f"sink {self._spec.sink}"
-            worded = in_spark_terms(error, sink=sink, batch=sink, may_skip=False)
+            worded = self._recreated(error) or in_spark_terms(error, sink=sink, batch=sink, may_skip=False)
             if self.has_claimed:
                 with suppress(FencepostError):
                     self._log.append(Failed(self._task, self._attempt, describe_error(worded)))
@@ -103,6 +111,15 @@ class TaskWrite:
         """Return the connections."""
         self._writer.close()
         self._log.close()
+
+    def _recreated(self, error: FencepostError) -> FencepostError | None:
+        """The reason for a refusal, if the topic is another one than at the begin and has no earlier records."""
+        topic, config = self._spec.config.topic, self._spec.config.producer.client
+        if topic is not None and isinstance(error, _OF_ANOTHER_TOPIC):
+            with suppress(FencepostError), KafkaClients().admin(config) as admin:
+                if self._topic_id is not None and admin.topic_id(topic) not in (None, self._topic_id):
+                    return recreated(topic, f"sink {self._spec.sink}")
+        return None
 
     def _write(self, batches: Iterable[pa.RecordBatch]) -> Sequence[Ack]:
         spec = self._spec

@@ -13,13 +13,14 @@ from fencepost.api.errors import FencepostError
 from fencepost.engine.errors import RecordRefusedError, RecordWaitsError
 from fencepost.kafka.errors import (
     DeliveryTimeoutError,
+    PartitionGoneError,
     ProducerFencedError,
     RecordTooLargeError,
     TopicNotFoundError,
     TransactionExpiredError,
     UnknownOutcomeError,
 )
-from fencepost.spark.errors import BatchExpiredError, CommitUnknownError, SinkFencedError
+from fencepost.spark.errors import BatchExpiredError, CommitUnknownError, SinkFencedError, TopicRecreatedError
 
 _OVERRIDE: Final = "producer.override."
 
@@ -53,8 +54,18 @@ def in_spark_terms(error: FencepostError, *, sink: str, batch: str, may_skip: bo
             f"It is not known whether the {sink} was committed: {error.last_problem}. Look whether its rows are in "
             "the topic. With a run (run=...) it could just be written again"
         )
+    if isinstance(error, PartitionGoneError):
+        return recreated(error.topic, sink)
     text = next((text for kind, text in _TEXTS.items() if isinstance(error, kind)), None)
     return error if text is None else _with_text(error, text(error))
+
+
+def recreated(topic: str, sink: str) -> TopicRecreatedError:
+    """The error of a write to a topic that became another one in its middle."""
+    return TopicRecreatedError(
+        f"Topic {topic} was deleted and created again while the {sink} wrote to it: nothing of this write is in Kafka, and "
+        "what was in the topic before is gone. Write the DataFrame again; start a query again, which goes on or says how to"
+    )
 
 
 def capitalized(name: str) -> str:

@@ -10,7 +10,7 @@ from fencepost.api.errors import DataError, FencepostError, RetriableError
 from fencepost.engine.errors import RecordRefusedError, RecordWaitsError
 from fencepost.engine.refused_records import Tally
 from fencepost.kafka import errors as kafka
-from fencepost.spark.errors import BatchExpiredError, CommitUnknownError, SinkFencedError
+from fencepost.spark.errors import BatchExpiredError, CommitUnknownError, SinkFencedError, TopicRecreatedError
 from fencepost.spark.wording import in_spark_terms
 
 _OF_WORKERS = re.compile(r"connector|\btasks?\b|worker|SourceBatch|producer\.override|configuration|boundary")
@@ -31,6 +31,7 @@ _OWN = {
     SinkFencedError: kafka.ProducerFencedError("tid"),
     BatchExpiredError: kafka.TransactionExpiredError("tid", open_ms=5, timeout_ms=3),
     CommitUnknownError: kafka.UnknownOutcomeError("tid", "no answer"),
+    TopicRecreatedError: kafka.PartitionGoneError("t", 1),
 }
 
 

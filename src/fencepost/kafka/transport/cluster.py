@@ -22,6 +22,7 @@ from fencepost.kafka.deadline import Backoff, Deadline
 from fencepost.kafka.errors import (
     AuthorizationError,
     BrokerUnavailableError,
+    PartitionGoneError,
     TopicNotFoundError,
     UnsupportedBrokerError,
 )
@@ -115,7 +116,7 @@ class Cluster:
 
         The metadata of an unknown partition is requested: other processes may learn of added partitions earlier.
 
-        Raises TopicNotFoundError, AuthorizationError, BrokerUnavailableError.
+        Raises TopicNotFoundError, PartitionGoneError, AuthorizationError, BrokerUnavailableError.
         """
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         grace = Deadline.after(UNKNOWN_MS)
@@ -126,7 +127,7 @@ class Cluster:
             if address is not None:
                 return address
             if partition >= len(leaders) and (grace.passed or deadline.passed):
-                raise refused(f"a record for {topic}-{partition}", Code.UNKNOWN_TOPIC_OR_PARTITION)
+                raise PartitionGoneError(topic, partition)
             if deadline.passed:
                 raise BrokerUnavailableError(f"{topic}-{partition} has no leader: check the health of the brokers")
             self.forget_topic(topic)
