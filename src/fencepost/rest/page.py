@@ -19,7 +19,8 @@ from typing import Final
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import DataError, FencepostError
+from fencepost.api.topic_names import RULE, is_topic_name
 from fencepost.herder.core.observation import Json, Overview, changed_rows
 from fencepost.herder.interface import Herder
 from fencepost.rest.app import Route
@@ -164,7 +165,10 @@ class PageResource:
         return json_response({"tasks": tasks})
 
     async def _topic(self, request: web.Request) -> web.Response:
-        view = await self._herder.observation.topic(request.match_info["topic"])
+        name = request.match_info["topic"]
+        if not is_topic_name(name):
+            raise DataError(f"There is no topic {name!r}: {RULE}")
+        view = await self._herder.observation.topic(name)
         partitions = [
             {"partition": number, "stable": stable, "end": end}
             for number, (stable, end) in sorted(view.partitions.items())

@@ -129,6 +129,14 @@ def test_a_topic_shows_who_hides_its_records_and_a_button_aborts_it(api: Api, he
     assert api.get("/ui/api/topics/missing").status == 404
 
 
+@pytest.mark.parametrize("name", ["a%2Fb", "%3Cb%3E", "a%20b", "x" * 250])
+def test_what_is_no_name_of_a_topic_is_a_wrong_request(api: Api, name: str) -> None:
+    answer = api.get(f"/ui/api/topics/{name}")
+
+    assert answer.status == 400
+    assert "the name of a topic has 1 to 249 letters" in answer.body["message"]
+
+
 def test_events_have_all_rows_at_first_and_then_those_that_changed(
     apis: RestApis, api: Api, herder: ModelHerder, config: dict[str, str]
 ) -> None:
