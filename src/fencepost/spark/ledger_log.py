@@ -40,7 +40,7 @@ class LedgerPlace:
 
 def open_ledger(config: SinkConfig, mark: str, transaction: Transaction, clients: KafkaClients) -> LedgerPlace:
     """Write the first entry. Creates the topic if it is missing. Raises what `Admin.create_topics` and the write do."""
-    topic = _topic(config)
+    topic = config.tasks_topic
     with clients.admin(config.producer.client) as admin:
         if not admin.topic_exists(topic):
             replicas = config.storage_replication_factor or admin.usual_replication_factor()
@@ -63,7 +63,7 @@ def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients
         return None
     since = int(time.time() * 1000) - config.producer.transaction_timeout_ms - _CLOCKS_MS
     found: tuple[int, Transaction] | None = None
-    with clients.topic_reader(config.producer.client, _topic(config)) as reader:
+    with clients.topic_reader(config.producer.client, config.tasks_topic) as reader:
         ends = reader.end_offsets()
         starts = reader.committed_offsets(since)
         reader.seek({partition: start if start >= 0 else ends[partition] for partition, start in starts.items()})
@@ -76,10 +76,6 @@ def find_opened(config: SinkConfig, transactional_id: str, clients: KafkaClients
             ):
                 found = record.timestamp, entry.transaction
     return None if found is None else found[1]
-
-
-def _topic(config: SinkConfig) -> str:
-    return f"{config.storage_topic}-tasks"
 
 
 class LedgerLog:

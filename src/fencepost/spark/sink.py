@@ -65,7 +65,7 @@ class Sink:
         self._log = ProgressLog(config, key, clients=clients)
         self._producer = clients.transactional_producer(config.producer, key.transactional_id)
         self._topic_id: str | None = None
-        self._gate = SinkTopicGate(key.sink, config.storage_topic)
+        self._gate = SinkTopicGate(key.sink, config)
         self._small = False
         """Whether the last batch had few rows."""
         self.statistics = SinkStatistics(key.sink, key.transactional_id)

@@ -164,6 +164,11 @@ class SinkConfig:
             properties={name: value for name, value in properties.items() if name in own or name.startswith(_BELOW)},
         )
 
+    @property
+    def tasks_topic(self) -> str:
+        """The topic with the ledgers of the writes of `format("fencepost")`."""
+        return f"{self.storage_topic}-tasks"
+
     def sink_of_query(self, query: str) -> str:
         """Return the name of the sink of a streaming query, whose id is that in its checkpoint."""
         return self.name or (query if self.topic is None else f"{query}-{self.topic}")

@@ -125,7 +125,7 @@ class TaskWrite:
         spec = self._spec
         types = column_types(spec.schema, where="the DataFrame")
         errors = ErrorHandler(spec.pipeline.errors)
-        gate = SinkTopicGate(spec.sink, spec.config.storage_topic)
+        gate = SinkTopicGate(spec.sink, spec.config)
         for batch in batches:
             for converted in convert(spec.columns.batch(batch), types, spec.pipeline, errors):
                 gate.admit({converted.topic})

@@ -6,22 +6,24 @@ from collections.abc import Collection
 
 from fencepost.api.errors import ConfigError
 from fencepost.engine.topic_gate import TopicGate
+from fencepost.spark.sink_config import SinkConfig
 
 
 class SinkTopicGate(TopicGate):
-    """Refuses rows for the topic of the progress, which they would overwrite."""
+    """Refuses rows for the topics of the progress, which they would overwrite or hold up."""
 
-    def __init__(self, sink: str, storage_topic: str) -> None:
+    def __init__(self, sink: str, config: SinkConfig) -> None:
         super().__init__(sink, None)
         self._sink = sink
-        self._storage_topic = storage_topic
+        self._own = (config.storage_topic, config.tasks_topic)
 
     def admit(self, topics: Collection[str]) -> None:
-        """Raise ConfigError for the topic of the progress."""
-        if self._storage_topic in topics:
-            raise ConfigError(
-                f"A row of sink {self._sink} is for topic {self._storage_topic}, which holds the progress of sinks: send "
-                "it to another topic, or set sink.storage.topic",
-                name="sink.storage.topic",
-            )
+        """Raise ConfigError for the topics of the progress."""
+        for topic in self._own:
+            if topic in topics:
+                raise ConfigError(
+                    f"A row of sink {self._sink} is for topic {topic}, which holds the progress of sinks, or of their "
+                    "tasks: send it to another topic, or set sink.storage.topic",
+                    name="sink.storage.topic",
+                )
         super().admit(topics)

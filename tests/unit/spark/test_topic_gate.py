@@ -1,0 +1,20 @@
+"""Rows for the topics that sinks keep for themselves are refused."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from fencepost.api.errors import ConfigError
+from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.topic_gate import SinkTopicGate
+
+
+@pytest.mark.parametrize("topic", ["records", "records-tasks"])
+def test_a_row_for_a_topic_of_the_sinks_is_refused(topic: str):
+    config = SinkConfig.from_options({"bootstrap.servers": "127.0.0.1:9092", "sink.storage.topic": "records"})
+    gate = pickle.loads(pickle.dumps(SinkTopicGate("s", config)))  # noqa: S301 - executors get it so
+    gate.admit({"orders"})
+    with pytest.raises(ConfigError, match=f"is for topic {topic}, which holds the progress of sinks"):
+        gate.admit({"orders", topic})
