@@ -59,8 +59,8 @@ chaos: install
 	$(if $(SEED),,FENCEPOST_TEST_KILLS=20 $(PYTEST) -n $(JOBS) --dist loadfile tests/chaos/test_kill_points.py tests/chaos/test_postgres_kills.py)
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-# Faults under the Spark sink, with 20 seeds: drivers killed at each step, brokers and networks that fail, lost shuffle
-# files: make chaos-spark SEEDS=5
+# Faults under the Spark sink: 20 drivers killed with sinks at each step, and at most three seeds of brokers and networks
+# that fail, and of lost shuffle files: make chaos-spark SEEDS=5
 SEEDS ?= 20
 chaos-spark: install
 	FENCEPOST_TEST_SPARK_SEEDS=$(SEEDS) $(PYTEST) tests/chaos/test_spark_sink_kills.py tests/chaos/spark_sink_faults.py

@@ -1,19 +1,23 @@
 """Points at which a test can make the process die, to prove that nothing is lost or doubled there.
 
-Inert unless the environment variable FENCEPOST_TEST_FAIL_POINT is set when the process starts, as
-`<point>:<n>`: the process is killed with SIGKILL when it reaches the point for the n-th time. The process group of
-FENCEPOST_TEST_FAIL_GROUP is killed with it: a Spark driver and its JVM, of which a Python worker is at the point.
+Inert unless one of two environment variables is set when the process starts. FENCEPOST_TEST_FAIL_POINT, as `<point>:<n>`:
+the process is killed with SIGKILL when it reaches the point for the n-th time. FENCEPOST_TEST_FAIL_FOLDER, for a Spark
+driver with several sinks and their Python processes: where there is a file `<point> <sink>` in the folder, a thread that
+reaches the point with this sink removes it, and stays there until its process is killed.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "FENCEPOST_TEST_FAIL_POINT"
-GROUP: Final = "FENCEPOST_TEST_FAIL_GROUP"
+FOLDER: Final = "FENCEPOST_TEST_FAIL_FOLDER"
 
 
 class FailPoint(StrEnum):
@@ -46,20 +50,40 @@ class _Countdown:
         self._point = point
         self._left = int(count or 1)
 
-    def reach(self, point: FailPoint) -> None:
+    def reach(self, point: FailPoint, sink: str | None) -> None:
+        del sink
         if point.value != self._point:
             return
         self._left -= 1
         if self._left == 0:
-            group = os.environ.get(GROUP)
-            if group is not None:
-                os.killpg(int(group), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-_COUNTDOWN: Final = _Countdown(os.environ.get(VARIABLE))
+class _Orders:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last: Final = threading.local()
+
+    def reach(self, point: FailPoint, sink: str | None) -> None:
+        if sink is None:
+            sink = getattr(self._last, "sink", None)
+        self._last.sink = sink
+        try:
+            (self._folder / f"{point.value} {sink}").unlink()
+        except FileNotFoundError:
+            return
+        while True:
+            time.sleep(1)
 
 
-def reach(point: FailPoint) -> None:
-    """Die here if a test asked for it."""
-    _COUNTDOWN.reach(point)
+def _points() -> _Countdown | _Orders:
+    folder = os.environ.get(FOLDER)
+    return _Countdown(os.environ.get(VARIABLE)) if folder is None else _Orders(Path(folder))
+
+
+_POINTS: Final = _points()
+
+
+def reach(point: FailPoint, sink: str | None = None) -> None:
+    """Die or stay here if a test asked for it. Without a `sink` it is that of the thread's last step."""
+    _POINTS.reach(point, sink)

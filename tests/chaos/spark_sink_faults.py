@@ -1,6 +1,6 @@
 """Faults under a Spark sink that cost too much for each run of the suite: each row is in Kafka once.
 
-`make chaos-spark` runs them with 20 seeds; the name of this file keeps it out of `make test`.
+`make chaos-spark` runs them with three seeds; the name of this file keeps it out of `make test`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from fencepost.embedded.broker import EmbeddedBroker
@@ -27,7 +29,7 @@ from tests.support.processes import wait_for
 from tests.support.proxied_broker import proxied_v1_broker
 from tests.support.security import SecuredBroker
 from tests.support.spark_drivers import PATIENCE, Drivers, processes_of
-from tests.support.spark_queries import FileQuery, numbered, texts
+from tests.support.spark_queries import FileQuery, numbered, texts, users_session
 from tests.support.spark_sink_app import WAIT, Waiting
 from tests.support.topics import Topics, unique
 
@@ -53,9 +55,8 @@ def spark(local_dir: Path) -> Iterator[SparkSession]:
         "spark.sql.adaptive.enabled": "false",
         "spark.shuffle.reduceLocality.enabled": "false",
     }
-    engine = SparkEngine(settings)
-    yield engine.session()
-    engine.stop()
+    with users_session(SparkEngine(settings)) as session:
+        yield session
 
 
 @contextmanager
@@ -95,11 +96,16 @@ def run_shaken(
     chance: random.Random,
     *,
     replication: int = -1,
+    by_format: bool = False,
 ) -> None:
-    """Run a query of ten batches over brokers that are shaken, of which one waits until they were shaken three times."""
+    """Run a query of ten batches over brokers that are shaken, of which one waits until they were shaken three times.
+
+    A query by format("fencepost") fails with a batch, and is started again.
+    """
     name = Topics(servers).create(unique("shaken"), partitions=chance.choice([1, 3]), replication=replication)
     options = {"bootstrap.servers": servers, "batch.size": 5_000, "request.timeout.ms": 5_000, "max.block.ms": 300_000}
-    query = FileQuery(spark, folder, exactly_once(topic=name, name=name, **options))
+    told = {"topic": name, "name": name} | {option: str(value) for option, value in options.items()}
+    query = FileQuery(spark, folder, told if by_format else exactly_once(topic=name, name=name, **options))
     query.shape = lambda frame: frame.dropDuplicates(["value"]).mapInArrow(Waiting(str(folder)), "value STRING")
     rows: list[str] = []
     for batch in range(10):
@@ -107,7 +113,10 @@ def run_shaken(
         query.add(*new)
         rows += new
     with shaken(act, query, chance):
-        query.run()
+        if by_format:
+            wait_for(partial(runs_to_its_end, query), PATIENCE)
+        else:
+            query.run()
     found: list[str] = []
 
     def is_read() -> bool:
@@ -119,6 +128,15 @@ def run_shaken(
 
     wait_for(is_read, PATIENCE)
     assert found == sorted(rows)
+
+
+def runs_to_its_end(query: FileQuery) -> bool:
+    """Whether a query ended without an error."""
+    try:
+        query.run()
+    except StreamingQueryException:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -149,15 +167,21 @@ def test_nodes_of_a_cluster_that_are_killed_and_restarted_in_turn(
     run_shaken(spark, tmp_path, three_node_broker.bootstrap_servers, restart, chance, replication=3)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.fixture(params=[1, 2])
+def proxy(chance: random.Random, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FaultProxy]:
+    """The way to a broker of each transaction version."""
+    if request.param == 2:
+        yield request.getfixturevalue("fault_proxy")
+    else:
+        with proxied_v1_broker(tmp_path / "broker", verifying=chance.choice([True, False])) as (_, proxy):
+            yield proxy
+
+
+@pytest.mark.parametrize("by_format", [False, True], ids=["function", "format"])
 def test_a_network_that_is_cut_again_and_again(
-    spark: SparkSession,
-    tmp_path: Path,
-    chance: random.Random,
-    request: pytest.FixtureRequest,
-    version: int,
+    spark: SparkSession, tmp_path: Path, chance: random.Random, proxy: FaultProxy, by_format: bool
 ):
-    def cut(proxy: FaultProxy) -> None:
+    def cut() -> None:
         act = chance.choice(["reset", "refuse", "to_broker", "to_client"])
         if act in ("reset", "refuse"):
             getattr(proxy, act)()
@@ -166,12 +190,7 @@ def test_a_network_that_is_cut_again_and_again(
         time.sleep(chance.uniform(0, 7))
         proxy.heal()
 
-    if version == 2:
-        proxy: FaultProxy = request.getfixturevalue("fault_proxy")
-        run_shaken(spark, tmp_path, proxy.address, lambda: cut(proxy), chance)
-    else:
-        with proxied_v1_broker(tmp_path / "broker", verifying=chance.choice([True, False])) as (_, proxy):
-            run_shaken(spark, tmp_path, proxy.address, lambda: cut(proxy), chance)
+    run_shaken(spark, tmp_path, proxy.address, cut, chance, by_format=by_format)
 
 
 def test_a_batch_whose_shuffle_files_were_lost_is_written_once(

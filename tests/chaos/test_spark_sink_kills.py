@@ -1,14 +1,15 @@
 """Drivers of Spark queries, killed at each step of a micro-batch, stopped and continued: each row is in Kafka once.
 
-They write by the function for foreachBatch, by write_kafka, and both by format("fencepost"). `make test` kills one of them
-at one step, which is another one each time. `make chaos-spark` kills each at all steps, and repeats these tests with 20
-seeds. The brokers are `broker` or `tv1_broker`.
+They write by the function for foreachBatch, by write_kafka, and both by format("fencepost"). A driver has several sinks:
+one SIGKILL hits each of them at a step of its own, and the next driver recovers them all. `make test` kills one driver at
+three steps of one of these ways, which are others each time. `make chaos-spark` kills 20 drivers, each at all of the seven
+steps of all ways. The brokers are `broker` or `tv1_broker`.
 """
 
 from __future__ import annotations
 
+import math
 import random
-import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,32 +19,38 @@ import pytest
 from fencepost.embedded.broker import EmbeddedBroker
 from tests.chaos.conftest import SPARK_SEEDS
 from tests.support.processes import wait_for
-from tests.support.spark_drivers import MID_WRITE, MODES, PATIENCE, POINTS, Drivers, processes_of
+from tests.support.spark_drivers import MODES, PATIENCE, Drivers, processes_of
+from tests.support.spark_kills import KilledDrivers
+from tests.support.spark_visits import POINTS
 
 # Several sessions of Spark start one after the other in each test.
 pytestmark = pytest.mark.timeout(3 * PATIENCE)
 
+_CHAINS = math.ceil(SPARK_SEEDS / 5)
+_ROUNDS = math.ceil(SPARK_SEEDS / _CHAINS)
+"""A driver for each seed, some of them one after the other with the same sinks."""
 
-@pytest.mark.parametrize("mode", MODES if SPARK_SEEDS > 1 else [""])
-def test_a_driver_killed_at_steps_of_what_it_writes(
-    chance: random.Random, broker_of_a_version: EmbeddedBroker, tmp_path: Path, mode: str
+
+@pytest.mark.timeout((1 + _ROUNDS) * 2 * PATIENCE)
+@pytest.mark.parametrize("chance", range(_CHAINS), indirect=True, ids=lambda number: f"chain {number}")
+def test_drivers_killed_at_steps_of_what_they_write(
+    chance: random.Random,
+    broker_of_a_version: EmbeddedBroker,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ):
-    mode = mode or chance.choice(MODES)
-    drivers = Drivers(tmp_path, broker_of_a_version.bootstrap_servers, chance, mode=mode)
-    points = chance.sample(POINTS, len(POINTS) if SPARK_SEEDS > 1 else 1)
-    for point in points:
-        drivers.add(wait=point == MID_WRITE)
-        drivers.add()
-        # At a start there may be a repeated batch, which is skipped, before the new ones. Spark may run the steps of a data
-        # source's next batch in other Python workers.
-        number = 1 if mode.startswith("format") else chance.randint(1, 2)
-        with drivers.start(dies_at=None if point == MID_WRITE else f"{point}:{number}") as driver:
-            if point == MID_WRITE:
-                wait_for(lambda: drivers.is_mid_write() or not driver.running, PATIENCE)
-                driver.kill()
-                drivers.go_on()
-            code = driver.wait(PATIENCE)
-        assert code == -signal.SIGKILL, f"{mode} not killed at {point} of {points}: {code}\n{driver.output[-3000:]}"
+    many = SPARK_SEEDS > 1
+    drivers = KilledDrivers(
+        tmp_path,
+        broker_of_a_version.bootstrap_servers,
+        chance,
+        modes=MODES if many else [chance.choice(MODES)],
+        points=POINTS if many else chance.sample(POINTS, 3),
+    )
+    for _ in range(_ROUNDS):
+        drivers.kill()
+        with capfd.disabled():
+            print(f"\n{drivers.kills} kills, 0 lost, 0 doubled", end="", flush=True)  # noqa: T201 - minutes pass
     drivers.finish()
 
 

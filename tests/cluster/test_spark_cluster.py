@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.support.checker import read_topic
 from tests.support.engine import NumberReader, TrickyReader, pipeline, producer, splits, write, write_into
 from tests.support.processes import wait_for
 from tests.support.spark_cluster import SparkCluster, spark_cluster
-from tests.support.spark_queries import FileQuery, numbered, texts
+from tests.support.spark_queries import FileQuery, numbered, texts, users_thread
 from tests.support.topics import Topics
 
 COUNT = 40_000
@@ -99,22 +100,30 @@ class HangingOnce:
                     time.sleep(0.1)
 
 
+@contextmanager
+def killed_executor(cluster: SparkCluster, marker: Path) -> Iterator[None]:
+    """Kill the executor of the task that hangs, and wait until that is done."""
+
+    def kill() -> None:
+        cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text(), 400))).kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    yield
+    killer.join()
+
+
 def test_a_users_dataframe_whose_executor_was_killed_is_written_once(
     cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
 ):
     topic = topics.create(partitions=2)
     marker = tmp_path / "hangs"
 
-    def kill_executor() -> None:
-        cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text(), 400))).kill()
-
-    killer = threading.Thread(target=kill_executor)
-    killer.start()
     frame = engine.session().range(0, COUNT, 1, 2).selectExpr("CAST(id AS STRING) AS value")
     frame = frame.mapInArrow(HangingOnce(str(marker)), "value STRING")
     options = {"bootstrap.servers": bootstrap_servers}
-    assert write_kafka(frame, topic=topic, run="1", **options).records == COUNT
-    killer.join()
+    with killed_executor(cluster, marker):
+        assert write_kafka(frame, topic=topic, run="1", **options).records == COUNT
     assert write_kafka(frame, topic=topic, run="1", **options).skipped
     assert sorted(int(r.value or b"") for r in read_topic(bootstrap_servers, topic)) == list(range(COUNT))
 
@@ -125,17 +134,29 @@ def test_a_streaming_query_whose_executor_was_killed_goes_on(
     name = topics.create(partitions=2)
     marker = tmp_path / "hangs"
 
-    def kill_executor() -> None:
-        cluster.executor_of(int(wait_for(lambda: marker.exists() and marker.read_text(), 400))).kill()
-
     function = exactly_once(topic=name, name=name, **{"bootstrap.servers": bootstrap_servers})
     query = FileQuery(engine.session(), tmp_path, function)
     query.shape = lambda frame: frame.dropDuplicates(["value"]).mapInArrow(HangingOnce(str(marker)), "value STRING")
     query.add(*numbered(0, COUNT))
     query.add(*numbered(COUNT - 5, COUNT + 5))
-    killer = threading.Thread(target=kill_executor)
-    killer.start()
-    query.run()
-    killer.join()
+    with killed_executor(cluster, marker):
+        query.run()
     assert [sink.retries for sink in function.statistics] == [1]
+    assert texts(bootstrap_servers, name) == sorted(numbered(0, COUNT + 5))
+
+
+def test_a_stream_of_the_format_whose_executor_was_killed_goes_on(
+    cluster: SparkCluster, engine: SparkEngine, bootstrap_servers: str, topics: Topics, tmp_path: Path
+):
+    name = topics.create(partitions=2)
+    marker = tmp_path / "hangs"
+    with users_thread(engine.session()) as session:
+        query = FileQuery(session, tmp_path, {"bootstrap.servers": bootstrap_servers, "topic": name, "name": name})
+        query.shape = lambda frame: frame.dropDuplicates(["value"]).mapInArrow(HangingOnce(str(marker)), "value STRING")
+        query.add(*numbered(0, COUNT))
+        query.add(*numbered(COUNT - 5, COUNT + 5))
+        with killed_executor(cluster, marker):
+            assert "ExecutorLostFailure" in query.refusal()
+        assert texts(bootstrap_servers, name) == []
+        query.run()
     assert texts(bootstrap_servers, name) == sorted(numbered(0, COUNT + 5))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import psutil
 
-from fencepost.failpoint import VARIABLE, FailPoint
 from tests.support.checker import assert_exactly_once, read_topic, values
 from tests.support.processes import Process
 from tests.support.spark_queries import FileQuery
@@ -21,16 +20,6 @@ PATIENCE = 1_200
 _ROWS = 1_200
 _PADDING = "x" * 1_000
 MODES = ["query", "runs", "format query", "format runs"]
-MID_WRITE = "mid-write"
-POINTS = [
-    FailPoint.BEFORE_BEGIN.value,
-    FailPoint.AFTER_BEGIN.value,
-    MID_WRITE,
-    FailPoint.BEFORE_OFFSETS.value,
-    FailPoint.BEFORE_END_TXN.value,
-    FailPoint.AFTER_END_TXN_SENT.value,
-    FailPoint.BEFORE_CALLBACKS.value,
-]
 
 
 class Drivers:
@@ -54,12 +43,11 @@ class Drivers:
         FileQuery.add(FileQuery(None, self.folder, lambda *_: None), *rows)  # type: ignore[arg-type]
         self.files += 1
 
-    def start(self, *, dies_at: str | None = None) -> Process:
+    def start(self) -> Process:
         self._started += 1
-        environment = {VARIABLE: dies_at} if dies_at else {}
         arguments = (self.bootstrap_servers, self.topic, str(self.folder), str(self.files), self._mode)
         command = [sys.executable, "-m", "tests.support.spark_sink_app", *arguments]
-        return Process(command, self.folder / f"run-{self._started}.log", environment=environment)
+        return Process(command, self.folder / f"run-{self._started}.log")
 
     def finish(self) -> None:
         """Run to the end, undisturbed, and count."""

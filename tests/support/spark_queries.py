@@ -27,12 +27,18 @@ STORAGE_TOPIC = "fencepost-sinks"
 @contextmanager
 def users_session(engine: SparkEngine) -> Iterator[SparkSession]:
     """An engine's session as the one of the calling thread, where Spark looks data sources up. Stops the engine."""
-    session = engine.session()
+    with users_thread(engine.session()) as session:
+        yield session
+    engine.stop()
+
+
+@contextmanager
+def users_thread(session: SparkSession) -> Iterator[SparkSession]:
+    """A session as the one of the calling thread."""
     sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
     sessions.setActiveSession(session._jsparkSession)
     yield session
     sessions.clearActiveSession()
-    engine.stop()
 
 
 @dataclass

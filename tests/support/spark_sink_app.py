@@ -1,12 +1,13 @@
 """A driver that tests kill: `python -m tests.support.spark_sink_app SERVERS TOPIC FOLDER FILES MODE`.
 
 It writes FILES files of FOLDER/input: in the mode "query" by a streaming query, one a micro-batch, in the mode "runs" by
-write_kafka, one a run, and in the modes "format query" and "format runs" the same by format("fencepost"). A row "wait" makes the task that reads it create FOLDER/waiting, and wait for FOLDER/go.
+write_kafka, one a run, and in the modes "format query" and "format runs" the same by format("fencepost"). A row
+"wait", or "wait 7", makes the task that reads it create FOLDER/waiting, or "FOLDER/waiting 7", and wait for FOLDER/go, or
+"FOLDER/go 7".
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,6 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fencepost import failpoint
 from fencepost.engine.engine import SparkEngine
 from fencepost.spark import exactly_once, write_kafka
 from tests.support.spark_queries import FileQuery, users_session
@@ -30,7 +30,7 @@ _SETTINGS = {
 
 
 class Waiting:
-    """Holds up the task that reads the row WAIT."""
+    """Holds up the task that reads a row that begins with WAIT."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -38,10 +38,12 @@ class Waiting:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         folder = Path(self._folder)
         for batch in batches:
-            if WAIT in batch["value"].to_pylist():
-                (folder / "waiting").touch()
-                while not (folder / "go").exists():
-                    time.sleep(0.02)
+            for row in batch["value"].to_pylist():
+                if row.startswith(WAIT):
+                    which = row.removeprefix(WAIT)
+                    (folder / f"waiting{which}").touch()
+                    while not (folder / f"go{which}").exists():
+                        time.sleep(0.02)
             yield batch
 
 
@@ -49,8 +51,6 @@ def main() -> None:
     servers, topic, name, files, mode = sys.argv[1:6]
     folder, options = Path(name), {"bootstrap.servers": servers, "batch.size": "10000", "max.block.ms": "20000"}
     options |= {"topic": topic, "name": topic}
-    # Steps of a data source are in Python workers.
-    os.environ[failpoint.GROUP] = str(os.getpgrp())
     with users_session(SparkEngine(_SETTINGS)) as session:
         match mode:
             case "query":
@@ -60,19 +60,23 @@ def main() -> None:
             case _:
                 failure = None
                 for number in range(int(files)):
-                    _write_run(session, folder, number, options, by_format=mode == "format runs")
+                    write_run(session, folder, number, options, run=str(number), by_format=mode == "format runs")
     if failure is not None:
         sys.exit(f"FAILED {failure}")
 
 
-def _run_query(query: FileQuery, files: int) -> Exception | None:
+def make_query(query: FileQuery) -> FileQuery:
+    """The same as a stateful query, of which Spark checks that a repeated batch is executed, with a step that waits."""
     waiting = Waiting(str(query.folder))
 
     def shape(frame: DataFrame) -> DataFrame:
-        # A stateful query: Spark checks that a repeated batch is executed.
         return frame.dropDuplicates(["value"]).mapInArrow(waiting, "value STRING")
 
-    running = replace(query, shape=shape).start(available_now=False)
+    return replace(query, shape=shape)
+
+
+def _run_query(query: FileQuery, files: int) -> Exception | None:
+    running = make_query(query).start(available_now=False)
     # Another driver may write to the checkpoint, so only what this one has done counts.
     while running.isActive and (running.lastProgress is None or running.lastProgress["batchId"] < files - 1):
         time.sleep(0.05)
@@ -81,13 +85,16 @@ def _run_query(query: FileQuery, files: int) -> Exception | None:
     return failure
 
 
-def _write_run(session: SparkSession, folder: Path, number: int, options: dict[str, str], *, by_format: bool) -> None:
+def write_run(
+    session: SparkSession, folder: Path, number: int, options: dict[str, str], *, run: str, by_format: bool
+) -> None:
+    """Write a file as a run."""
     rows = session.read.text(str(folder / "input" / f"{number:04}.txt"))
     frame = rows.mapInArrow(Waiting(str(folder)), "value STRING")
     if by_format:
-        frame.write.format("fencepost").options(run=str(number), **options).mode("append").save()
+        frame.write.format("fencepost").options(run=run, **options).mode("append").save()
     else:
-        write_kafka(frame, run=str(number), **options)
+        write_kafka(frame, run=run, **options)
 
 
 if __name__ == "__main__":

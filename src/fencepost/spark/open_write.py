@@ -62,7 +62,7 @@ class OpenWrite:
         """
         sink = BeginningSink(config, key, keeps_progress=keeps_progress)
         try:
-            reach(FailPoint.BEFORE_BEGIN)
+            reach(FailPoint.BEFORE_BEGIN, key.sink)
             sink.own()
             if decide(sink.last) is NextStep.SKIP:
                 sink.close()

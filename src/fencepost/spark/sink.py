@@ -125,7 +125,7 @@ class Sink:
 
     def _write(self, frame: DataFrame, pipeline: Pipeline, progress: Progress) -> WriteResult:
         producer = self._producer
-        reach(FailPoint.BEFORE_BEGIN)
+        reach(FailPoint.BEFORE_BEGIN, self.key.sink)
         try:
             producer.begin_transaction()
             reach(FailPoint.AFTER_BEGIN)
@@ -164,7 +164,7 @@ class Sink:
             return
         self._check_topic()
         committed = replace(progress, topic_id=self._topic_id)
-        reach(FailPoint.BEFORE_OFFSETS)
+        reach(FailPoint.BEFORE_OFFSETS, self.key.sink)
         self._log.write(self._producer, committed)
         reach(FailPoint.BEFORE_END_TXN)
         try:
