@@ -146,6 +146,19 @@ def test_a_topic_that_has_fewer_partitions_in_the_middle_of_a_write_is_told(serv
     assert read_topic(servers, topic) == []
 
 
+def test_nothing_is_committed_to_a_topic_that_was_created_again(servers: str, topic: str):
+    topics = Topics(servers)
+    writer = begun(servers, topic)
+    done = write(writer, 0, 10, [rows("a")])
+    topics.delete(topic)
+    wait_for(lambda: topics.partitions(topic) is None)
+    topics.create(topic, partitions=1)
+    with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again while"):
+        writer.commit([done])
+    writer.abort([done])
+    assert read_topic(servers, topic) == []
+
+
 def test_a_run_is_written_once_and_a_newer_writer_fences_the_older(servers: str, topic: str):
     run = unique("run")
     older = begun(servers, topic, run=run)

@@ -83,6 +83,20 @@ def test_nothing_is_committed_to_a_topic_that_was_created_again_under_its_owner(
             sink._commit(Progress("query", 1))
 
 
+def test_a_single_write_is_not_committed_to_a_topic_that_was_created_again(
+    config: SinkConfig, key: SinkKey, topics: Topics
+):
+    topic = str(config.topic)
+    with closing(Sink(config, key, keeps_progress=False)) as sink:
+        sink.own()
+        sink._producer.begin_transaction()
+        topics.delete(topic)
+        wait_for(lambda: topics.partitions(topic) is None)
+        topics.create(topic)
+        with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again while"):
+            sink._commit(Progress())
+
+
 @pytest.mark.parametrize("keeps_progress", [False, True], ids=["a single write", "a query or run"])
 def test_brokers_that_cannot_be_reached_are_named(key: SinkKey, *, keeps_progress: bool):
     config = SinkConfig.from_options({"bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": 500})

@@ -37,7 +37,7 @@ from fencepost.spark.progress import NextStep, Progress, SinkKey, check_topic
 from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink_config import SinkConfig
 from fencepost.spark.topic_gate import SinkTopicGate
-from fencepost.spark.wording import capitalized, in_spark_terms
+from fencepost.spark.wording import capitalized, in_spark_terms, recreated
 from fencepost.spark.written import SinkStatistics, Written
 
 _log: Final = logging.getLogger(__name__)
@@ -82,9 +82,8 @@ class Sink:
             if self._keeps_progress:
                 self._log.ensure_topic()
         self._producer.init_transactions()
-        if not self._keeps_progress:
-            return
-        self.last = self._log.read()
+        if self._keeps_progress:
+            self.last = self._log.read()
         if self._config.topic is not None:
             self._topic_id = self._log.topic_id(self._config.topic)
             check_topic(self.key, self._config.topic, self.last, self._topic_id)
@@ -158,11 +157,11 @@ class Sink:
         return result
 
     def _commit(self, progress: Progress) -> None:
+        self._check_topic()
         if not self._keeps_progress:
             reach(FailPoint.BEFORE_END_TXN)
             self._producer.commit_transaction()
             return
-        self._check_topic()
         committed = replace(progress, topic_id=self._topic_id)
         reach(FailPoint.BEFORE_OFFSETS, self.key.sink)
         self._log.write(self._producer, committed)
@@ -177,11 +176,13 @@ class Sink:
         reach(FailPoint.BEFORE_CALLBACKS)
 
     def _check_topic(self) -> None:
-        """Raise TopicRecreatedError if the batch went to another topic than those before it."""
+        """Raise TopicRecreatedError if the topic is another one than at the begin, or than for the batches before."""
         topic = self._config.topic
         if topic is None:
             return
         found = self._log.topic_id(topic)
+        if not self._keeps_progress and self._topic_id is not None and found not in (None, self._topic_id):
+            raise recreated(topic, str(self.key))
         check_topic(self.key, topic, Progress(topic_id=self._topic_id), found)
         # None before: the brokers have created it for the first record.
         self._topic_id = self._topic_id or found
