@@ -207,11 +207,13 @@ class PartitionReader:
 
 
 def _stream_reader(source: DataSource, columns: StructType) -> DataSourceStreamReader | SimpleDataSourceStreamReader:
-    for make in (source.streamReader, source.simpleStreamReader):
+    reader: DataSourceStreamReader | SimpleDataSourceStreamReader
+    for method in ("streamReader", "simpleStreamReader"):
         try:
-            return call_plugin(f"{make.__name__}() of {type(source).__qualname__}", make, columns)
+            reader = call_plugin(f"{method}() of {type(source).__qualname__}", getattr(source, method), columns)
         except PySparkNotImplementedError:
             continue
+        return reader
     raise ConfigError(
         f"The data source {source.name()} has no stream reader: define streamReader() or simpleStreamReader(), because a "
         "batch reader has no offsets to resume from"
