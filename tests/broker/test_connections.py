@@ -22,6 +22,7 @@ from fencepost.kafka.errors import (
     AuthenticationError,
     BrokerRefusedError,
     BrokerUnavailableError,
+    PartitionGoneError,
     TopicNotFoundError,
     UnknownOutcomeError,
     UnsupportedBrokerError,
@@ -206,7 +207,7 @@ def test_a_topic_that_does_not_exist_and_is_not_created_is_reported(config: Clie
 
 
 def test_a_partition_that_does_not_exist_is_reported(config: ClientConfig, topic: str) -> None:
-    with pytest.raises(BrokerRefusedError, match=f"{topic}-7"):
+    with pytest.raises(PartitionGoneError, match=f"Topic {topic} was deleted and created again .* no partition 7"):
         Cluster(config).leader(topic, 7, Deadline.after(10_000))
 
 
