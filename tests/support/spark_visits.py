@@ -152,7 +152,7 @@ class _Runs:
                     write_run(self._session, folder, number, self._options, run=self._run(number), by_format=by_format)
                     self._written = number
         except BaseException as failure:  # noqa: BLE001 - told by the main thread
-            self._failure = repr(failure)
+            self._failure = f"{type(failure).__name__}: {failure}"
 
     def _run(self, number: int) -> str:
         sink = self._visit.topic
