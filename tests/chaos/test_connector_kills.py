@@ -41,11 +41,27 @@ class Connector(StreamsConnector):
 """
 
 
-def fencepost_test(connector: str, folder: Path, bootstrap_servers: str, topic: str, step: str) -> Result:
+# Each value has the time of its reading.
+READ_AT = """
+import time
+from fencepost import SourceRecord
+from tests.conformance.streams import StreamsConnector, StreamsTask
+
+class Task(StreamsTask):
+    def record(self, stream, number):
+        value = {"id": f"{stream}{number}", "read_at": time.time_ns()}
+        return SourceRecord(self.partition(stream), self.offset(number), self.topic, value=value)
+
+class Connector(StreamsConnector):
+    task = Task
+"""
+
+
+def fencepost_test(connector: str, folder: Path, bootstrap_servers: str, topic: str, step: str, *more: str) -> Result:
     config = folder / "connector.properties"
     config.write_text(f"name=c\nconnector.class={connector}\ntopic={topic}\nstreams=a,b,c\n")
     options = ["--config", str(config), "--plugin-path", f"{folder},{ROOT}", "--bootstrap-servers", bootstrap_servers]
-    return CliRunner().invoke(cli, ["test", connector, *options, "-k", f"sigkill_{step}"])
+    return CliRunner().invoke(cli, ["test", connector, *options, "-k", f"sigkill_{step}", *more])
 
 
 @pytest.mark.parametrize("step", ["after_end_txn_sent"])
@@ -65,3 +81,13 @@ def test_a_position_in_a_file_is_found(tmp_path: Path, bootstrap_servers: str, t
     assert told.exit_code == 1, told.output
     assert "5 of 36 record(s) are lost" in told.output
     assert f"{tmp_path}/filed.py:6" in told.output
+
+
+def test_a_field_that_is_ignored_may_differ(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+    (tmp_path / "timed_by_workers.py").write_text(READ_AT)
+
+    given = "timed_by_workers.Connector", tmp_path, bootstrap_servers, topic, "before_end_txn"
+    told = fencepost_test(*given, "--ignore", "read_at")
+
+    assert told.exit_code == 0, told.output
+    assert "1 passed" in told.output

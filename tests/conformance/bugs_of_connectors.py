@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from fencepost import ConfigDef, ConfigValue, SourceBatch
+from fencepost import ConfigDef, ConfigValue, SourceBatch, SourceTask
 from tests.conformance.bug_list import found_by
 from tests.conformance.streams import LENGTH, StreamsConnector, StreamsTask
 
@@ -162,6 +162,31 @@ class TasksOfARun(StreamsConnector):
 
     def streams(self) -> list[str]:
         return super().streams()[:: 1 if self.starts % 2 else -1]
+
+
+@found_by("makes_the_same_tasks_in_any_process")
+class TasksByHash(StreamsConnector):
+    """The task of a stream depends on hash() of its name, which each process of Python seeds anew."""
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        shares = [[s for s in self.streams() if hash(s) % max_tasks == number] for number in range(max_tasks)]
+        return [self.task_config(streams, number) for number, streams in enumerate(filter(None, shares))]
+
+
+@found_by("makes_the_same_tasks_in_any_process")
+class TasksOfASet(StreamsConnector):
+    """The streams come in the order of a set."""
+
+    def streams(self) -> list[str]:
+        return list(set(super().streams()))
+
+
+@found_by("reads_the_source")
+class TaskClassRaises(StreamsConnector):
+    """task_class() looks for a class that is not there."""
+
+    def task_class(self) -> type[SourceTask]:
+        return {"a": StreamsTask}[self.context.configs()["topic"]]
 
 
 @found_by("accepts_its_own_offsets")

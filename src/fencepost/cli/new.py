@@ -7,7 +7,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import resources
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -82,6 +84,11 @@ def _values(name: str, kind: str) -> dict[str, str]:
         raise ConfigError(
             f"{name!r} is the name of something of Python's or fencepost's: choose another, as {name}-source"
         )
+    if find_spec(package) is not None or _is_installed(name):
+        raise ConfigError(
+            f"{name!r} is the name of a package that is installed here, which the new one would hide or replace: choose "
+            f"another, as {name}-source, or uninstall it first"
+        )
     words = package.split("_")
     return {
         # First: they have placeholders themselves.
@@ -92,6 +99,14 @@ def _values(name: str, kind: str) -> dict[str, str]:
         "TITLE": " ".join(words),
         "VERSION": __version__,
     }
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _files(folder: Traversable, path: str = "") -> Iterator[tuple[str, str]]:

@@ -42,12 +42,26 @@ _WIDTH: Final = 36
     "--records", type=click.IntRange(min=1), default=300, show_default=True, help="Read so many records at most."
 )
 @click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="FIELD",
+    help="Do not compare this field of values, or header: one with the time of reading. May be given several times.",
+)
+@click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT",
     help="Also kill real workers on this Kafka, at each step of a transaction. The source must end.",
 )
 def test(
-    connector: str, *, config_file: Path, plugin_path: str, words: str, records: int, bootstrap_servers: str | None
+    connector: str,
+    *,
+    config_file: Path,
+    plugin_path: str,
+    words: str,
+    records: int,
+    ignored: tuple[str, ...],
+    bootstrap_servers: str | None,
 ) -> None:
     """Check whether the connector CLASS, for example my_source.MyConnector, keeps the rules for exactly-once delivery.
 
@@ -64,16 +78,16 @@ def test(
     plugin = find_plugin(PluginKind.CONNECTOR, connector, property_name="connector.class", sources=anywhere)
     config = load_connector_config(config_file)
     with ExitStack() as closing:
-        limits = Limits(records=records)
+        subject = Subject(plugin, config, Limits(records=records), frozenset(ignored))
         checks = [*CHECKS]
         if bootstrap_servers is not None:
-            workers = KilledWorkers(Subject(plugin, config, limits), bootstrap_servers, plugin_path=plugin_path)
+            workers = KilledWorkers(subject, bootstrap_servers, plugin_path=plugin_path)
             checks += kill_checks(closing.enter_context(workers))
         chosen = [check for check in checks if words in check.name]
         if not chosen:
             raise ConfigError(f"No check has {words!r} in its name. The checks: {', '.join(map(str, checks))}")
         click.echo(f"{plugin.__module__}.{plugin.__qualname__} with {config_file}\n")
-        failed = _run(run_checks(plugin, config, limits=limits, checks=chosen))
+        failed = _run(run_checks(subject, chosen))
     if failed:
         raise click.exceptions.Exit(ExitCode.FAILED)
 

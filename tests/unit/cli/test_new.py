@@ -75,6 +75,14 @@ def test_a_name_that_cannot_be_a_package_is_refused(tmp_path: Path, name: str) -
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("name", ["pyspark", "psycopg-binary", "pluggy"])
+def test_a_name_of_an_installed_package_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"a package that is installed here.* choose another, as {name}-source"):
+        write_connector(tmp_path / name, name, "poll")
+
+    assert not (tmp_path / name).exists()
+
+
 def test_an_existing_directory_is_kept(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="already exists"):
         write_connector(tmp_path, "my-source", "poll")

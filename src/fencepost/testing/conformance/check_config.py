@@ -12,12 +12,14 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.config.connector_config import connector_config_def
 from fencepost.config.connector_instance import ConnectorInstance
 from fencepost.config.validation_context import ValidationContext
+from fencepost.testing.conformance.other_process import task_configs_in_processes
 from fencepost.testing.conformance.subject import Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, author_line, defined_at, raised
 from fencepost.testing.connector_start import full_config
 from fencepost.testing.task_run import RunningTask
 
 _T = ConfigDef.Type
+_TASK_COUNTS: Final = (1, 2, 3)
 _INVALID: Final[Mapping[ConfigDef.Type, str]] = {
     _T.BOOLEAN: "perhaps", _T.INT: "many", _T.SHORT: "many", _T.LONG: "many", _T.DOUBLE: "much",
 }  # fmt: skip
@@ -86,7 +88,7 @@ def reads_only_defined_properties(subject: Subject) -> None:
 
 def restarts_the_same_tasks(subject: Subject) -> None:
     """The connector can be stopped and started again, as for a pause, and then makes the same tasks."""
-    for count in (1, 2, 3):
+    for count in _TASK_COUNTS:
         with subject.started(tasks_max=count) as started:
             before = subject.task_configs(started, count)
             try:
@@ -100,6 +102,20 @@ def restarts_the_same_tasks(subject: Subject) -> None:
                 f"After stop() and start(), task_configs({count}) returned other configurations: {before} and {again}",
                 defined_at(subject.connector, "task_configs"),
             )
+
+
+def makes_the_same_tasks_in_any_process(subject: Subject) -> None:
+    """The connector makes the same tasks in each process, as after a restart of the worker."""
+    first, *others = task_configs_in_processes(subject.connector, subject.config, _TASK_COUNTS)
+    for other in others:
+        for count, before, again in zip(_TASK_COUNTS, first, other, strict=True):
+            if before != again:
+                raise Violation(
+                    f"In two processes, task_configs({count}) returned different configurations: {before} and {again}. "
+                    "Do not use hash() of a text, nor the order of a set: both change with each start of Python. Use "
+                    "zlib.crc32 and sorted()",
+                    defined_at(subject.connector, "task_configs"),
+                )
 
 
 def accepts_its_own_offsets(subject: Subject) -> None:

@@ -35,7 +35,8 @@ def gives_the_same_again(subject: Subject) -> None:
     if wrong is not None:
         raise Violation(
             f"A task that started from the same offsets, none, returned something else: {wrong}. What a task returns may "
-            "depend on its offsets only: not on other state, the time or chance",
+            "depend on its offsets only: not on other state, the time or chance. If a field has the time of reading, leave "
+            "it out: fencepost test --ignore FIELD, in pytest check(..., ignore=[FIELD])",
             defined_at(subject.task_class, "poll"),
         )
 

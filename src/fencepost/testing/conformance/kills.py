@@ -17,7 +17,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from fencepost.api.source import describe
 from fencepost.failpoint import FailPoint, of_task
+from fencepost.testing.conformance.fields import without
 from fencepost.testing.conformance.subject import Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
 from fencepost.testing.topics import read_new, topic_reader
@@ -143,8 +144,11 @@ class KilledWorkers:
 
     def _written(self) -> _Written:
         """Return what was written to the topics since the last call."""
+        ignored = self._subject.ignored
         return Counter(
-            (record.topic, record.key, record.value) for topic in self._topics for record in self._read(topic)
+            (record.topic, record.key, _compared(record.value, ignored))
+            for topic in self._topics
+            for record in self._read(topic)
         )
 
     @cached_property
@@ -156,6 +160,13 @@ class KilledWorkers:
             self._readers[topic] = topic_reader(self._servers, topic)
             self._closing.callback(self._readers[topic].close)
         return read_new(self._readers[topic])
+
+
+def _compared(value: bytes | None, ignored: Collection[str]) -> bytes | None:
+    """Return what is compared of a value that JsonConverter made."""
+    if value is None or not ignored:
+        return value
+    return json.dumps(without(json.loads(value), ignored)).encode()
 
 
 def _new_name() -> str:

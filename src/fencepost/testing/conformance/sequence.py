@@ -6,12 +6,13 @@ and Kafka keeps no order between topics: a batch may have more rows in one run t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fencepost.api.record import SourceOffset, SourcePartition, SourceRecord
 from fencepost.storage.offsets.codec import identity_of
+from fencepost.testing.conformance.fields import named_fields, without
 
 _SHOWN: Final = 120
 
@@ -23,18 +24,30 @@ Contents = tuple[str, str, str, int | None, str]
 class Seen:
     """A record that a task returned. `partition` identifies its source partition, None if that is not known.
 
-    The rows of a SourceBatch with several source partitions belong to none.
+    The rows of a SourceBatch with several source partitions belong to none. `fields` are the fields of the value, and the
+    headers, by name. `left_out` are the names of those that are in neither `contents` nor `fields`.
     """
 
     partition: str | None
     contents: Contents
+    fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, record: SourceRecord) -> Seen:
-        """Take down a record; later changes of its objects do not change this."""
+    def of(cls, record: SourceRecord, ignored: Collection[str] = ()) -> Seen:
+        """Take down a record; later changes of its objects do not change this.
+
+        The contents are without the fields of the value, and the headers, that are `ignored`.
+        """
         partition = identity_of(record.source_partition) if record.source_partition else None
-        shown = repr(record.key), repr(record.value)
-        return cls(partition, (record.topic, *shown, record.partition, repr(list(record.headers))))
+        value = without(record.value, ignored)
+        headers = [(name, part) for name, part in record.headers if name not in ignored]
+        contents = record.topic, repr(record.key), repr(value), record.partition, repr(headers)
+        fields: dict[str, list[str]] = {}
+        for name, text in (*named_fields(value), *((f"the header {name}", repr(part)) for name, part in headers)):
+            fields.setdefault(name, []).append(text)
+        names = {name for name, _ in (*named_fields(record.value), *record.headers)} if ignored else set[str]()
+        return cls(partition, contents, fields, frozenset(names.intersection(ignored)))
 
     @property
     def topic(self) -> str:
@@ -156,7 +169,17 @@ def _described(whole: Sequence[Seen], index: int, record: Seen, wanted: Seen | N
         return f"{index - before[-1]} record(s) are returned again, from {record} on, instead of {expected}"
     if after:
         return f"{after[0]} record(s) are skipped: {record} is returned instead of {expected}"
-    return f"{record} is returned instead of {expected}"
+    return f"{record} is returned instead of {expected}{_differing_fields(record, wanted)}"
+
+
+def _differing_fields(record: Seen, wanted: Seen | None) -> str:
+    """Name the innermost fields of two records that differ, if there are some."""
+    if wanted is None:
+        return ""
+    names = dict.fromkeys((*wanted.fields, *record.fields))
+    differing = [name for name in names if record.fields.get(name) != wanted.fields.get(name)]
+    inner = [name for name in differing if not any(other.startswith(f"{name}.") for other in differing)]
+    return f". They differ in {' and '.join(inner)}" if inner else ""
 
 
 def _missing(left: Mapping[str | None, Sequence[Seen]], found: Mapping[str | None, Sequence[Seen]]) -> str | None:

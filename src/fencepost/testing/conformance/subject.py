@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from fencepost.api.errors import DataError
+from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import SourceConnector, SourceTask
 from fencepost.testing.conformance.caller import Caller
@@ -167,7 +167,7 @@ class CheckedTask:
         own = () if polled.is_batch else polled.records
         pairs = [(record.source_partition, record.source_offset) for record in own]
         return SeenPoll(
-            tuple(Seen.of(record) for record in polled.records),
+            tuple(Seen.of(record, self._subject.ignored) for record in polled.records),
             tuple(snapshot(polled.offsets)),
             tuple(snapshot(pairs)),
         )
@@ -190,21 +190,34 @@ class CheckedTask:
 
 @dataclass(frozen=True)
 class Subject:
-    """A connector's class with a configuration."""
+    """A connector's class with a configuration.
+
+    `ignored` are fields of values, and headers, that may differ whenever a record is read: `read_at`, or `meta.read_at`
+    of a field within a field.
+    """
 
     connector: type[SourceConnector]
     config: Mapping[str, str] = field(repr=False)
     limits: Limits = field(default_factory=Limits)
+    ignored: frozenset[str] = frozenset()
 
     @cached_property
     def reference(self) -> Reading:
-        """What one task returns from the beginning, without any commit. Raises Violation if it returns nothing."""
+        """What one task returns from the beginning, without any commit. Raises Violation if it returns nothing.
+
+        Raises ConfigError for an ignored field that no record has.
+        """
         with self.task() as task:
             reading = task.read(self.limits.records, self.deadline())
         if not reading.records:
             raise Violation(
                 "poll() returned no records: the checks need some. Give the connector a source that has records",
                 defined_at(self.task_class, "poll"),
+            )
+        if unknown := self.ignored.difference(*(record.left_out for record in reading.records)):
+            raise ConfigError(
+                f"No record has the field or header {', '.join(sorted(unknown))}, which is to be ignored: name fields of "
+                "the value as they are, and a field within a field with a dot, as meta.read_at"
             )
         return reading
 

@@ -1,0 +1,88 @@
+"""Asks a connector for its tasks in processes of their own, as workers after a restart do.
+
+Python's hash() of a text, and with it the order of a set of texts, differs from process to process. Each process has
+another seed for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from fencepost.api.source import SourceConnector, describe
+from fencepost.config.plugin_sources import PluginSources
+from fencepost.config.plugins import PluginKind, find_plugin
+from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at
+from fencepost.testing.connector_start import StartedConnector
+
+TaskConfigs = list[list[dict[str, str]]]
+"""The tasks' configurations for each `tasks.max` that was asked for."""
+
+_SEEDS: Final = ("1", "2", "3")
+_RUN_S: Final = 60.0
+
+
+def task_configs_in_processes(
+    connector: type[SourceConnector], config: Mapping[str, str], counts: Sequence[int]
+) -> list[TaskConfigs]:
+    """Return what each process got. `counts` are values of `tasks.max`.
+
+    Raises NotApplicableError if the connector runs in this process only, as with a source that a test has patched, and
+    Violation if it fails in some of the others.
+    """
+    asked = {"import_path": sys.path, "connector": describe(connector), "config": dict(config), "counts": list(counts)}
+    with tempfile.TemporaryDirectory(prefix="fencepost-processes-") as folder:
+        answers = [Path(folder) / seed for seed in _SEEDS]
+        processes = [_process(seed, answer) for seed, answer in zip(_SEEDS, answers, strict=True)]
+        try:
+            failures = [failure for process in processes if (failure := _failure(process, json.dumps(asked)))]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        if len(failures) == len(processes):
+            raise NotApplicableError(f"in other processes, {failures[0]}")
+        if failures:
+            raise Violation(f"In some processes, {failures[0]}", defined_at(connector, "start"))
+        return [json.loads(answer.read_text(encoding="utf-8")) for answer in answers]
+
+
+def _process(seed: str, answer: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, str(answer)],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _failure(process: subprocess.Popen[str], asked: str) -> str | None:
+    """Return why a process got no tasks, None if it got them."""
+    try:
+        _, told = process.communicate(asked, timeout=_RUN_S)
+    except subprocess.TimeoutExpired:
+        return f"the connector did not return its tasks within {_RUN_S:g} s"
+    if process.returncode == 0:
+        return None
+    last = next((line for line in reversed(told.splitlines()) if line.strip()), "it said nothing")
+    return f"the connector failed: {last}"
+
+
+def _answer(asked: Mapping[str, Any]) -> Iterator[list[dict[str, str]]]:
+    sys.path[:] = asked["import_path"]
+    anywhere = PluginSources(modules=("*",))
+    name = asked["connector"]
+    connector = find_plugin(PluginKind.CONNECTOR, name, property_name="connector.class", sources=anywhere)
+    for count in asked["counts"]:
+        started = StartedConnector(connector, {**asked["config"], "tasks.max": str(count)})
+        yield started.task_configs(count)
+        started.stop()
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps([*_answer(json.load(sys.stdin))]), encoding="utf-8")
