@@ -17,7 +17,7 @@ from fencepost.config.config_transformer import TransformedConfig
 from fencepost.config.error_handling import ErrorHandling, define_errors
 from fencepost.config.restart_config import define_restarts
 from fencepost.config.topic_creation import TopicCreation, topic_creation
-from fencepost.config.validators import at_least, no_control_characters, not_blank, one_of
+from fencepost.config.validators import at_least, connector_name, not_blank, one_of
 
 _T = ConfigDef.Type
 _I = ConfigDef.Importance
@@ -57,7 +57,7 @@ def _define_common(definitions: ConfigDef) -> None:
     definitions.define(
         "name", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
         "The connector's name. Its source offsets are kept under it.",
-        validator=no_control_characters, group=_COMMON, order_in_group=1, width=_W.MEDIUM,
+        validator=connector_name, group=_COMMON, order_in_group=1, width=_W.MEDIUM,
     ).define(
         "connector.class", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
         "The connector: a dotted Python path, an alias, or the Java class name of a built-in.",

@@ -48,6 +48,17 @@ def no_control_characters(name: str, value: Any) -> None:
         raise ConfigError(f"The property {name} must not contain control characters", name=name)
 
 
+def connector_name(name: str, value: Any) -> None:
+    """Allow text that no_control_characters allows, but for the names that a path of a URL cannot have."""
+    no_control_characters(name, value)
+    if value is not None and str(value).strip() in (".", ".."):
+        raise ConfigError(
+            f"The property {name} must not be {value.strip()!r}: the REST API could not be asked for the connector, because a "
+            "URL cannot have it as a part of its path. Choose another name",
+            name=name,
+        )
+
+
 def replication_factor(name: str, value: Any) -> None:
     """Allow a number of replicas from 1 on, or -1, the broker's default."""
     if value is not None and value != -1 and value < 1:

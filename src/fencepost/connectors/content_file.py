@@ -129,6 +129,8 @@ class ContentFile:
         self._begun: deque[tuple[int, Place, str]] = deque()
         self._data = bytearray()
         self._line = 1
+        # Whether the last byte before the position is a return, and no line feed was there after it.
+        self._returned = False
         self._part: Place | None = None
         self._noted = 0
         self.looked_at_size = 0
@@ -250,6 +252,7 @@ class ContentFile:
             # The two characters of one line end, in two reads.
             self._line += count_lines(data) - (returned and data.startswith(b"\n"))
             returned = data.endswith(b"\r")
+        self._returned = returned and self.form.codec is None
         self._part, self._noted = stream.part, start
         return stream
 
@@ -302,8 +305,15 @@ class ContentFile:
 
     def _take(self, *, whole: bool) -> HeldRange | None:
         """Return the complete records of what was read."""
+        if self._returned and self._data:
+            # A line feed belongs to the return.
+            self.position += self._data.startswith(b"\n")
+            self._data = self._data.removeprefix(b"\n")
+            self._returned = False
         length = len(self._data)
-        _, nexts = record_ends(self._data + bytes(PADDING), length, quoting=self._quoting)
+        # At the end of a file, the byte of padding after a return tells that the record ends.
+        seen = length + (self._state is _State.ENDED and self._data.endswith(b"\r"))
+        _, nexts = record_ends(self._data + bytes(PADDING), seen, quoting=self._quoting)
         complete = self._state is _State.ENDED and (whole or self.form.codec is not None)
         if complete:
             self._check_character()
@@ -313,6 +323,7 @@ class ContentFile:
         data = bytes(self._data[:end])
         held = HeldRange(self.path, self.position, self.position + end, data, self._line)
         self._move_restart(held)
+        self._returned = self.form.codec is None and end == length and data.endswith(b"\r")
         del self._data[:end]
         self.position += end
         self._line += count_lines(data)

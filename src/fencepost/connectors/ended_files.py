@@ -49,7 +49,7 @@ class Mark:
     @classmethod
     def of(cls, path: str, allowed: AllowedPaths, head_bytes: int = _HEAD_BYTES) -> Mark | None:
         """Return the mark of the file at a path, None if there is none. Raises DataError if it cannot be read."""
-        if not os.path.lexists(path):
+        if not os.path.exists(path):  # noqa: PTH110 - as the other functions on paths here
             return None
         with open_file(path, allowed) as file:
             status = os.fstat(file.fileno())

@@ -169,9 +169,9 @@ def _of_url(url: str, known: Sequence[str]) -> list[str]:
 
 
 def _of_path(path: str, known: Sequence[str]) -> list[str]:
+    if path in known and not os.path.exists(path):  # noqa: PTH110 - spares making a Path for each file
+        return []
     if not os.path.lexists(path):
-        if path in known:
-            return []
         raise ConfigError(
             f"The property {FILES} names {path}, but there is no such file: create it, or correct the path. "
             "Relative paths start at the worker's working directory",
@@ -327,5 +327,6 @@ class FileWatch:
         new = [file for file in found if file not in known]
         if new:
             there = set(found)
-            self._files = (*(file for file in self._files if file in there or os.path.lexists(file)), *new)
+            kept = [file for file in self._files if file in there or os.path.exists(file)]  # noqa: PTH110 - as above
+            self._files = (*kept, *new)
         return new

@@ -48,6 +48,7 @@ from fencepost.connectors.growing_file import (
     GrowingFile,
     Planner,
     plan_lines,
+    plan_with_last_return,
     position_of,
     wait_for,
 )
@@ -108,6 +109,7 @@ class FileSourceTask(SourceTask):
             self._restarts[path] = restart
         self._identities[path] = identity_in(offset)
         plan: Planner = partial(_plan_csv, dialect_of(self._parsed).quoting) if self._format == "csv" else plan_lines
+        plan = partial(plan_with_last_return, plan)
         return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed)
 
     @property
@@ -155,7 +157,7 @@ class FileSourceTask(SourceTask):
         return None
 
     def _look(self) -> Sequence[FileRange | RowRange]:
-        for path in [path for path in self._gone if os.path.lexists(path)]:
+        for path in [path for path in self._gone if os.path.exists(path)]:  # noqa: PTH110 - spares making a Path each time
             # Another file of that name.
             self._gone.remove(path)
             self._restarts.pop(path, None)

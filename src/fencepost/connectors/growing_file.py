@@ -8,12 +8,13 @@ import stat
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from io import FileIO
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.connectors.object_store import read_at
 from fencepost.connectors.scan import FileRange, last_line_end, open_file, split_lines, unreadable
 
 FILENAME_FIELD: Final = "filename"
@@ -47,6 +48,36 @@ def plan_lines(file: FileIO, part: FileRange, size: int) -> list[FileRange]:
     """Find the complete lines of a part, reading only around the cuts."""
     end = last_line_end(file, part, size)
     return split_lines(file, FileRange(part.path, part.start, end), SPLIT_BYTES)
+
+
+class _Followed:
+    """A file of `size` bytes, for a planner that is to take a return at the end for the end of a record: a byte follows."""
+
+    def __init__(self, file: FileIO, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._position = 0
+
+    def seek(self, position: int) -> None:
+        self._position = position
+
+    def readinto(self, view: memoryview) -> int:
+        if self._position == self._size:
+            view[:1] = b"\0"
+            return 1
+        self._file.seek(self._position)
+        return self._file.readinto(view[: self._size - self._position])
+
+
+def plan_with_last_return(plan: Planner, file: FileIO, part: FileRange, size: int) -> list[FileRange]:
+    """Find the complete records of a part as `plan` does, and at the end of the file one that ends by a return alone.
+
+    If a line feed follows later, it belongs to the return: see `GrowingFile.advance`.
+    """
+    found = plan(file, part, size)
+    if found or part.end < size or read_at(file, 1, size - 1) != b"\r":
+        return found
+    return plan(cast("FileIO", _Followed(file, size)), part, size + 1)
 
 
 class Awaited:
@@ -152,7 +183,8 @@ class GrowingFile(Awaited):
     def advance(self, *, whole: bool = False) -> list[FileRange]:
         """Return the next complete records and move the position after them; nothing if there are none.
 
-        `whole` means that the file is complete, so that its end is the end of a record.
+        `whole` means that the file is complete, so that its end is the end of a record. A line feed after a record that ended
+        by a return is passed over.
         """
         size = self.size()
         if size is None:
@@ -167,10 +199,13 @@ class GrowingFile(Awaited):
         return splits
 
     def _next(self, size: int, *, whole: bool) -> list[FileRange]:
-        part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
         with open_file(self.path, self._allowed) as file:
-            splits = self._plan(file, part, size)
-        if splits or (part.end == size and not whole):
+            if self.position and read_at(file, 2, self.position - 1) == b"\r\n":
+                # The record before ended by the return, which was the last byte then.
+                self.position += 1
+            part = FileRange(self.path, self.position, min(size, self.position + self._batch_bytes))
+            splits = self._plan(file, part, size) if part.size else []
+        if splits or not part.size or (part.end == size and not whole):
             return splits
         if part.end == size:
             return [part]

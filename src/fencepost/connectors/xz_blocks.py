@@ -86,9 +86,13 @@ class XzBlocks(Parts):
         yield self._header + header
         compressed = content = 0
         while control := self._bytes.take_all(1)[0]:
-            chunk, of_content = self._chunk(control)
-            compressed, content = compressed + len(chunk), content + of_content
-            yield chunk
+            head, of_data, of_content = self._chunk_sizes(control)
+            data = self._bytes.take(of_data)
+            compressed, content = compressed + len(head) + len(data), content + of_content
+            yield head + data
+            if len(data) < of_data:
+                # What is there of the chunk was decompressed.
+                raise EOFError
         compressed += 1
         check = _CHECK_BYTES[self._header[7] & 15]
         unpadded = len(header) + compressed + check
@@ -100,15 +104,15 @@ class XzBlocks(Parts):
         ending = (len(index) // 4 - 1).to_bytes(4, "little") + self._header[6:8]
         yield index + zlib.crc32(ending).to_bytes(4, "little") + ending + _FOOTER_MAGIC
 
-    def _chunk(self, control: int) -> tuple[bytes, int]:
-        """Return a chunk of LZMA2, and the size of its content."""
+    def _chunk_sizes(self, control: int) -> tuple[bytes, int, int]:
+        """Return the head of a chunk of LZMA2, and the sizes of its data and of its content."""
         if control < 0x80:
             sizes = self._bytes.take_all(2)
             content = int.from_bytes(sizes, "big") + 1
-            return bytes([control]) + sizes + self._bytes.take_all(content), content
+            return bytes([control]) + sizes, content, content
         sizes = self._bytes.take_all(5 if control >= 0xC0 else 4)
         content = ((control & 0x1F) << 16 | int.from_bytes(sizes[:2], "big")) + 1
-        return bytes([control]) + sizes + self._bytes.take_all(int.from_bytes(sizes[2:4], "big") + 1), content
+        return bytes([control]) + sizes, int.from_bytes(sizes[2:4], "big") + 1, content
 
     def _end_stream(self) -> None:
         """Read the index and the footer of a stream. Raises LZMAError if they are not those of its blocks."""

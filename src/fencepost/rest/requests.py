@@ -143,6 +143,10 @@ def connector_name(name: str) -> str:
         raise BadRequestError("The connector's name is empty")
     if any(ord(character) < ord(" ") or ord(character) == 0x7F for character in name):
         raise BadRequestError("The connector's name must not contain control characters")
+    if name in (".", ".."):
+        raise BadRequestError(
+            f"A connector must not be named {name!r}: a URL cannot have it as a part of its path. Choose another name"
+        )
     return name
 
 

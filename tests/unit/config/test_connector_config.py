@@ -35,8 +35,8 @@ def test_the_names_of_settings_are_read_in_any_case():
     assert config.exactly_once_support is ExactlyOnceRequest.REQUIRED
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x7fb"])
-def test_a_name_that_cannot_be_a_key_is_refused(name: str):
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x7fb", ".", " .. "])
+def test_a_name_that_cannot_be_a_key_or_a_part_of_a_path_is_refused(name: str):
     with pytest.raises(ConfigError):
         _connector({"name": name})
 

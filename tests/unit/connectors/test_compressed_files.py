@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,6 +120,26 @@ def test_a_truncated_file_gives_all_that_is_whole_and_then_fails(path: Path, cod
     assert [row["n"] for row in rows] == list(range(len(rows)))
     if codec == "gzip":
         assert len(rows) > 1_000
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bz2", "xz"])
+@pytest.mark.parametrize("eighths", range(1, 8))
+def test_as_much_of_a_truncated_file_is_read_as_can_be_decompressed(path: Path, codec: str, eighths: int) -> None:
+    whole = COMPRESS[codec](TEXT)
+    part = whole[: len(whole) * eighths // 8]
+    decompressor = {
+        "gzip": lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),
+        "bz2": bz2.BZ2Decompressor,
+        "xz": lzma.LZMADecompressor,
+    }[codec]()
+    path.write_bytes(part)
+    [task] = tasks(config(path, format="text"))
+    rows = []
+    with pytest.raises(DataError, match="is truncated"):  # noqa: PT012 - all before the error is read
+        while not task.at_end():
+            batch = task.poll()
+            rows += read(batch) if batch else []
+    assert rows == LINES[: decompressor.decompress(part).count(b"\n")]
 
 
 @codecs

@@ -164,3 +164,18 @@ def test_files_are_moved_to_a_directory_only(given: dict[str, str], message: str
     errors = errors_of(format="text", **given)
     assert list(errors) == ["files.move.to"]
     assert message in errors["files.move.to"]
+
+
+def test_a_link_whose_target_is_gone_after_its_end_is_not_missed(
+    tmp_path: Path, path: Path, offsets: Committed
+) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"1\n")
+    path.symlink_to(target)
+    [task] = tasks(properties(path), offsets=offsets)
+    batch = polled(task)
+    assert read(batch) == ["1"]
+    target.unlink()
+    offsets.commit(task, batch)
+    assert task.poll() is None
+    assert task.poll() is None

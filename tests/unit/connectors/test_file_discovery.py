@@ -111,6 +111,29 @@ def test_a_watch_tells_of_new_files_and_keeps_the_order_of_known_ones(tmp_path: 
     assert watch._look() == []
 
 
+def test_a_link_whose_target_is_gone_is_as_a_file_that_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    target, link = tmp_path / "target", tmp_path / "in" / "b"
+    target.touch()
+    link.symlink_to(target)
+    asked = FileWatch(
+        Discovery((str(tmp_path / "in" / "*"), str(link)), ANYWHERE),
+        interval_s=3600,
+        on_new_files=pytest.fail,
+        on_error=pytest.fail,
+    )
+    asked.start()
+    asked.stop()
+    assert asked.files == (str(link),)
+    target.unlink()
+    assert asked._look() == []
+    new = touch(tmp_path / "in" / "c")
+    assert asked._look() == [new]
+    assert asked.files == (new,)
+    target.touch()
+    assert asked._look() == [str(link)]
+
+
 def test_a_watch_ends_with_an_error_if_a_file_appears_that_may_not_be_read(tmp_path: Path) -> None:
     allowed, secret = tmp_path / "allowed", tmp_path / "secret"
     allowed.mkdir()

@@ -442,3 +442,50 @@ def test_a_file_may_grow_while_it_is_read(path: Path) -> None:
     with path.open("a") as file:
         file.write("2\n")
     assert read(task.poll()) == [{"a": 2}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+@pytest.mark.parametrize("form", [{"format": "text"}, {"format": "csv", "schema": "value STRING"}])
+def test_a_last_row_that_ends_by_a_return_alone_is_read(path: Path, form: dict[str, str], encoding: str) -> None:
+    path.write_bytes("a\rb\r".encode(encoding))
+    properties, offsets = config(path, **form, encoding=encoding), CommittedOffsets()
+    [task] = tasks(properties, offsets=offsets)
+    found = []
+    while (batch := task.poll()) is not None:
+        assert isinstance(batch, SourceBatch)
+        offsets.commit(batch)
+        found += [row if isinstance(row, str) else row["value"] for row in read(batch)]
+    assert found == ["a", "b"]
+    assert task.at_end()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_a_line_feed_after_a_return_that_was_the_last_byte_is_no_row(
+    path: Path, encoding: str, *, restarted: bool
+) -> None:
+    path.write_bytes("a\r".encode(encoding))
+    properties, offsets = config(path, format="text", encoding=encoding), CommittedOffsets()
+    [task] = tasks(properties, offsets=offsets)
+    batch = task.poll()
+    assert isinstance(batch, SourceBatch)
+    assert read(batch) == ["a"]
+    offsets.commit(batch)
+    if restarted:
+        [task] = tasks(properties, offsets=offsets)
+    with path.open("ab") as file:
+        file.write("\n".encode(encoding))
+    assert task.poll() is None
+    with path.open("ab") as file:
+        file.write("b\r\nc\n".encode(encoding))
+    assert read(task.poll()) == ["b", "c"]
+
+
+def test_a_return_within_quotes_at_the_end_of_a_file_ends_no_row(path: Path) -> None:
+    path.write_bytes(b'1\n"a\r')
+    [task] = tasks(config(path, format="csv", schema="value STRING"))
+    assert [row["value"] for row in read(task.poll())] == ["1"]
+    assert task.poll() is None
+    with path.open("ab") as file:
+        file.write(b'\nb"\n')
+    assert [row["value"] for row in read(task.poll())] == ["a\r\nb"]

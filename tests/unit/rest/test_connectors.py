@@ -67,6 +67,8 @@ def test_a_connector_begins_in_the_requested_state(
         ({"config": {"topic": "t"}}, "no name"),
         ({"name": " ", "config": {}}, "empty"),
         ({"name": "a\nb", "config": {}}, "control characters"),
+        ({"name": ".", "config": {}}, "must not be named '.'"),
+        ({"name": " .. ", "config": {}}, "must not be named '..'"),
         ({"name": "x", "config": {"name": "y"}}, "make them equal"),
         ({"name": "x", "config": {"a": None}}, "property a must be a text"),
         ({"name": "x", "config": {"a": {"b": 1}}}, "not an object"),
