@@ -8,19 +8,27 @@ from __future__ import annotations
 from typing import Final
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, add_completion_class, get_completion_class
 
 from fencepost.api.errors import ConfigError
 
 PROGRAM: Final = "fencepost"
 COMPLETE_VARIABLE: Final = "_FENCEPOST_COMPLETE"
 
-
 _HOW: Final = """\b
 bash   eval "$(fencepost completion bash)"     in ~/.bashrc
 zsh    eval "$(fencepost completion zsh)"      in ~/.zshrc
 fish   fencepost completion fish | source      in ~/.config/fish/config.fish
 """
+
+
+@add_completion_class
+class _Bash(BashComplete):
+    """Completes `--option=value` as well, which bash gives as three words."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        args, incomplete = super().get_completion_args()
+        return [arg for arg in args if arg != "="], incomplete
 
 
 @click.command(epilog=_HOW)

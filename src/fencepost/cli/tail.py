@@ -89,6 +89,11 @@ def _start(ctx: click.Context, parameter: click.Parameter, text: str) -> Start:
         raise click.BadParameter(str(error)) from error
 
 
+def _converters(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    del ctx, parameter
+    return [name for name in CONVERTERS if name.startswith(incomplete)]
+
+
 @click.command(epilog=_EXAMPLES + exit_codes(done="shown", failed="the topic cannot be read"))
 @click.argument("topic")
 @click.option(
@@ -102,9 +107,21 @@ def _start(ctx: click.Context, parameter: click.Parameter, text: str) -> Start:
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C with the records that come.")
 @click.option(
-    "--key-converter", metavar="NAME", default="auto", show_default=True, help=f"One of {', '.join(CONVERTERS)}."
+    "--key-converter",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    shell_complete=_converters,
+    help=f"One of {', '.join(CONVERTERS)}.",
 )
-@click.option("--value-converter", metavar="NAME", default="auto", show_default=True, help="Likewise, for the value.")
+@click.option(
+    "--value-converter",
+    metavar="NAME",
+    default="auto",
+    show_default=True,
+    shell_complete=_converters,
+    help="Likewise, for the value.",
+)
 @asks_cluster
 def tail(
     config: ClientConfig,

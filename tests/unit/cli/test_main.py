@@ -164,6 +164,10 @@ def test_help_has_a_short_option(command: list[str], capsys: pytest.CaptureFixtu
         (["connectors", "re"], ["plain,restart", "plain,resume"]),
         (["--log-f"], ["plain,--log-format"]),
         (["standalone", "./"], ["file,./"]),
+        (["tail", "t", "--value-converter", "Js"], ["plain,JsonConverter"]),
+        # Bash takes = for a word of its own.
+        (["tail", "t", "--key-converter", "=", "St"], ["plain,StringConverter"]),
+        (["tail", "t", "--output", "=", "j"], ["plain,json"]),
     ],
 )
 def test_a_shell_completes_commands_options_and_files(words: list[str], completed: list[str]) -> None:
