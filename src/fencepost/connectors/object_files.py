@@ -1,4 +1,4 @@
-"""Objects of S3 as files of a task: text that the task reads, and Parquet, ORC and Avro.
+"""Objects of S3 and Google Cloud Storage as files of a task: text that the task reads, and Parquet, ORC and Avro.
 
 An object is whole when it is there, and does not grow. Its identity, size and ETag, is compared before each batch is
 returned, and that of text is in the source offset: `{"position": ..., "object": "..."}`. When the server does not answer,

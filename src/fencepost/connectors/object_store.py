@@ -1,10 +1,12 @@
-"""Objects of S3 and servers that speak its protocol, by URL: `s3://bucket/key`, `s3a://bucket/key`.
+"""Objects of S3, of servers that speak its protocol, and of Google Cloud Storage, by URL.
 
-pyarrow talks to the server. Credentials, region and the address of another server than Amazon's come from the environment
-of the process, as for Amazon's own programs, and so on each Spark executor.
+    s3://bucket/key    s3a://bucket/key    gs://bucket/key
 
-An object is never changed, but it may be replaced: `check_unchanged` compares its ETag before anything that was read of it
-is returned.
+pyarrow talks to the server. Credentials, region and the address of another server than Amazon's or Google's come from the
+environment of the process, as for their own programs, and so on each Spark executor.
+
+An object is never changed, but it may be replaced: `check_unchanged` compares its ETag or generation before anything that
+was read of it is returned.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, RetriableError
 
-SCHEMES: Final = ("s3", "s3a")
+SCHEMES: Final = ("s3", "s3a", "gs")
 
 _URL: Final = re.compile(rf"({'|'.join(SCHEMES)})://([^/].*)", re.DOTALL | re.IGNORECASE)
 _READ_AHEAD: Final = 4 << 20
@@ -28,7 +31,10 @@ _READ_AHEAD: Final = 4 << 20
 _PASSING: Final = re.compile(
     r"AWS Error (NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|REQUEST_TIMEOUT|INTERNAL_FAILURE|THROTTLING)"
     r"|HTTP status (429|5\d\d)"
+    r"|cloud::Status\((UNAVAILABLE|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|ABORTED|INTERNAL)"
 )
+_GOOGLE_RETRIES: Final = timedelta(seconds=5)
+"""How long Google's client tries again by itself, by default for a quarter of an hour. A poll that fails is tried again."""
 
 
 def is_object(path: str) -> bool:
@@ -44,15 +50,28 @@ def key_of(url: str) -> str:
     return match[2]
 
 
-@lru_cache(maxsize=1)
-def _connected(endpoint: str | None) -> Any:
+@lru_cache(maxsize=2)
+def _connected(*, google: bool, endpoint: str | None) -> Any:
     from pyarrow import fs  # noqa: PLC0415 - it starts threads, and few need it
 
-    return fs.S3FileSystem(endpoint_override=endpoint)
+    if not google:
+        return fs.S3FileSystem(endpoint_override=endpoint)
+    if endpoint is None:
+        return fs.GcsFileSystem(retry_time_limit=_GOOGLE_RETRIES)
+    scheme, _, address = endpoint.rpartition("://")
+    return fs.GcsFileSystem(
+        anonymous=True,
+        scheme=scheme or "http",
+        endpoint_override=address.rstrip("/"),
+        retry_time_limit=_GOOGLE_RETRIES,
+    )
 
 
-def _store() -> Any:
-    return _connected(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"))
+def _store(url: str) -> Any:
+    if url.lower().startswith("gs:"):
+        return _connected(google=True, endpoint=os.environ.get("STORAGE_EMULATOR_HOST"))
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return _connected(google=False, endpoint=endpoint)
 
 
 @contextmanager
@@ -67,7 +86,8 @@ def _told(url: str) -> Iterator[None]:
             raise RetriableError(f"The server of {url} does not answer as it should: {error}") from error
         raise DataError(
             f"{url} cannot be read: {error}. Give the worker and each Spark executor the right to, by AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY for example, and AWS_ENDPOINT_URL for a server that is not Amazon's"
+            "AWS_SECRET_ACCESS_KEY for example, and AWS_ENDPOINT_URL for a server that is not Amazon's; for gs:// by "
+            "GOOGLE_APPLICATION_CREDENTIALS"
         ) from error
 
 
@@ -85,7 +105,7 @@ def size_and_time(url: str) -> tuple[int, float] | None:
     Raises DataError, or RetriableError if the server does not answer.
     """
     with _told(url):
-        found = _store().get_file_info(key_of(url))
+        found = _store(url).get_file_info(key_of(url))
     return (found.size, found.mtime.timestamp()) if found.is_file else None
 
 
@@ -96,7 +116,7 @@ def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
     scheme = prefix[: prefix.index("://") + 3]
     selector = fs.FileSelector(key_of(prefix).rstrip("/"), recursive=recursive, allow_not_found=True)
     with _told(prefix):
-        found = _store().get_file_info(selector)
+        found = _store(prefix).get_file_info(selector)
     return {scheme + info.path: info.mtime.timestamp() for info in found if info.is_file}
 
 
@@ -107,7 +127,7 @@ class ObjectFile(io.RawIOBase):
         super().__init__()
         self.url = url
         with _told(url):
-            self._file: Any = _store().open_input_file(key_of(url))
+            self._file: Any = _store(url).open_input_file(key_of(url))
             self.size: int = self._file.size()
         self.identity = self._identity(self._file)
         self._position = 0
@@ -145,10 +165,17 @@ class ObjectFile(io.RawIOBase):
         count = max(0, min(count, self.size - position))
         begin = position - self._ahead_at
         if count and (begin < 0 or begin + count > len(self._ahead)):
-            with _told(self.url):
-                self._ahead, self._ahead_at = self._file.read_at(max(count, _READ_AHEAD), position), position
+            self._ahead, self._ahead_at = self._read_at(max(count, _READ_AHEAD), position), position
             begin = 0
         return self._ahead[begin : begin + count] if count else b""
+
+    def _read_at(self, count: int, position: int) -> bytes:
+        try:
+            with _told(self.url):
+                data: bytes = self._file.read_at(count, position)
+        except FileNotFoundError:
+            raise self._replaced() from None
+        return data
 
     def close(self) -> None:
         """Let go of the object."""
@@ -159,18 +186,21 @@ class ObjectFile(io.RawIOBase):
         """Raise DataError if another object has taken the place of this one."""
         with _told(self.url):
             try:
-                found = self._identity(_store().open_input_file(key_of(self.url)))
+                found = self._identity(_store(self.url).open_input_file(key_of(self.url)))
             except FileNotFoundError:
                 found = ""
         if found != self.identity:
-            raise DataError(
-                f"The object {self.url} was replaced or removed while it was read. Give new content a new name. Bring the "
-                "former object back, or reset the connector's offsets to read the one that is there from its start"
-            )
+            raise self._replaced()
+
+    def _replaced(self) -> DataError:
+        return DataError(
+            f"The object {self.url} was replaced or removed while it was read. Give new content a new name. Bring the "
+            "former object back, or reset the connector's offsets to read the one that is there from its start"
+        )
 
     def _identity(self, file: Any) -> str:
         metadata = file.metadata()
-        tag = metadata.get("ETag") or metadata.get("Last-Modified") or b""
+        tag = metadata.get("ETag") or metadata.get("generation") or metadata.get("Last-Modified") or b""
         return f"{file.size()}-{tag.decode().strip(chr(34))}"
 
 

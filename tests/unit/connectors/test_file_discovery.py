@@ -184,11 +184,11 @@ def test_one_task_waits_while_no_file_fits_a_pattern(tmp_path: Path, caplog: pyt
         connector.stop()
 
 
-@pytest.mark.parametrize("url", ["hdfs://host:8020/in/a.csv", "gs://b/a", "abfs://b/a"])
+@pytest.mark.parametrize("url", ["hdfs://host:8020/in/a.csv", "wasb://b/a", "abfs://b/a"])
 def test_a_url_is_refused_with_what_to_do(url: str) -> None:
     [error] = errors_in(FileSourceConnector(), {"files": url, "format": "text", "topic": "t"})["files"]
     assert (
-        f"names {url}, but FileSource reads files by their path in the file system, or as s3://bucket/key, not by this URL"
+        f"names {url}, but FileSource reads files by their path in the file system, or as s3://bucket/key or gs://bucket/key, not by this URL"
         in error
     )
     assert "Mount the store as a directory" in error

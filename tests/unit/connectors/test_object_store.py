@@ -1,4 +1,4 @@
-"""Objects of a real server that speaks S3: SeaweedFS."""
+"""Objects of a real server that speaks S3, SeaweedFS, and of one that speaks Google Cloud Storage, fake-gcs-server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fencepost.connectors import content_file, object_store
 from fencepost.connectors.file_discovery import Discovery
 from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
 from fencepost.embedded.ports import HOST, free_ports
-from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.object_store import BUCKET, GoogleStore, ObjectStore, Seaweed
 from tests.support.topics import unique
 from tests.unit.connectors.support import errors_in, read, read_to_end, start
 from tests.unit.connectors.test_file_source import config, errors_of, tasks
@@ -31,9 +31,9 @@ TEXT = "".join(f"{line}\n" for line in LINES).encode()
 ROWS = {"format": "csv", "schema": "n INT, t STRING"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path_factory.mktemp("objects")) as server:
+@pytest.fixture(scope="module", params=[Seaweed, GoogleStore])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with request.param(tmp_path_factory.mktemp("objects")) as server:
         yield server
 
 
@@ -93,9 +93,9 @@ def test_a_pattern_finds_objects_as_it_finds_files(store: ObjectStore, folder: s
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / key).write_text("1\n")
     for pattern in ("*.csv", "?.*", "**/*.csv", "*/*.csv", "deep/**", "[ab].csv", "none/*"):
-        found = Discovery((f"s3://{BUCKET}/{folder}/{pattern}",), ANYWHERE).find()
+        found = Discovery((store.url(f"{folder}/{pattern}"),), ANYWHERE).find()
         local = Discovery((f"{tmp_path}/{pattern}",), ANYWHERE).find()
-        assert [url.removeprefix(f"s3://{BUCKET}/{folder}/") for url in found] == [
+        assert [url.removeprefix(store.url(f"{folder}/")) for url in found] == [
             path.removeprefix(f"{tmp_path}/") for path in local
         ], pattern
 
@@ -103,7 +103,8 @@ def test_a_pattern_finds_objects_as_it_finds_files(store: ObjectStore, folder: s
 def test_the_objects_of_a_pattern_are_read_to_their_ends(store: ObjectStore, folder: str) -> None:
     store.put(f"{folder}/1.csv", b"1\n2")
     store.put(f"{folder}/2.csv.gz", gzip.compress(b"3\n4\n"))
-    [task] = tasks(config(f"s3a://{BUCKET}/{folder}/*", format="text"))
+    pattern = store.url(f"{folder}/*")
+    [task] = tasks(config(pattern.replace("s3://", "s3a://"), format="text"))
     assert read_to_end(task) == ["1", "2", "3", "4"]
 
 
@@ -162,18 +163,27 @@ def test_a_poll_goes_on_from_its_position_after_the_server_was_away(
         if len(rows) == len(LINES):
             break
         with monkeypatch.context() as away:
-            away.setenv("AWS_ENDPOINT_URL", f"http://{HOST}:{free_ports(1)[0]}")
+            away.setenv(store.address, f"http://{HOST}:{free_ports(1)[0]}")
             with pytest.raises(RetriableError):
                 task.poll()
     assert rows == list(range(len(LINES)))
 
 
-@pytest.mark.usefixtures("store")
-def test_what_is_no_object_is_refused_by_its_url(folder: str) -> None:
-    assert "there is no such object" in errors_of(files=f"s3://{BUCKET}/{folder}/none.csv", format="text")["files"]
-    assert "name objects in one bucket" in errors_of(files="s3://*/rows.csv", format="text")["files"]
+def test_what_is_no_object_is_refused_by_its_url(store: ObjectStore, folder: str) -> None:
+    assert "there is no such object" in errors_of(files=store.url(f"{folder}/none.csv"), format="text")["files"]
+    assert "name objects in one bucket" in errors_of(files=f"{store.scheme}://*/rows.csv", format="text")["files"]
 
 
+def test_an_object_that_goes_away_while_it_is_read_is_missed(store: ObjectStore, folder: str) -> None:
+    url = store.put(f"{folder}/rows.csv", TEXT)
+    task = _task(url, Offsets(), **ROWS, batch_bytes="9000")
+    assert task.poll() is not None
+    store.delete(f"{folder}/rows.csv")
+    with pytest.raises(DataError, match=r"removed while it was read|does not exist"):
+        task.poll()
+
+
+@pytest.mark.parametrize("server", [Seaweed], indirect=True)
 def test_credentials_that_are_refused_are_told_with_what_to_set(
     store: ObjectStore, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +203,7 @@ def test_a_worker_that_restricts_files_reads_no_objects(store: ObjectStore, fold
 
 
 @pytest.mark.parametrize("after_end", ["delete", "move"])
-def test_objects_are_not_taken_away(after_end: str) -> None:
-    found = errors_of(files=f"s3://{BUCKET}/*.csv", format="text", files_after_end=after_end)
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_objects_are_not_taken_away(after_end: str, scheme: str) -> None:
+    found = errors_of(files=f"{scheme}://{BUCKET}/*.csv", format="text", files_after_end=after_end)
     assert "is not there for objects" in found["files.after.end"]
