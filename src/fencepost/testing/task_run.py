@@ -13,16 +13,14 @@ Leaving the first block without `commit` is what a worker that was killed leaves
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.errors import ConfigError, RetriableError
-from fencepost.api.plugin_calls import call_plugin
 from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_config import TransactionBoundary
@@ -38,8 +36,6 @@ from fencepost.testing.spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_log: Final = logging.getLogger(__name__)
 
 POLL_TIMEOUT_S = 60.0
 """How long `RunningTask.poll` waits for something to be polled."""
@@ -91,7 +87,7 @@ class RunningTask:
         connector_bounds = started.checked.transaction_boundary is TransactionBoundary.CONNECTOR
         self.transaction_context = WorkerTransactionContext() if connector_bounds else None
         context = WorkerSourceTaskContext(self.config, self.offsets, self.transaction_context, session, ANYWHERE)
-        self._instance = _TestedInstance(self.id, started.task_class())
+        self._instance = TaskInstance(self.id, started.task_class())
         self._uncommitted: list[Polled] = []
         self._on_exit = on_exit
         self._instance.start(self.config, context)
@@ -165,24 +161,6 @@ class RunningTask:
         if isinstance(answer, SourceBatch):
             return Polled(rows_of(answer, self._topic), list(answer.offsets), is_batch=True)
         return Polled(answer, last_offsets(answer))
-
-
-class _TestedInstance(TaskInstance):
-    """Keeps the error of the task's stop()."""
-
-    stop_error: Exception | None = None
-
-    def stop(self) -> None:
-        """Stop the task, once; return when it is stopped. Its error is logged, and kept."""
-        with self._stopping:
-            if self._stopped:
-                return
-            self._stopped = True
-            try:
-                call_plugin(self._what("stop"), self._task.stop)
-            except Exception as error:  # noqa: BLE001 - a connector may raise anything
-                _log.exception("stop() of task %s failed", self.id)
-                self.stop_error = error
 
 
 def run_task(

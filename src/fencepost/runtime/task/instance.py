@@ -33,6 +33,8 @@ class TaskInstance:
         self._stopping = threading.Lock()
         self._stopped = False
         self._lag_failed = False
+        self.stop_error: Exception | None = None
+        """What the task's stop() raised, None if nothing."""
 
     @property
     def keeps_records(self) -> bool:
@@ -120,15 +122,16 @@ class TaskInstance:
             _log.exception("commit() of task %s failed; the transaction is committed nevertheless", self.id)
 
     def stop(self) -> None:
-        """Stop the task, once; return when it is stopped. Its errors are logged."""
+        """Stop the task, once; return when it is stopped. Its error is logged, and kept as `stop_error`."""
         with self._stopping:
             if self._stopped:
                 return
             self._stopped = True
             try:
                 call_plugin(self._what("stop"), self._task.stop)
-            except Exception:  # noqa: BLE001 - a connector may raise anything
+            except Exception as error:  # noqa: BLE001 - a connector may raise anything
                 _log.exception("stop() of task %s failed", self.id)
+                self.stop_error = error
 
     def _what(self, method: str) -> str:
         return f"{method}() of task {self.id}"
