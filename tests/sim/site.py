@@ -46,14 +46,13 @@ from fencepost.storage.statuses.table import StatusTable
 from tests.sim.clients import (
     SimAdmin,
     SimPlainProducer,
-    SimTopicLog,
-    SimTopicReader,
     SimTransactionCoordinator,
     SimWriter,
     Site,
 )
 from tests.sim.group import SimMember
 from tests.sim.kernel import Kernel
+from tests.sim.readers import SimTopicLog, SimTopicReader
 from tests.sim.source import NumbersTask, Origin, SimEngine, SimPipeline
 from tests.sim.threads import SimExecutor, SimThreading, SimTime
 

@@ -1,0 +1,106 @@
+"""Signals for incremental snapshots of PostgresSource, what readers have of them, and writers beside them."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import pytest
+
+from fencepost.connectors.postgres import incremental_snapshots
+from fencepost.connectors.postgres.chunk_reader import TableRun, read_chunk
+from fencepost.connectors.postgres.chunks import Chunk
+from tests.support.postgres import Database
+from tests.support.postgres_task import Topics
+
+_PLACEHOLDER = "__debezium_unavailable_value"
+
+
+def send(database: Database, name: str, kind: str = "execute-snapshot", **data: Any) -> None:
+    data = {key.replace("_", "-"): value for key, value in data.items()}
+    database.execute("insert into signals values (%s, %s, %s)", [name, kind, json.dumps(data)])
+
+
+def read_rows(topics: Topics, table: str) -> list[Any]:
+    """The rows of incremental snapshots, in order."""
+    return [
+        value["after"]
+        for _, value in topics.events(table)
+        if value is not None and value["source"]["snapshot"] == "incremental"
+    ]
+
+
+def left(topics: Topics, table: str) -> dict[Any, Any]:
+    """The rows that a reader has who keeps the newest row of each key. Fails for a value that the reader never had."""
+    rows: dict[Any, Any] = {}
+    for key, value in topics.events(table):
+        if value is None or value["op"] == "d":
+            rows.pop(key["id"], None)
+            continue
+        row = value["after"]
+        if row["note"] == _PLACEHOLDER and key["id"] in rows:
+            row["note"] = rows[key["id"]]["note"]
+        rows[key["id"]] = row
+    return rows
+
+
+def after_chunk(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int], Callable[[], object]]) -> None:
+    """Do something after a chunk of a table, counted from 1, was read and before it is written."""
+    done: Counter[str] = Counter()
+
+    def read_and_act(database: Any, run: TableRun, *rest: Any) -> Chunk:
+        chunk = read_chunk(database, run, *rest)
+        done[run.table.name] += 1
+        actions.get((run.table.name, done[run.table.name]), lambda: None)()
+        return chunk
+
+    monkeypatch.setattr(incremental_snapshots, "read_chunk", read_and_act)
+
+
+def after_row(monkeypatch: pytest.MonkeyPatch, actions: Mapping[tuple[str, int], Callable[[], object]]) -> None:
+    """Do something once, after a chunk with a row of a table, by its id, was read and before it is written."""
+    due = dict(actions)
+
+    def read_and_act(database: Any, run: TableRun, *rest: Any) -> Chunk:
+        chunk = read_chunk(database, run, *rest)
+        for number in chunk.key[0].to_pylist():
+            due.pop((run.table.name, int(number)), lambda: None)()
+        return chunk
+
+    monkeypatch.setattr(incremental_snapshots, "read_chunk", read_and_act)
+
+
+class Writers:
+    """Insert, update and delete rows with a large note that updates leave alone, until the block ends."""
+
+    def __init__(self, database: Database, count: int, seed: int) -> None:
+        self._database = database
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(random.Random(seed + n),)) for n in range(count)]
+        self.statements = 0
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, chance: random.Random) -> None:
+        statements = (
+            "update large set n = n + 1 where id = %s",
+            "insert into large values (%s, 0, 'new') on conflict do nothing",
+            "delete from large where id = %s",
+            "update large set n = -1 where id between %s and 40",
+        )
+        with self._database.connect() as connection:
+            while not self._stopping.wait(chance.random() * 0.004):
+                connection.execute(chance.choice(statements).encode(), [chance.randint(1, 120)])
+                self.statements += 1
