@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.consumer import read_to_end
+from fencepost.kafka.producer.transaction import TransactionVersion
 from fencepost.kafka.transport import cluster, created_topics
 from tests.support.task_runner import TaskRunner
 from tests.support.topics import unique
@@ -17,6 +19,15 @@ def runner(bootstrap_servers: str) -> Iterator[TaskRunner]:
     """A worker with an offsets topic of its own, on `broker`."""
     with TaskRunner(bootstrap_servers) as runner:
         yield runner
+
+
+@pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
+def version_servers(request: pytest.FixtureRequest) -> str:
+    """Where a broker is that speaks this transaction version."""
+    if request.param is TransactionVersion.V1:
+        broker: EmbeddedBroker = request.getfixturevalue("tv1_broker")
+        return broker.bootstrap_servers
+    return str(request.getfixturevalue("bootstrap_servers"))
 
 
 @pytest.fixture

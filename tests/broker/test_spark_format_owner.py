@@ -11,10 +11,8 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.errors import FencepostError
-from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.errors import WriteRetriedError
 from fencepost.kafka.errors import TransactionAbortableError
-from fencepost.kafka.producer.transaction import TransactionVersion
 from fencepost.spark.data_source_writer import FencepostWriter, begin_write
 from fencepost.spark.errors import SinkFencedError, TopicRecreatedError
 from fencepost.spark.open_write import TaskDone
@@ -28,18 +26,9 @@ SCHEMA = StructType([StructField("value", StringType())])
 KEYED = StructType([StructField("key", StringType()), StructField("value", StringType())])
 
 
-@pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
-def servers(request: pytest.FixtureRequest) -> str:
-    """Brokers of each transaction version."""
-    if request.param is TransactionVersion.V1:
-        broker: EmbeddedBroker = request.getfixturevalue("tv1_broker")
-        return broker.bootstrap_servers
-    return str(request.getfixturevalue("bootstrap_servers"))
-
-
 @pytest.fixture
-def topic(servers: str) -> str:
-    return Topics(servers).create(partitions=1)
+def topic(version_servers: str) -> str:
+    return Topics(version_servers).create(partitions=1)
 
 
 def begun(servers: str, topic: str, schema: StructType = SCHEMA, **options: str) -> FencepostWriter:
@@ -67,35 +56,35 @@ def rows(*values: str, keys: tuple[str, ...] | None = None) -> pa.RecordBatch:
     return pa.record_batch({**columns, "value": pa.array(values)})
 
 
-def test_tasks_hand_a_partition_on_and_all_is_committed_at_once(servers: str, topic: str):
-    writer = begun(servers, topic)
+def test_tasks_hand_a_partition_on_and_all_is_committed_at_once(version_servers: str, topic: str):
+    writer = begun(version_servers, topic)
     done = [write(writer, task, 10 + task, [rows(f"{task}-a"), rows(f"{task}-b")]) for task in range(3)]
-    assert texts(servers, topic) == []
+    assert texts(version_servers, topic) == []
     writer.commit([*done])
-    assert texts(servers, topic) == ["0-a", "0-b", "1-a", "1-b", "2-a", "2-b"]
+    assert texts(version_servers, topic) == ["0-a", "0-b", "1-a", "1-b", "2-a", "2-b"]
 
 
-def test_a_second_attempt_of_a_task_is_refused_and_nothing_is_visible(servers: str, topic: str):
-    writer = begun(servers, topic)
+def test_a_second_attempt_of_a_task_is_refused_and_nothing_is_visible(version_servers: str, topic: str):
+    writer = begun(version_servers, topic)
     first = write(writer, 0, 10, [rows("a")])
     with pytest.raises(WriteRetriedError, match="ran task 0 of a write again"):
         write(writer, 0, 11, [rows("a")])
     writer.abort([first])
-    assert texts(servers, topic) == []
+    assert texts(version_servers, topic) == []
 
 
-def test_a_result_that_was_lost_keeps_the_driver_from_committing(servers: str, topic: str):
-    writer = begun(servers, topic)
+def test_a_result_that_was_lost_keeps_the_driver_from_committing(version_servers: str, topic: str):
+    writer = begun(version_servers, topic)
     write(writer, 0, 10, [rows("a")])
     other = write(writer, 1, 12, [rows("b")])
     with pytest.raises(WriteRetriedError):
         writer.commit([other])
     writer.abort([other])
-    assert texts(servers, topic) == []
+    assert texts(version_servers, topic) == []
 
 
-def test_an_attempt_that_is_late_writes_nothing(servers: str, topic: str):
-    writer = begun(servers, topic)
+def test_an_attempt_that_is_late_writes_nothing(version_servers: str, topic: str):
+    writer = begun(version_servers, topic)
     done = write(writer, 0, 10, [rows("a")])
 
     def between() -> Iterator[pa.RecordBatch]:
@@ -104,11 +93,11 @@ def test_an_attempt_that_is_late_writes_nothing(servers: str, topic: str):
 
     with pytest.raises(TransactionAbortableError, match="closed"):
         write(writer, 1, 12, between())
-    assert texts(servers, topic) == ["a"]
+    assert texts(version_servers, topic) == ["a"]
 
 
-def test_a_writer_that_survives_the_abort_is_refused_by_the_brokers(servers: str, topic: str):
-    writer = begun(servers, topic)
+def test_a_writer_that_survives_the_abort_is_refused_by_the_brokers(version_servers: str, topic: str):
+    writer = begun(version_servers, topic)
     many = rows(*(f"{number:0100}" for number in range(20_000)))
 
     def between() -> Iterator[pa.RecordBatch]:
@@ -120,16 +109,16 @@ def test_a_writer_that_survives_the_abort_is_refused_by_the_brokers(servers: str
 
     with pytest.raises(FencepostError):
         write(writer, 0, 10, between())
-    assert read_topic(servers, topic) == []
-    again = begun(servers, topic)
+    assert read_topic(version_servers, topic) == []
+    again = begun(version_servers, topic)
     again.commit([write(again, 0, 10, [rows("a")])])
-    assert texts(servers, topic) == ["a"]
+    assert texts(version_servers, topic) == ["a"]
 
 
-def test_a_topic_that_has_fewer_partitions_in_the_middle_of_a_write_is_told(servers: str):
-    topics = Topics(servers)
+def test_a_topic_that_has_fewer_partitions_in_the_middle_of_a_write_is_told(version_servers: str):
+    topics = Topics(version_servers)
     topic = topics.create(partitions=2)
-    writer = begun(servers, topic, KEYED)
+    writer = begun(version_servers, topic, KEYED)
     values = [f"{number:0100}" for number in range(20_000)]
     many = rows(*values, keys=tuple(values))
 
@@ -143,12 +132,12 @@ def test_a_topic_that_has_fewer_partitions_in_the_middle_of_a_write_is_told(serv
     with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again while"):
         write(writer, 0, 10, between())
     writer.abort([])
-    assert read_topic(servers, topic) == []
+    assert read_topic(version_servers, topic) == []
 
 
-def test_nothing_is_committed_to_a_topic_that_was_created_again(servers: str, topic: str):
-    topics = Topics(servers)
-    writer = begun(servers, topic)
+def test_nothing_is_committed_to_a_topic_that_was_created_again(version_servers: str, topic: str):
+    topics = Topics(version_servers)
+    writer = begun(version_servers, topic)
     done = write(writer, 0, 10, [rows("a")])
     topics.delete(topic)
     wait_for(lambda: topics.partitions(topic) is None)
@@ -156,39 +145,39 @@ def test_nothing_is_committed_to_a_topic_that_was_created_again(servers: str, to
     with pytest.raises(TopicRecreatedError, match=f"Topic {topic} was deleted and created again while"):
         writer.commit([done])
     writer.abort([done])
-    assert read_topic(servers, topic) == []
+    assert read_topic(version_servers, topic) == []
 
 
-def test_a_run_is_written_once_and_a_newer_writer_fences_the_older(servers: str, topic: str):
+def test_a_run_is_written_once_and_a_newer_writer_fences_the_older(version_servers: str, topic: str):
     run = unique("run")
-    older = begun(servers, topic, run=run)
+    older = begun(version_servers, topic, run=run)
     done = write(older, 0, 10, [rows("old")])
-    newer = begun(servers, topic, run=run)
+    newer = begun(version_servers, topic, run=run)
     with pytest.raises(SinkFencedError):
         older.commit([done])
     older.abort([done])
     newer.commit([write(newer, 0, 10, [rows("new")])])
-    assert texts(servers, topic) == ["new"]
-    again = begun(servers, topic, run=run)
+    assert texts(version_servers, topic) == ["new"]
+    again = begun(version_servers, topic, run=run)
     assert again._open is None
     again.commit([TaskDone(0)])
     again.abort([])
-    assert texts(servers, topic) == ["new"]
+    assert texts(version_servers, topic) == ["new"]
 
 
-def test_an_empty_dataframe_is_a_run_too(servers: str, topic: str):
+def test_an_empty_dataframe_is_a_run_too(version_servers: str, topic: str):
     run = unique("run")
-    first = begun(servers, topic, run=run)
+    first = begun(version_servers, topic, run=run)
     first.commit([write(first, 0, 10, [])])
-    assert begun(servers, topic, run=run)._open is None
-    without = begun(servers, topic)
+    assert begun(version_servers, topic, run=run)._open is None
+    without = begun(version_servers, topic)
     without.commit([])
-    assert texts(servers, topic) == []
+    assert texts(version_servers, topic) == []
 
 
-def test_rows_with_keys_of_several_tasks_keep_their_order(servers: str):
-    topic = Topics(servers).create(partitions=3)
-    writer = begun(servers, topic, KEYED)
+def test_rows_with_keys_of_several_tasks_keep_their_order(version_servers: str):
+    topic = Topics(version_servers).create(partitions=3)
+    writer = begun(version_servers, topic, KEYED)
     keys = tuple(str(number % 7) for number in range(100))
     done = [
         write(writer, task, 10 + task, [rows(*(f"{task}-{number:03}" for number in range(100)), keys=keys)])
@@ -196,7 +185,7 @@ def test_rows_with_keys_of_several_tasks_keep_their_order(servers: str):
     ]
     writer.commit([*done])
     by_key: dict[bytes | None, list[str]] = {}
-    for record in read_topic(servers, topic):
+    for record in read_topic(version_servers, topic):
         by_key.setdefault(record.key, []).append((record.value or b"").decode())
     expected = {
         str(key).encode(): [f"{task}-{number:03}" for task in range(2) for number in range(100) if number % 7 == key]

@@ -13,9 +13,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.errors import ConfigError
-from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.engine.errors import WriteRetriedError
-from fencepost.kafka.producer.transaction import TransactionVersion
 from fencepost.spark import ledger_log
 from fencepost.spark.data_source import FencepostDataSource
 from fencepost.spark.data_source_stream import BatchTaskDone, FencepostStreamWriter
@@ -30,18 +28,9 @@ from tests.support.topics import Topics
 SCHEMA = StructType([StructField("value", StringType())])
 
 
-@pytest.fixture(params=TransactionVersion, ids=lambda version: version.name)
-def servers(request: pytest.FixtureRequest) -> str:
-    """Brokers of each transaction version."""
-    if request.param is TransactionVersion.V1:
-        broker: EmbeddedBroker = request.getfixturevalue("tv1_broker")
-        return broker.bootstrap_servers
-    return str(request.getfixturevalue("bootstrap_servers"))
-
-
 @pytest.fixture
-def topic(servers: str) -> str:
-    return Topics(servers).create(partitions=1)
+def topic(version_servers: str) -> str:
+    return Topics(version_servers).create(partitions=1)
 
 
 class Query:
@@ -80,8 +69,8 @@ class Query:
 
 
 @pytest.fixture
-def query(tmp_path: Path, servers: str, topic: str) -> Query:
-    return Query(tmp_path / "checkpoint", servers, topic)
+def query(tmp_path: Path, version_servers: str, topic: str) -> Query:
+    return Query(tmp_path / "checkpoint", version_servers, topic)
 
 
 @pytest.fixture
@@ -105,52 +94,54 @@ def written(writer: FencepostStreamWriter, *values: str, task: int = 0, attempt:
     return message
 
 
-def is_open(servers: str, topic: str) -> bool:
+def is_open(version_servers: str, topic: str) -> bool:
     """Whether a transaction holds back the consumers of a topic."""
-    written_to, stable_to = log_ends(servers, topic)
+    written_to, stable_to = log_ends(version_servers, topic)
     return stable_to < written_to
 
 
-def test_batches_are_written_once_however_often_they_are_run(query: Query, servers: str, topic: str):
+def test_batches_are_written_once_however_often_they_are_run(query: Query, version_servers: str, topic: str):
     query.run(0, 100, "a")
     query.run(0, 100, "a")
     query.run(1, 200, "b")
     query.run(1, 200, "b")
     query.run(2, 300)
     query.run(3, 400, "c")
-    assert texts(servers, topic) == ["a", "b", "c"]
+    assert texts(version_servers, topic) == ["a", "b", "c"]
 
 
-def test_a_checkpoint_that_is_not_the_newest_state_is_refused(query: Query, servers: str, topic: str, tmp_path: Path):
+def test_a_checkpoint_that_is_not_the_newest_state_is_refused(
+    query: Query, version_servers: str, topic: str, tmp_path: Path
+):
     for batch in range(3):
         query.run(batch, 100 + batch, str(batch))
     with pytest.raises(CheckpointMismatchError, match="with other rows"):
         query.run(2, 999, "other rows under a number that is in Kafka")
-    older = Query(tmp_path / "older", servers, topic)
+    older = Query(tmp_path / "older", version_servers, topic)
     with pytest.raises(CheckpointMismatchError, match="comes after batch 2"):
         older.run(1, 101, "1")
-    other = Query(tmp_path / "other", servers, topic, "another query")
+    other = Query(tmp_path / "other", version_servers, topic, "another query")
     with pytest.raises(CheckpointMismatchError, match="holds the batches of another checkpoint"):
         other.run(3, 104, "3")
-    without = Query(tmp_path / "without", servers, topic)
+    without = Query(tmp_path / "without", version_servers, topic)
     without.options["name"] = f"{topic}-2"
     with pytest.raises(CheckpointMismatchError, match=r"set first\.batch=7"):
         without.run(7, 100, "7")
-    assert texts(servers, topic) == ["0", "1", "2"]
-    assert not is_open(servers, topic)
+    assert texts(version_servers, topic) == ["0", "1", "2"]
+    assert not is_open(version_servers, topic)
 
 
-def test_a_topic_that_was_created_again_is_refused(query: Query, servers: str, topic: str):
+def test_a_topic_that_was_created_again_is_refused(query: Query, version_servers: str, topic: str):
     query.run(0, 100, "a")
-    Topics(servers).delete(topic)
-    Topics(servers).create(topic, partitions=1)
+    Topics(version_servers).delete(topic)
+    Topics(version_servers).create(topic, partitions=1)
     with pytest.raises(TopicRecreatedError, match="deleted and created again"):
         query.run(1, 200, "b")
-    assert texts(servers, topic) == []
+    assert texts(version_servers, topic) == []
 
 
 def test_what_was_committed_before_the_fence_is_seen(
-    query: Query, servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+    query: Query, version_servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ):
     """The older instance commits while the newer one takes over, after it could have read the progress."""
     query.plan(0, 100)
@@ -165,11 +156,11 @@ def test_what_was_committed_before_the_fence_is_seen(
     newer = query.begin()
     monkeypatch.undo()
     query.commit(0, written(newer, "a"))
-    assert texts(servers, topic) == ["a"]
+    assert texts(version_servers, topic) == ["a"]
 
 
 def test_a_newer_instance_fences_the_older_and_is_left_alone_by_its_abort(
-    query: Query, servers: str, topic: str, as_driver: Callable[[str], None]
+    query: Query, version_servers: str, topic: str, as_driver: Callable[[str], None]
 ):
     query.plan(0, 100)
     as_driver("older")
@@ -183,10 +174,12 @@ def test_a_newer_instance_fences_the_older_and_is_left_alone_by_its_abort(
     query.abort(0, None)
     as_driver("newer")
     query.commit(0, newer)
-    assert texts(servers, topic) == ["a"]
+    assert texts(version_servers, topic) == ["a"]
 
 
-def test_an_older_instance_that_comes_back_writes_nothing_under_another_number(query: Query, servers: str, topic: str):
+def test_an_older_instance_that_comes_back_writes_nothing_under_another_number(
+    query: Query, version_servers: str, topic: str
+):
     query.run(0, 100, "a")
     query.run(1, 200, "b")
     query.plan(2, 300)
@@ -195,45 +188,45 @@ def test_an_older_instance_that_comes_back_writes_nothing_under_another_number(q
         query.commit(1, late)
     query.abort(1, late)
     query.run(2, 300, "c")
-    assert texts(servers, topic) == ["a", "b", "c"]
+    assert texts(version_servers, topic) == ["a", "b", "c"]
 
 
-def test_an_older_instance_does_not_take_the_newest_batch_for_its_own(query: Query, servers: str, topic: str):
+def test_an_older_instance_does_not_take_the_newest_batch_for_its_own(query: Query, version_servers: str, topic: str):
     query.run(0, 100, "a")
     query.run(1, 200, "b")
     with pytest.raises(CheckpointMismatchError, match="Spark commits batch 0"):
         query.commit(0, written(query.begin()))
-    assert texts(servers, topic) == ["a", "b"]
+    assert texts(version_servers, topic) == ["a", "b"]
 
 
-def test_an_abort_without_any_result_leaves_nothing_open(query: Query, servers: str, topic: str):
+def test_an_abort_without_any_result_leaves_nothing_open(query: Query, version_servers: str, topic: str):
     query.run(0, 100, "a")
     query.plan(1, 200)
     late = written(query.begin(), "b")
-    assert is_open(servers, topic)
+    assert is_open(version_servers, topic)
     query.abort(1, None)
-    assert not is_open(servers, topic)
+    assert not is_open(version_servers, topic)
     with pytest.raises(SinkFencedError):
         query.commit(1, late)
     query.run(1, 200, "b")
-    assert texts(servers, topic) == ["a", "b"]
+    assert texts(version_servers, topic) == ["a", "b"]
 
 
-def test_an_abort_after_a_commit_takes_nothing_back(query: Query, servers: str, topic: str):
+def test_an_abort_after_a_commit_takes_nothing_back(query: Query, version_servers: str, topic: str):
     query.run(0, 100, "a")
     query.abort(0, None)
     query.run(1, 200, "b")
-    assert texts(servers, topic) == ["a", "b"]
+    assert texts(version_servers, topic) == ["a", "b"]
 
 
-def test_a_second_attempt_of_a_task_writes_nothing(query: Query, servers: str, topic: str):
+def test_a_second_attempt_of_a_task_writes_nothing(query: Query, version_servers: str, topic: str):
     query.plan(0, 100)
     writer = query.begin()
     first = written(writer, "a")
     with pytest.raises(WriteRetriedError, match="ran task 0 of a write again"):
         written(writer, "a", attempt=11)
     query.commit(0, first)
-    assert [record.value for record in read_topic(servers, topic)] == [b"a"]
+    assert [record.value for record in read_topic(version_servers, topic)] == [b"a"]
 
 
 @pytest.mark.parametrize(

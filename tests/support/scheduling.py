@@ -20,7 +20,7 @@ _SPREAD = ("test_kill_points.py", "removed_guards.py")
 # The tests of these folders share a Spark session, or a broker.
 _WHOLE_FOLDERS = ("tests/unit/transforms/", "tests/broker/engine/", "tests/broker/spark_sink/", "tests/hostile/")
 # Brokers of which a second set would cost more than it gains: five JVMs, used now and then.
-_COSTLY_BROKERS = re.compile(r"\b(three_node_broker|secured|tv1_broker)\b")
+_COSTLY_BROKERS = re.compile(r"\b(three_node_broker|secured|tv1_broker|version_servers)\b")
 _COSTLY = "costly brokers"
 
 FOLDERS = ("chaos", "hostile", "cluster", "broker", "unit")
