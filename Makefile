@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest
+# With an environment that forbids bytecode each process that tests start would compile the package: a quarter of its time.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Processes that tests are spread over, one more than two cores: tests often wait. Each may have brokers and a JVM of
 # Spark, about 2 GB.
 JOBS ?= 3

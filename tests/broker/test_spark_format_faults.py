@@ -227,6 +227,7 @@ def test_passwords_in_options_are_hidden_in_plans_and_messages(spark: SparkSessi
         "kafka.sasl.jaas.config": jaas,
         "kafka.ssl.key.password": "hunter-33",
         "kafka.max.block.ms": "1",
+        "kafka.request.timeout.ms": "1",
     }
     with pytest.raises(FAILURES) as raised:
         save(values(spark, 1, 3), "127.0.0.1:1", topic, **secured)

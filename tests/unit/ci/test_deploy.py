@@ -12,7 +12,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -43,6 +42,8 @@ def pod() -> Any:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_manifest_fits_the_schema_of_kubernetes(name: str) -> None:
+    import kubernetes_validate  # noqa: PLC0415 - takes seconds, and each process of tests imports this file
+
     kubernetes_validate.validate(load(name), kubernetes_validate.latest_version(), strict=True)
 
 
