@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.herder.distributed.group_metrics import GroupMetrics
 from tests.page.chromium import Tab, chromium
+from tests.page.looks import check_contrast, check_plots, take_down_labels
 from tests.page.terminal import picture_of_demo, picture_of_top
 from tests.support.model_herder import ModelHerder
 from tests.support.processes import Process
@@ -29,6 +30,7 @@ _SECONDS = 60
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _LONG = "org.apache.kafka.connect.converters.LongConverter"
 _EVENTS = "document.querySelectorAll('ul.events li')"
+_CARD = "[...document.querySelectorAll('article')].find((each) => each.textContent.includes('a-job-that-hangs'))"
 _ROW = "document.querySelectorAll('table.connectors tbody tr')"
 
 
@@ -124,6 +126,7 @@ def _connector(folder: Path, name: str, source: Path, topic: str, *more: str) ->
 async def _look(url: str, folder: Path, lines: Path, bootstrap: str, pictures: Path) -> None:
     writing = asyncio.ensure_future(_write(lines))
     async with chromium(folder / "profile") as tab:
+        await take_down_labels(tab)
         await tab.size(1280, 800)
         await tab.open(f"{url}/")
         await tab.wait_for("document.querySelector('a[href=\"ui/\"]') !== null")
@@ -151,7 +154,7 @@ async def _overview(tab: Tab, pictures: Path) -> None:
     for scheme in ("light", "dark"):
         await tab.scheme(scheme)
         await tab.screenshot(pictures / f"overview-{scheme}.png")
-    await tab.scheme("light")
+    await check_contrast(tab)
     await tab.size(400, 800)
     assert await tab.value("document.documentElement.scrollWidth") <= 400
     await tab.screenshot(pictures / "overview-narrow.png")
@@ -171,9 +174,11 @@ async def _one_connector(tab: Tab, pictures: Path) -> None:
     await tab.send("Input.insertText", text="sometimes")
     await tab.wait_for("document.getElementById('config-transaction.boundary').getAttribute('aria-invalid') === 'true'")
     await tab.screenshot(pictures / "connector.png")
+    await check_contrast(tab)
     await tab.size(400, 800)
     assert await tab.value("document.documentElement.scrollWidth") <= 400
     assert await tab.value("document.querySelectorAll('canvas').length") == 2
+    await check_plots(tab)
     await tab.size(1280, 800)
     await tab.value("document.activeElement.blur()")
     await tab.key("Escape")
@@ -187,18 +192,34 @@ async def _topic(tab: Tab, url: str, bootstrap: str, pictures: Path) -> None:
     for partition in (0, 1):
         producer.produce("orders", b"hidden", partition=partition)
     assert await asyncio.to_thread(producer.flush, _SECONDS) == 0
+    await tab.hold("*/ui/api/topics/*")
     await tab.open(f"{url}/ui/#/topics/{quote('orders')}")
-    await tab.wait_for("[...document.querySelectorAll('h3')].some((each) => each.textContent === 'a-job-that-hangs')")
+    await tab.wait_for("document.querySelector('main').textContent.includes('Asking the brokers')")
+    await tab.release()
+    await tab.wait_for(f"{_CARD} !== undefined")
     await tab.screenshot(pictures / "topic.png")
+    await check_contrast(tab)
     await tab.size(400, 800)
-    await tab.scheme("dark")
     assert await tab.value("document.documentElement.scrollWidth") <= 400
-    await tab.value(
-        "[...document.querySelectorAll('article')].find((each) => each.textContent.includes('a-job-that-hangs'))"
-        ".querySelector('button').focus()"
-    )
+    await _abort(tab)
+
+
+async def _abort(tab: Tab) -> None:
+    """Abort the transaction by keyboard, in the dark: first without a yes, then with it."""
+    await tab.scheme("dark")
+    await tab.hold("*/ui/api/transactions/*")
+    tab.confirms = False
+    await tab.value(f"{_CARD}.querySelector('button').focus()")
     await tab.key(" ")
-    await tab.wait_for("![...document.querySelectorAll('h3')].some((each) => each.textContent === 'a-job-that-hangs')")
+    await tab.wait_for(f"!{_CARD}.querySelector('button').disabled")
+    assert (tab.dialogs, tab.held) == (1, [])
+    tab.confirms = True
+    await tab.key(" ")
+    await tab.wait_for(f"{_CARD}.querySelector('button').textContent === 'Aborting ...'")
+    assert await tab.value(f"{_CARD}.querySelector('button').disabled")
+    assert [address.rpartition("/")[2] for address in tab.held] == ["abort"]
+    await tab.release()
+    await tab.wait_for(f"{_CARD} === undefined")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,16 @@ def find_chromium() -> str:
 
 
 class Tab:
-    """A tab. `errors` are what the page reported: exceptions, failed loads, violations of its policy."""
+    """A tab. `errors` are what the page reported: exceptions, failed loads, violations of its policy.
+
+    `held` are the addresses of requests that `hold` keeps from the worker. `confirms`: dialogs are answered with yes.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.errors: list[str] = []
+        self.held: list[str] = []
+        self.confirms = True
+        self.dialogs = 0
         self._socket = socket
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -65,6 +71,14 @@ class Tab:
             text = {"text": key} if len(key) == 1 and kind == "keyDown" else {}
             await self.send("Input.dispatchKeyEvent", type=kind, key=key, **text)
 
+    async def hold(self, pattern: str) -> None:
+        """Keep requests from the worker, until `release`. A * of the pattern stands for any text."""
+        self.held.clear()
+        await self.send("Fetch.enable", patterns=[{"urlPattern": pattern}])
+
+    async def release(self) -> None:
+        await self.send("Fetch.disable")
+
     async def size(self, width: int, height: int) -> None:
         await self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
@@ -94,8 +108,12 @@ class Tab:
                     self.errors.append(str(parameters["exceptionDetails"].get("exception", {}).get("description")))
                 case "Log.entryAdded" if parameters["entry"]["level"] == "error":
                     self.errors.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}")
+                case "Fetch.requestPaused":
+                    self.held.append(parameters["request"]["url"])
                 case "Page.javascriptDialogOpening":
-                    self._accepting = asyncio.ensure_future(self.send("Page.handleJavaScriptDialog", accept=True))
+                    self.dialogs += 1
+                    answer = self.send("Page.handleJavaScriptDialog", accept=self.confirms)
+                    self._answering = asyncio.ensure_future(answer)
 
     async def close(self) -> None:
         self._reading.cancel()

@@ -84,7 +84,9 @@ export function Connector({ name, live }) {
     const timer = setInterval(() => { if (!document.hidden) look(); }, REFRESH_MS);
     return () => clearInterval(timer);
   }, [name]);
-  if (found === null) return html`<h1>${name}</h1><${Problem} text=${problem} />`;
+  if (found === null) {
+    return html`<h1>${name}</h1>${problem ? html`<${Problem} text=${problem} />` : html`<p role="status">Asking the worker ...</p>`}`;
+  }
   const { info, status, tasks } = found;
   const seen = live.rates.get(name) ?? [];
   return html`<h1>${name} <${State} state=${status.connector.state} /></h1>

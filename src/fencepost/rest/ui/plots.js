@@ -6,10 +6,40 @@ import { html } from "./format.js";
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-const axes = () => [
-  { stroke: color("--text"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } },
-  { stroke: color("--text"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") }, size: 70 },
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const STEPS = [
+  ...[1, 2, 5, 10, 15, 30],
+  ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE),
+  ...[1, 2, 3, 4, 6, 8, 12].map((hours) => hours * HOUR),
+  ...[1, 2, 3, 7, 14, 30, 90, 365].map((days) => days * DAY),
 ];
+
+const two = (number) => `${number}`.padStart(2, "0");
+
+// The labels of times, of 24 hours in each locale. Where another day begins, its date is below.
+function times(_plot, splits, _axis, _space, step) {
+  let day = "";
+  return splits.map((seconds) => {
+    const at = new Date(seconds * 1000);
+    const date = at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+    if (step >= DAY) return date;
+    const clock = `${two(at.getHours())}:${two(at.getMinutes())}${step < MINUTE ? `:${two(at.getSeconds())}` : ""}`;
+    const label = date === day ? clock : `${clock}\n${date}`;
+    day = date;
+    return label;
+  });
+}
+
+// Colors are looked up whenever something is drawn, because light and dark may change.
+const lines = () => {
+  const stroke = () => color("--line");
+  return { stroke: () => color("--text"), grid: { stroke }, ticks: { stroke } };
+};
+const axes = () => [{ ...lines(), values: times, incrs: STEPS, space: 80 }, { ...lines(), size: 70 }];
+// Half a label of a time fits at the right end.
+const PADDING = [null, 32, null, null];
 
 // Keeps one uPlot in an element, as wide as it is.
 function usePlot(options, data, height) {
@@ -17,11 +47,15 @@ function usePlot(options, data, height) {
   const plot = useRef(null);
   useEffect(() => {
     const element = box.current;
-    const made = new uPlot({ ...options(), width: element.clientWidth || 300, height }, data, element);
+    const shared = { legend: { show: false }, cursor: { show: false }, padding: PADDING };
+    const made = new uPlot({ ...shared, ...options(), width: element.clientWidth || 300, height }, data, element);
     plot.current = made;
     const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     resized.observe(element);
-    return () => { resized.disconnect(); made.destroy(); };
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const redraw = () => made.redraw(false, true);
+    dark.addEventListener("change", redraw);
+    return () => { dark.removeEventListener("change", redraw); resized.disconnect(); made.destroy(); };
   }, [height]);
   useEffect(() => { plot.current.setData(data); });
   return box;
@@ -30,14 +64,16 @@ function usePlot(options, data, height) {
 export function RatePlot({ seen }) {
   const data = [seen.map(([at]) => at), seen.map(([, rate]) => rate)];
   const box = usePlot(() => ({
-    legend: { show: false }, cursor: { show: false }, axes: axes(),
+    axes: axes(),
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1)] } },
-    series: [{}, { stroke: color("--good"), width: 2, fill: color("--good-soft") }],
+    series: [{}, { stroke: () => color("--good"), width: 2, fill: () => color("--good-soft") }],
   }), data, 150);
   return html`<div ref=${box} class="plot" role="img" aria-label="Rows per second since this page was opened"></div>`;
 }
 
 const COLORS = { COMMITTED: "--good", ABORTED: "--bad", FENCED: "--fenced", OPEN: "--open" };
+
+const LABELLED_TASKS = 12;
 
 // A rectangle for each transaction, a line for each task.
 function drawTransactions(plot, bars) {
@@ -66,13 +102,13 @@ export function TimeLine({ tasks }) {
   shown.current = bars;
   const first = bars.length ? Math.min(...bars.map((bar) => bar.since)) : now - 60;
   const numbers = tasks.map((task) => task.task);
+  const labelled = numbers.filter((_, at) => at % Math.ceil(numbers.length / LABELLED_TASKS) === 0);
   const data = [[Math.min(first, now - 10), now], [null, null]];
   const height = Math.min(400, 70 + 28 * Math.max(1, tasks.length));
   const box = usePlot(() => {
     const [x, y] = axes();
     return {
-      legend: { show: false }, cursor: { show: false },
-      axes: [x, { ...y, size: 50, splits: () => numbers, values: () => numbers.map((number) => `${number}`) }],
+      axes: [x, { ...y, size: 50, splits: () => labelled, values: () => labelled.map((number) => `${number}`) }],
       scales: { y: { range: () => [-0.6, Math.max(0, ...numbers) + 0.6] } },
       series: [{}, {}],
       hooks: { draw: [(plot) => drawTransactions(plot, shown.current)] },

@@ -7,6 +7,8 @@ import { Head, Problem, ago, clock, count, html, span } from "./format.js";
 const REFRESH_MS = 3000;
 
 function Transaction({ transaction, hidden, onAbort }) {
+  const [aborting, setAborting] = useState(false);
+  const abort = () => { setAborting(true); onAbort().finally(() => setAborting(false)); };
   const owner = transaction.connector === null
     ? "no task of this group"
     : html`task ${transaction.task} of <a href="#/connectors/${encodeURIComponent(transaction.connector)}">${
@@ -17,7 +19,7 @@ function Transaction({ transaction, hidden, onAbort }) {
       (producer id ${transaction.producer_id}, epoch ${transaction.producer_epoch}, ${transaction.state}).
       It hides ${count(hidden)} offsets in partition ${transaction.partitions.join(", ")}.
       The broker aborts it ${span(transaction.timeout_ms / 1000)} after it began.</p>
-    <button class="danger" onClick=${onAbort}>Abort this transaction</button>
+    <button class="danger" disabled=${aborting} onClick=${abort}>${aborting ? "Aborting ..." : "Abort this transaction"}</button>
   </article>`;
 }
 
@@ -44,7 +46,7 @@ export function Topic({ name }) {
   const hiddenIn = (numbers) =>
     hidden.filter((each) => numbers.includes(each.partition)).reduce((sum, each) => sum + each.end - each.stable, 0);
   return html`<h1>Topic ${name}</h1><${Problem} text=${problem} />
-    ${view === null ? null : html`
+    ${view === null ? (problem ? null : html`<p role="status">Asking the brokers ...</p>`) : html`
       <p class="answer">${hidden.length
         ? `Readers at read_committed stop before ${count(hiddenIn(hidden.map((each) => each.partition)))} offsets.`
         : "Readers at read_committed see everything: no open transaction hides records."}</p>
