@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -14,11 +15,11 @@ from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.spark.errors import TopicRecreatedError
 from fencepost.spark.progress import NextStep, Progress, SinkKey
-from fencepost.spark.progress_log import ProgressLog
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
 from tests.support.fault_proxy import ApiKey, FaultProxy
 from tests.support.processes import wait_for
+from tests.support.spark_visits import progress_partition
 from tests.support.topics import Topics, unique
 
 
@@ -120,16 +121,48 @@ def test_commits_open_no_connection(key: SinkKey, topics: Topics, fault_proxy: F
         assert fault_proxy.requests[ApiKey.API_VERSIONS] == opened
 
 
-def test_an_open_transaction_of_another_sink_is_not_waited_for(older: Sink, config: SinkConfig):
-    partition = older._log._partition
-    names = (unique("sink") for _ in range(1000))
-    other = next(
-        name for name in names if ProgressLog(config, SinkKey(name), clients=KafkaClients())._partition != partition
-    )
-    with closing(Sink(config, SinkKey(other))) as sink:
-        # The read of the whole topic would wait until the open transaction expires.
-        assert sink._log.read() is None
-    older._producer.abort_transaction()
+def neighbour(key: SinkKey) -> SinkKey:
+    """Another sink, whose progress is in the same partition."""
+    partition = progress_partition(key)
+    return next(k for k in map(SinkKey, iter(partial(unique, "sink"), "")) if progress_partition(k) == partition)
+
+
+@pytest.mark.parametrize("broker_name", ["broker", "tv1_broker"])
+def test_progress_is_read_behind_the_open_record_of_another_sink(
+    request: pytest.FixtureRequest, key: SinkKey, broker_name: str
+):
+    """A run that was killed before its commit leaves one, until its time-out."""
+    servers = request.getfixturevalue(broker_name).bootstrap_servers
+    config = SinkConfig.from_options({"bootstrap.servers": servers})
+    killed, other = neighbour(key), neighbour(key)
+    with (
+        closing(Sink(config, key)) as sink,
+        closing(Sink(config, killed)) as left,
+        closing(Sink(config, other)) as live,
+    ):
+        for owner in (sink, left, live):
+            owner.own()
+        sink._producer.begin_transaction()
+        sink._commit(Progress("query", 1))
+        for owner in (left, live):
+            owner._producer.begin_transaction()
+            owner._log.write(owner._producer, Progress("other", 7))
+        for batch in (2, 3):
+            sink._producer.begin_transaction()
+            sink._commit(Progress("query", batch))
+        sink._producer.begin_transaction()
+        sink._log.write(sink._producer, Progress("query", 4))
+        sink._producer.abort_transaction()
+        assert sink._log.read() == Progress("query", 3)
+        with closing(Sink(config, neighbour(key))) as new:
+            new.own()
+            assert new.last is None
+        # Whose record it is has not been disturbed.
+        live._producer.commit_transaction()
+        assert live._log.read() == Progress("other", 7)
+        left._producer.abort_transaction()
+        assert left._log.read() is None
+        assert sink._log.read() == Progress("query", 3)
 
 
 def test_a_failed_commit_that_took_place_is_not_repeated(config: SinkConfig, key: SinkKey):

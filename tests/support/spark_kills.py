@@ -28,6 +28,9 @@ _MANY = 1_200
 _PADDING = "x" * 1_000
 """With it each half of many rows has several times 64 KiB, by which rows pass from process to process."""
 
+_PARTITION = 0
+"""Where the progress of all sinks is."""
+
 _COMMITTED = (FailPoint.AFTER_END_TXN_SENT, FailPoint.BEFORE_CALLBACKS)
 
 
@@ -42,8 +45,6 @@ class _Sink:
     small: bool
     batches: list[set[str]] = field(default_factory=list)
     committed: int = 0
-    has_open_progress: bool = False
-    """Whether the last driver was killed when the record of a batch was written and not committed."""
 
     def add(self, chance: random.Random, *, wait: bool = False) -> None:
         """Add a file to the folder `next`."""
@@ -101,11 +102,10 @@ class KilledDrivers:
         self._sinks = [sink for mode in modes for sink in self._new_sinks(mode, storage=unique("sinks"))]
 
     def _new_sinks(self, mode: str, *, storage: str) -> Iterator[_Sink]:
-        """As many sinks as there are points, none of which waits until another one's open record is committed."""
-        topics, known = Topics(self._servers), set()
+        """As many sinks as there are points. Their progress is in one partition, with the open records of killed ones."""
+        topics = Topics(self._servers)
         for number in range(len(self._points)):
-            name = next(n for n in iter(partial(unique, "killed"), "") if progress_partition(SinkKey(n)) not in known)
-            known.add(progress_partition(SinkKey(name)))
+            name = next(n for n in iter(partial(unique, "killed"), "") if progress_partition(SinkKey(n)) == _PARTITION)
             topics.create(name, partitions=self._chance.choice([1, 3]))
             for part in ("input", "next"):
                 (self._folder / name / part).mkdir(parents=True)
@@ -126,7 +126,6 @@ class KilledDrivers:
                 # The broker may still have the last request to read.
                 wait_for(partial(sink.is_stable, self._servers), what=f"{visit} has no open transaction")
             sink.check(self._servers, before + (visit.point in _COMMITTED))
-            sink.has_open_progress = visit.point == FailPoint.BEFORE_END_TXN
         self.kills += len(visits)
 
     def finish(self) -> None:
@@ -155,8 +154,8 @@ class KilledDrivers:
         return self._of(sink, point, recovers=point == MID_WRITE or self._chance.random() < 2 / 3)
 
     def _of(self, sink: _Sink, point: str | None = None, *, recovers: bool = True) -> Visit:
-        # The last run that is in Kafka is written again, unless it would wait for the open record of the next one.
-        first = sink.committed if sink.has_open_progress else max(0, sink.committed - 1)
+        # The last run that is in Kafka is written again. The killed one, which comes after it, may have left an open record.
+        first = max(0, sink.committed - 1)
         return Visit(sink.mode, sink.topic, sink.storage, str(sink.folder), first, len(sink.batches), point, recovers)
 
     def _start(self, visits: list[Visit], *, stops: bool) -> Process:

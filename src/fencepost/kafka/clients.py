@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from fencepost.kafka.admin.admin import Admin
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord
+from fencepost.kafka.consumer.last_record import LastRecordReader
 from fencepost.kafka.consumer.read_to_end import TopicReader
 from fencepost.kafka.consumer.topic_follower import TopicLog
 from fencepost.kafka.group.member import GroupMember
@@ -57,6 +58,10 @@ class KafkaClients:
         With `only` it reads one partition: open transactions in the others do not delay it.
         """
         return TopicReader(config, topic, only=only)
+
+    def last_record_reader(self, config: ClientConfig, topic: str, partition: int) -> LastRecordReader:
+        """Return a reader of the last committed record of a key, which waits for no other writer's transaction."""
+        return LastRecordReader(config, topic, partition)
 
     def topic_log(
         self,

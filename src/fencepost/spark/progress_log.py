@@ -1,7 +1,7 @@
 """The topic with the progress of all sinks: compacted, written in the transactions of the batches.
 
-A sink's record is in a fixed partition, so that the open transaction of one sink delays few others, and none while it
-writes: a record is the last write of its transaction.
+The record of a sink, or of one run of it, is in a fixed partition, so that only that one is read. Only one transactional
+id writes it, and its owner reads it when none of that id's transactions is open: those of others are not waited for.
 """
 
 from __future__ import annotations
@@ -55,16 +55,14 @@ class ProgressLog:
         self._admin.close()
 
     def read(self) -> Progress | None:
-        """Return what was committed last. Waits for open transactions in the partition.
+        """Return what was committed last, to the owner of the transactional id after `init_transactions`.
 
-        Raises what `TopicReader.read_to_end` does.
+        Raises what `LastRecordReader.read_last` does.
         """
-        topic, last = self._config.storage_topic, None
-        with self._clients.topic_reader(self._config.producer.client, topic, only=self._partition) as reader:
-            for record in reader.read_to_end():
-                if record.key == self._key.encoded:
-                    last = None if record.value is None else Progress.read(record.value)
-        return last
+        config, topic = self._config.producer.client, self._config.storage_topic
+        with self._clients.last_record_reader(config, topic, self._partition) as reader:
+            record = reader.read_last(self._key.encoded)
+        return None if record is None or record.value is None else Progress.read(record.value)
 
     def write(self, producer: RecordProducer, progress: Progress) -> None:
         """Write into the producer's transaction. Raises what `write_and_acknowledge` does, and ConfigError."""

@@ -32,7 +32,8 @@ NO_PRODUCER: Final = (-1, -1)
 class ConsumedRecord(NamedTuple):
     """A record in a topic.
 
-    `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is the writer's producer id and epoch.
+    `timestamp` is in milliseconds; `headers` are (name, value) pairs; `producer` is the writer's producer id and epoch;
+    `transactional` tells whether it was written in a transaction.
     """
 
     topic: str
@@ -43,6 +44,15 @@ class ConsumedRecord(NamedTuple):
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     producer: tuple[int, int] = NO_PRODUCER
+    transactional: bool = False
+
+
+class TransactionEnd(NamedTuple):
+    """A transaction marker: at `offset` the transaction of a producer has ended in a partition."""
+
+    offset: int
+    producer_id: int
+    committed: bool
 
 
 class AbortedTransaction(Protocol):
@@ -57,12 +67,13 @@ class FetchedRecords(NamedTuple):
 
     records: list[ConsumedRecord]
     next_offset: int | None
+    ends: Sequence[TransactionEnd] = ()
 
 
 def read_fetched(
     topic: str, partition: int, data: bytes | None, aborted: Sequence[AbortedTransaction] | None, *, from_offset: int
 ) -> FetchedRecords:
-    """Return the records of `data` from `from_offset` on, without those of aborted transactions and markers.
+    """Return the records of `data` from `from_offset` on, without those of `aborted` transactions, and the ends of any.
 
     `data` is the `records` of a Fetch response: complete batches, the first of which may begin before `from_offset`,
     and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. Raises
@@ -70,22 +81,48 @@ def read_fetched(
     """
     filtering = _AbortedProducers(aborted)
     records: list[ConsumedRecord] = []
+    ends: list[TransactionEnd] = []
     next_offset = None
     for batch in MemoryRecords(data or b""):
         next_offset = batch.next_offset
         if isinstance(batch, DefaultRecordBatch):
             _check(batch, topic, partition)
-            if filtering.hides(batch):
+            end = _transaction_end(batch)
+            if end is not None and end.offset >= from_offset:
+                ends.append(end)
+            if filtering.hides(batch, end):
                 continue
-        producer = (batch.producer_id, batch.producer_epoch) if isinstance(batch, DefaultRecordBatch) else NO_PRODUCER
+        producer, transactional = _writer(batch)
         records.extend(
             ConsumedRecord(
-                topic, partition, record.offset, record.timestamp, record.key, record.value, record.headers, producer
+                topic,
+                partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                record.headers,
+                producer,
+                transactional,
             )
             for record in _uncompressed(batch)
             if record.offset >= from_offset
         )
-    return FetchedRecords(records, next_offset)
+    return FetchedRecords(records, next_offset, ends)
+
+
+def _transaction_end(batch: Any) -> TransactionEnd | None:
+    """The end of a transaction that a batch marks, None if it has data. Reads the batch's records: they are read once."""
+    if not (batch.is_control_batch and batch.is_transactional):
+        return None
+    return TransactionEnd(batch.base_offset, batch.producer_id, bool(next(iter(batch)).commit))
+
+
+def _writer(batch: Any) -> tuple[tuple[int, int], bool]:
+    """The identity of the producer, and whether the batch is part of a transaction."""
+    if isinstance(batch, DefaultRecordBatch):
+        return (batch.producer_id, batch.producer_epoch), batch.is_transactional
+    return NO_PRODUCER, False
 
 
 class _AbortedProducers:
@@ -95,13 +132,13 @@ class _AbortedProducers:
         self._coming = deque(sorted(aborted or (), key=lambda transaction: transaction.first_offset))
         self._producers: set[int] = set()
 
-    def hides(self, batch: Any) -> bool:
-        """Whether the batch is invisible to a consumer: a transaction marker, or aborted."""
+    def hides(self, batch: Any, end: TransactionEnd | None) -> bool:
+        """Whether the batch is invisible to a consumer: the `end` of a transaction, another control batch, or aborted."""
         while self._coming and self._coming[0].first_offset <= batch.last_offset:
             self._producers.add(self._coming.popleft().producer_id)
         if batch.is_control_batch:
-            if batch.is_transactional and next(iter(batch)).abort:
-                self._producers.discard(batch.producer_id)
+            if end is not None and not end.committed:
+                self._producers.discard(end.producer_id)
             return True
         return bool(batch.is_transactional and batch.producer_id in self._producers)
 

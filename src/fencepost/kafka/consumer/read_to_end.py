@@ -47,8 +47,12 @@ _FOLLOWED_MAX_AGE_MS: Final = 5_000
 # At the deadline, an answer that names what is missing is more useful than a time-out.
 _ANSWER_GRACE_MS: Final = 5_000
 
-_READ_UNCOMMITTED: Final = 0
-_READ_COMMITTED: Final = 1
+READ_UNCOMMITTED: Final = 0
+"""As an isolation level: records of open and of aborted transactions are read as well."""
+
+READ_COMMITTED: Final = 1
+"""As an isolation level: nothing of aborted transactions is read, and nothing behind the first open one."""
+
 EARLIEST: Final = -2
 """As a timestamp: the first offset of a partition."""
 
@@ -77,6 +81,7 @@ class TopicReader:
     def __init__(self, config: ClientConfig, topic: str, *, only: int | None = None) -> None:
         self.topic = topic
         self._only = only
+        self._isolation = READ_COMMITTED
         self._client = BrokerClient(config)
         self._positions: dict[int, int] = {}
         self._topic_leaders = TopicLeaders(self._client, topic)
@@ -119,8 +124,8 @@ class TopicReader:
         patient = False
         while behind := [partition for partition, end in ends.items() if self._positions.get(partition, 0) < end]:
             fetched = self._run(self._fetch_all, behind, ends, deadline, patient)
-            for partition, (records, next_offset) in fetched.items():
-                yield from records
+            for partition, (part, next_offset) in fetched.items():
+                yield from part.records
                 self._positions[partition] = next_offset
             patient = not fetched
             if patient and deadline.passed:
@@ -137,7 +142,7 @@ class TopicReader:
         fetched = self._run(self._fetch_all, None, {}, deadline, True)
         for partition, (_, next_offset) in fetched.items():
             self._positions[partition] = next_offset
-        return [record for records, _ in fetched.values() for record in records]
+        return [record for part, _ in fetched.values() for record in part.records]
 
     def end_offsets(self, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> dict[int, int]:
         """Return the end offset of each partition, after records of open transactions. Raises as `read_to_end` does."""
@@ -211,7 +216,7 @@ class TopicReader:
         while True:
             try:
                 self._find_leaders(deadline, max_age_ms=0)
-                return self._list_offsets(self._leaders, timestamp, deadline, isolation=_READ_COMMITTED)
+                return self._list_offsets(self._leaders, timestamp, deadline, isolation=READ_COMMITTED)
             except TRANSIENT as error:
                 self._back_off(error, deadline)
 
@@ -225,7 +230,7 @@ class TopicReader:
             del self._positions[gone]
 
     def _list_offsets(
-        self, partitions: Iterable[int], timestamp: int, deadline: Deadline, *, isolation: int = _READ_UNCOMMITTED
+        self, partitions: Iterable[int], timestamp: int, deadline: Deadline, *, isolation: int = READ_UNCOMMITTED
     ) -> dict[int, int]:
         responses = self._ask_leaders(partitions, partial(self._list_request, timestamp, isolation), deadline)
         offsets = {}
@@ -247,7 +252,7 @@ class TopicReader:
 
     def _fetch_all(
         self, behind: list[int] | None, ends: Mapping[int, int], deadline: Deadline, patient: bool
-    ) -> dict[int, tuple[list[ConsumedRecord], int]]:
+    ) -> dict[int, tuple[FetchedRecords, int]]:
         """The next records of the partitions (all if None), and each next offset; without partitions that had none.
 
         A partition that is not in `ends` is read as far as records are stable.
@@ -269,7 +274,7 @@ class TopicReader:
 
     def _take(
         self, rows: list[Any], ends: Mapping[int, int], deadline: Deadline
-    ) -> dict[int, tuple[list[ConsumedRecord], int]]:
+    ) -> dict[int, tuple[FetchedRecords, int]]:
         taken = {}
         nothing_at_all = not any(row.records for row in rows)
         for row in rows:
@@ -280,11 +285,11 @@ class TopicReader:
             self._raise_for(row.error_code, "READ")
             position = self._positions[partition]
             fetched = read_fetched(self.topic, partition, row.records, row.aborted_transactions, from_offset=position)
-            stable = row.last_stable_offset
+            stable = row.last_stable_offset if self._isolation == READ_COMMITTED else row.high_watermark
             end = ends.get(partition, max(position, stable))
             next_offset = self._go_on_at(fetched, stable, end, nothing_at_all)
             if next_offset is not None:
-                taken[partition] = (fetched.records, next_offset)
+                taken[partition] = (fetched, next_offset)
         return taken
 
     @staticmethod
@@ -312,7 +317,7 @@ class TopicReader:
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=_FETCH_MAX_BYTES,
-            isolation_level=_READ_COMMITTED,
+            isolation_level=self._isolation,
             session_id=0,
             session_epoch=-1,
             topics=[topic(topic=self.topic, partitions=rows)],

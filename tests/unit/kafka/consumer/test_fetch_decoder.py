@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from fencepost.api.errors import DataError
-from fencepost.kafka.consumer.fetch_decoder import read_fetched
+from fencepost.kafka.consumer.fetch_decoder import FetchedRecords, read_fetched
 
 _CONTROL = 0x20
 _ABORT, _COMMIT = 0, 1
@@ -150,7 +150,7 @@ def test_a_truncated_batch_is_left_for_the_next_fetch():
 
 @pytest.mark.parametrize("data", [None, b""])
 def test_nothing_fetched_has_no_next_offset(data: bytes | None):
-    assert read_fetched("t", 0, data, None, from_offset=5) == ([], None)
+    assert read_fetched("t", 0, data, None, from_offset=5) == FetchedRecords([], None, [])
 
 
 def test_a_corrupt_batch_is_named():

@@ -1,0 +1,100 @@
+"""Reads the last committed record of a key whose only writer has no open transaction, and waits for nobody else's.
+
+A read_committed consumer sees nothing behind the first open transaction of a partition, whoever's it is. So the log is
+read at read_committed up to there, and at read_uncommitted from there on: a record counts once the marker of its
+transaction is read. Behind an open transaction no marker is missing, because brokers compact a log only up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, Final
+
+from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, TransactionEnd
+from fencepost.kafka.consumer.read_to_end import (
+    DEFAULT_TIMEOUT_MS,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    TopicReader,
+)
+from fencepost.kafka.deadline import Deadline
+
+
+class LastRecord:
+    """The last committed record of a key in a log that is read in order. Pure."""
+
+    def __init__(self, key: bytes) -> None:
+        self.committed: ConsumedRecord | None = None
+        self._key: Final = key
+        self._undecided: dict[int, ConsumedRecord] = {}
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether each transaction that has written the key has ended."""
+        return not self._undecided
+
+    def take(self, part: FetchedRecords, *, stable: bool) -> None:
+        """Read the next part of the log. All transactions of a `stable` one have ended, and aborted ones are left out."""
+        entries: list[ConsumedRecord | TransactionEnd] = [*part.records, *part.ends]
+        for entry in sorted(entries, key=attrgetter("offset")):
+            if isinstance(entry, TransactionEnd):
+                record = self._undecided.pop(entry.producer_id, None)
+                if record is not None and entry.committed:
+                    self.committed = record
+            elif entry.key == self._key:
+                if stable or not entry.transactional:
+                    self.committed = entry
+                else:
+                    self._undecided[entry.producer[0]] = entry
+
+
+class LastRecordReader(TopicReader):
+    """Reads one partition of a topic, from its beginning at each call. For one thread."""
+
+    def __init__(self, config: ClientConfig, topic: str, partition: int) -> None:
+        super().__init__(config, topic, only=partition)
+        self._partition = partition
+
+    def read_last(self, key: bytes, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> ConsumedRecord | None:
+        """Return the last committed record of a key, None if there is none.
+
+        An open transaction is waited for only if it has written the key. Raises what `read_to_end` does.
+        """
+        deadline = Deadline.after(timeout_ms)
+        while True:
+            self._positions.clear()
+            self._isolation = READ_COMMITTED
+            end = self._run(self._end_offsets, deadline).get(self._partition)
+            if end is None:
+                return None
+            found = self._read_up_to(end, LastRecord(key), deadline, timeout_ms)
+            if found is not None:
+                return found.committed
+
+    def _read_up_to(self, end: int, found: LastRecord, deadline: Deadline, timeout_ms: float) -> LastRecord | None:
+        """Read on until the record is known; None if the topic was deleted and created again meanwhile."""
+        topic_id, patient = self._topic_id, False
+        while (position := self._positions[self._partition]) < end or not found.is_decided:
+            isolation, until = self._isolation, max(end, position + 1)
+            fetched = self._run(self._fetch_all, [self._partition], {self._partition: until}, deadline, patient)
+            if topic_id != self._topic_id:
+                return None
+            for part, next_offset in fetched.values():
+                found.take(part, stable=isolation == READ_COMMITTED)
+                self._positions[self._partition] = next_offset
+            patient = not fetched and isolation == self._isolation
+            if patient and deadline.passed:
+                raise self.late(self._partition, position, until, timeout_ms)
+        return found
+
+    def _take(
+        self, rows: list[Any], ends: Mapping[int, int], deadline: Deadline
+    ) -> dict[int, tuple[FetchedRecords, int]]:
+        position = self._positions[self._partition]
+        taken = super()._take(rows, ends, deadline)
+        # Nothing is left up to the first open transaction; without an error the answer had room for more.
+        if not taken and all(not row.error_code and row.last_stable_offset >= position for row in rows):
+            self._isolation = READ_UNCOMMITTED
+        return taken
