@@ -122,11 +122,8 @@ class TimestampConverter(PartTransformation):
                 return F.unix_date(column).cast("BIGINT") * _DAY
             case t.TimeType():
                 return F.call_function("time_to_millis", column)
-            case t.TimestampType():
-                return F.unix_millis(column)
-            case t.TimestampNTZType():
-                seconds = F.hour(column) * 3_600 + F.minute(column) * 60 + F.date_part(F.lit("SECOND"), column)
-                return F.unix_date(column.cast("DATE")).cast("BIGINT") * _DAY + F.floor(seconds * 1_000)
+            case t.TimestampType() | t.TimestampNTZType():
+                return utc_millis(column, kind)
         raise DataError(
             f"The transform {type(self).__name__} cannot read a time from {name}, which is of type "
             f"{kind.simpleString()}: it must be STRING, BIGINT, DATE, TIME or TIMESTAMP. Put Cast before it"
@@ -139,6 +136,14 @@ class TimestampConverter(PartTransformation):
             return F.to_timestamp(column, self._pattern)
         # A text without an offset would be read in the session's time zone.
         return F.to_timestamp(F.concat(column, F.lit(" Z")), f"{self._pattern} X")
+
+
+def utc_millis(column: Column, kind: t.TimestampType | t.TimestampNTZType) -> Column:
+    """Milliseconds since the epoch, BIGINT. A time without a zone is one of UTC, whatever the session's zone is."""
+    if isinstance(kind, t.TimestampType):
+        return F.unix_millis(column)
+    seconds = F.hour(column) * 3_600 + F.minute(column) * 60 + F.date_part(F.lit("SECOND"), column)
+    return F.unix_date(column.cast("DATE")).cast("BIGINT") * _DAY + F.floor(seconds * 1_000).cast("BIGINT")
 
 
 def _divided(column: Column, divisor: int) -> Column:

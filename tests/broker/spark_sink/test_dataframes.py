@@ -58,6 +58,33 @@ def test_a_chain_of_transforms(spark: SparkSession, bootstrap_servers: str, topi
     assert texts(bootstrap_servers, topic) == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("transformed", [False, True])
+def test_a_time_without_a_zone_is_of_utc_whatever_the_sessions_zone_is(
+    spark: SparkSession, bootstrap_servers: str, topics: Topics, *, transformed: bool
+):
+    topic = topics.create(config={"retention.ms": "-1"})
+    chain = {"transforms": "drop", "transforms.drop.type": "DropHeaders", "transforms.drop.headers": "none"}
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        # The first one is a time that clocks in New York skip.
+        times = spark.sql(
+            "SELECT CAST(at AS STRING) AS value, at AS timestamp FROM VALUES (TIMESTAMP_NTZ '2026-03-08 02:30:00.123456'), "
+            "(TIMESTAMP_NTZ '2025-11-23 12:00:00') AS rows(at)"
+        )
+        write_kafka(times, topic=topic, **{"bootstrap.servers": bootstrap_servers, **(chain if transformed else {})})
+        zoned = times.selectExpr("value", "CAST(timestamp AS TIMESTAMP) AS timestamp").where("value < '2026'")
+        write_kafka(zoned, topic=topic, **{"bootstrap.servers": bootstrap_servers, **(chain if transformed else {})})
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    found = [((record.value or b"").decode(), record.timestamp) for record in read_topic(bootstrap_servers, topic)]
+    assert sorted(found) == [
+        ("2025-11-23 12:00:00", 1_763_899_200_000),
+        ("2025-11-23 12:00:00", 1_763_899_200_000 + 5 * 3_600_000),
+        ("2026-03-08 02:30:00.123456", 1_772_937_000_123),
+    ]
+
+
 def test_a_run_is_written_once(spark: SparkSession, bootstrap_servers: str, topics: Topics):
     topic = topics.create()
     frame = spark.range(3).selectExpr("id AS value")

@@ -32,6 +32,7 @@ from fencepost.engine.spark.known_plans import KnownPlans, LocalPlan, settings_h
 from fencepost.engine.spark.local_rows import local_rows
 from fencepost.engine.write_stage import SplitRows, reader_schema
 from fencepost.transforms.chain import all_planned_by_schema, apply_chain
+from fencepost.transforms.timestamp_converter import utc_millis
 
 _log: Final = logging.getLogger(__name__)
 
@@ -263,8 +264,10 @@ def _with_all_columns(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     default = F.lit(pipeline.default_topic)
     columns["topic"] = F.coalesce(F.col("topic"), default).alias("topic") if types.has_topic else default.alias("topic")
     columns["partition"] = columns["partition"].cast("INT").alias("partition")
-    if types.has_timestamp and isinstance(frame.schema["timestamp"].dataType, t.TimestampType | t.TimestampNTZType):
-        columns["timestamp"] = F.unix_millis(F.col("timestamp").cast("TIMESTAMP")).alias("timestamp")
+    if types.has_timestamp:
+        given = frame.schema["timestamp"].dataType
+        if isinstance(given, t.TimestampType | t.TimestampNTZType):
+            columns["timestamp"] = utc_millis(F.col("timestamp"), given).alias("timestamp")
     return frame.select(*(columns[name] for name in COLUMNS))
 
 
