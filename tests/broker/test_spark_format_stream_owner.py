@@ -235,7 +235,11 @@ def test_a_second_attempt_of_a_task_writes_nothing(query: Query, version_servers
         ({"transforms": "a"}, r"has no transforms: use df\.writeStream\.foreachBatch\(exactly_once\(\.\.\.\)\)"),
         ({"errors.tolerance": "all"}, r"has no errors\.tolerance"),
         ({"run": "1"}, "run is for a DataFrame"),
-        ({"checkpointlocation": "s3a://bucket/checkpoint"}, "not a folder of the machine"),
+        ({"kafka.ssl.keystore.key": "-----BEGIN"}, r"Spark may show .*set ssl\.keystore\.location.*exactly_once"),
+        (
+            {"checkpointlocation": "s3a://bucket/checkpoint"},
+            r"not a folder of the machine\. Put the checkpoint in a folder",
+        ),
         ({"checkpointlocation": "/no/such/folder"}, "No such file"),
         ({"asyncprogresstrackingenabled": "true"}, "asyncprogresstrackingenabled is neither"),
     ],
