@@ -87,6 +87,13 @@ GUARDS = (
         "tests/broker/test_topic_reader.py::test_a_recreated_topic_is_read_from_its_beginning",
     ),
     Guard(
+        "the marker that tells whether a record behind another open transaction is committed",
+        "kafka/consumer/last_record.py",
+        "                if stable or not entry.transactional:\n",
+        "                if True:\n",
+        "tests/broker/test_spark_sink_owner.py::test_progress_is_read_behind_the_open_record_of_another_sink[broker]",
+    ),
+    Guard(
         "the redirects that the client's secret does not follow",
         "kafka/config/token_provider.py",
         "        if _origin(newurl) != _origin(req.full_url):",

@@ -1,0 +1,65 @@
+"""The last committed record of a key, behind open transactions of others."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, TransactionEnd
+from fencepost.kafka.consumer.last_record import LastRecord
+
+_KEYS = (b"mine", b"another", b"third")
+"""Each has one producer, whose id is its place."""
+
+
+def _record(offset: int, producer: int, *, transactional: bool = True) -> ConsumedRecord:
+    value = b"%d" % offset
+    return ConsumedRecord("t", 0, offset, 0, _KEYS[producer], value, (), (producer, 0), transactional)
+
+
+def _part(*entries: ConsumedRecord | TransactionEnd) -> FetchedRecords:
+    records = [entry for entry in entries if isinstance(entry, ConsumedRecord)]
+    ends = [entry for entry in entries if isinstance(entry, TransactionEnd)]
+    return FetchedRecords(records, None, ends)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["write", "plain", "commit", "abort"])), max_size=40),
+    st.sets(st.integers(0, 39)),
+)
+def test_the_last_record_is_that_of_the_last_commit(steps: list[tuple[int, str]], cuts: set[int]):
+    log: list[ConsumedRecord | TransactionEnd] = []
+    open_record: ConsumedRecord | None = None
+    committed: ConsumedRecord | None = None
+    for offset, (producer, step) in enumerate(steps):
+        if step in ("commit", "abort"):
+            log.append(TransactionEnd(offset, producer, step == "commit"))
+        else:
+            log.append(_record(offset, producer, transactional=step == "write"))
+        if producer == 0:
+            match step:
+                case "write":
+                    open_record = _record(offset, 0)
+                case "plain":
+                    committed = _record(offset, 0, transactional=False)
+                case _:
+                    committed = open_record if step == "commit" and open_record else committed
+                    open_record = None
+    found = LastRecord(_KEYS[0])
+    edges = [0, *sorted(cut for cut in cuts if cut < len(log)), len(log)]
+    for start, end in pairwise(edges):
+        found.take(_part(*log[start:end]), stable=False)
+    assert found.committed == committed
+    assert found.is_decided == (open_record is None)
+
+
+def test_what_is_before_the_first_open_transaction_counts_without_a_marker():
+    found = LastRecord(_KEYS[0])
+    found.take(_part(_record(0, 0), _record(1, 1)), stable=True)
+    assert found.committed == _record(0, 0)
+    # The marker of a record that was read before may come behind the open transaction of another producer.
+    found.take(_part(_record(2, 2), TransactionEnd(3, 0, committed=True)), stable=False)
+    assert found.committed == _record(0, 0)
+    assert found.is_decided
