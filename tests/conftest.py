@@ -20,7 +20,7 @@ from fencepost.kafka.transport.pool import POOL
 from tests.support import spark_classes
 from tests.support.fault_proxy import FaultProxy
 from tests.support.postgres import Database
-from tests.support.scheduling import FOLDERS, SharingScheduling, in_order
+from tests.support.scheduling import COSTLY, FOLDERS, SharingScheduling, in_order, shared_unit
 from tests.support.security import SecuredBroker, secured_broker
 from tests.support.topics import Topics
 
@@ -51,6 +51,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if folder in item.path.relative_to(Path(__file__).parent).parts[:-1]:
                 item.add_marker(folder)
     items[:] = in_order(items, Path(__file__).parent)
+
+
+_COSTLY_BROKERS = pytest.StashKey[list[EmbeddedBroker]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End brokers that no other unit of work uses after the last test of theirs: a JVM that waits takes 2 % of a core."""
+    yield
+    if nextitem is not None and shared_unit(item.path) == COSTLY != shared_unit(nextitem.path):
+        for broker in item.config.stash.get(_COSTLY_BROKERS, []):
+            broker.kill()
+
+
+@pytest.fixture(scope="session")
+def _costly_brokers(pytestconfig: pytest.Config) -> list[EmbeddedBroker]:
+    """Brokers that are for the tests of the unit `COSTLY` alone."""
+    return pytestconfig.stash.setdefault(_COSTLY_BROKERS, [])
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -149,11 +167,14 @@ def other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedB
 
 
 @pytest.fixture(scope="session")
-def three_node_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+def three_node_broker(
+    tmp_path_factory: pytest.TempPathFactory, _costly_brokers: list[EmbeddedBroker]
+) -> Iterator[EmbeddedBroker]:
     """A cluster of three nodes. A test that stops a node starts it again."""
     # A node that is killed is missed after 9 s by default.
     properties = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
     broker = EmbeddedBroker(tmp_path_factory.mktemp("three"), nodes=3, properties=properties, heap_mb=160)
+    _costly_brokers.append(broker)
     try:
         yield broker.start()
     finally:
@@ -161,9 +182,10 @@ def three_node_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embe
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+def secured(tmp_path_factory: pytest.TempPathFactory, _costly_brokers: list[EmbeddedBroker]) -> Iterator[SecuredBroker]:
     """A broker with TLS, SASL and ACLs."""
     with secured_broker(tmp_path_factory.mktemp("secured")) as secured:
+        _costly_brokers.append(secured.broker)
         yield secured
 
 

@@ -11,7 +11,7 @@ from tests.hostile.brokers import Kafka, running_broker
 from tests.hostile.site import Site, running_site
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with running_broker(tmp_path_factory.mktemp("hostile")) as kafka:
         yield kafka

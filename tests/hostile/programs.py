@@ -18,6 +18,9 @@ from typing import TypeVar
 
 TIMEOUT_SECONDS = 120.0
 _POLL_SECONDS = 0.05
+# The processor time of asking again and again is taken from what is waited for.
+_LONGEST_POLL_SECONDS = 0.2
+_POLL_SHARE = 0.05
 _STOP_SECONDS = 30.0
 
 T = TypeVar("T")
@@ -25,11 +28,12 @@ T = TypeVar("T")
 
 def wait_for(condition: Callable[[], T], what: str | Callable[[], str], timeout: float = TIMEOUT_SECONDS) -> T:
     """Wait until `condition` returns something true, and return that."""
-    deadline = time.monotonic() + timeout
+    start = time.monotonic()
     while not (result := condition()):
-        if time.monotonic() >= deadline:
+        waited = time.monotonic() - start
+        if waited >= timeout:
             raise AssertionError(f"not within {timeout:g} s: {what if isinstance(what, str) else what()}")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(min(max(_POLL_SECONDS, waited * _POLL_SHARE), _LONGEST_POLL_SECONDS))
     return result
 
 

@@ -18,16 +18,20 @@ from tests.support.forked import ForkedProcess
 
 _TIMEOUT_SECONDS = 120.0
 _POLL_SECONDS = 0.02
+# The processor time of asking again and again is taken from what is waited for.
+_LONGEST_POLL_SECONDS = 0.1
+_POLL_SHARE = 0.05
 
 T = TypeVar("T")
 
 
 def wait_for(condition: Callable[[], T], timeout: float = _TIMEOUT_SECONDS, *, what: str = "") -> T:
     """Wait until `condition` returns something true, and return that."""
-    deadline = time.monotonic() + timeout
+    start = time.monotonic()
     while not (result := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what or condition}"
-        time.sleep(_POLL_SECONDS)
+        waited = time.monotonic() - start
+        assert waited < timeout, f"not within {timeout} s: {what or condition}"
+        time.sleep(min(max(_POLL_SECONDS, waited * _POLL_SHARE), _LONGEST_POLL_SECONDS))
     return result
 
 

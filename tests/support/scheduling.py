@@ -21,7 +21,8 @@ _SPREAD = ("test_kill_points.py", "removed_guards.py")
 _WHOLE_FOLDERS = ("tests/unit/transforms/", "tests/broker/engine/", "tests/broker/spark_sink/", "tests/hostile/")
 # Brokers of which a second set would cost more than it gains: five JVMs, used now and then.
 _COSTLY_BROKERS = re.compile(r"\b(three_node_broker|secured|tv1_broker|version_servers)\b")
-_COSTLY = "costly brokers"
+COSTLY = "costly brokers"
+"""The unit of work of all tests that use these brokers."""
 
 FOLDERS = ("chaos", "hostile", "cluster", "broker", "unit")
 """The folders of tests, those whose tests take longest first."""
@@ -46,7 +47,7 @@ def in_order(items: Iterable[pytest.Item], tests: Path) -> list[pytest.Item]:
 
     def rank(item: pytest.Item) -> tuple[bool, int]:
         folder = item.path.relative_to(tests).parts[0]
-        return shared_unit(item.path) != _COSTLY, FOLDERS.index(folder) if folder in FOLDERS else -1
+        return shared_unit(item.path) != COSTLY, FOLDERS.index(folder) if folder in FOLDERS else -1
 
     return sorted(items, key=rank)
 
@@ -55,4 +56,4 @@ def in_order(items: Iterable[pytest.Item], tests: Path) -> list[pytest.Item]:
 def shared_unit(file: Path) -> str | None:
     """The name of the unit of work that a file of tests belongs to; None for one of its own."""
     folder = next((folder for folder in _WHOLE_FOLDERS if folder in file.as_posix()), None)
-    return folder or (_COSTLY if _COSTLY_BROKERS.search(file.read_text()) else None)
+    return folder or (COSTLY if _COSTLY_BROKERS.search(file.read_text()) else None)

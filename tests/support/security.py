@@ -112,7 +112,8 @@ class SecuredBroker:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.sasl_servers, **self.rdkafka()})
+        # It outlives the broker, which is no message for the terminal.
+        return AdminClient({"bootstrap.servers": self.sasl_servers, "log_level": 2, **self.rdkafka()})
 
     def _trust(self) -> dict[str, str]:
         return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file)}
