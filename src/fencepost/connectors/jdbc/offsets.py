@@ -34,6 +34,7 @@ _COLUMN: Final = "transaction_column"
 _SYSTEM: Final = "system_identifier"
 _TIMELINE: Final = "timeline"
 _LSN: Final = "lsn"
+_RELATIONS: Final = "relations"
 _BULK: Final = "bulk"
 
 _REMEDY: Final = "Correct it, or delete the connector's offsets to read from the start"
@@ -110,7 +111,8 @@ class SnapshotOffset:
 
     `column` has the transactions of the rows; None: PostgreSQL's own column xmin. `system` is the system identifier of
     the server's data, and `timeline` their timeline, which a failover changes. All of these transactions have ended
-    before the position `lsn` of its WAL.
+    before the position `lsn` of its WAL. `relations` are the numbers of the tables that were read, see `relations`; None in
+    offsets of old versions.
     """
 
     snapshot: Snapshot
@@ -118,6 +120,7 @@ class SnapshotOffset:
     system: str
     timeline: int
     lsn: int
+    relations: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, offset: Offset) -> SnapshotOffset:
@@ -128,26 +131,29 @@ class SnapshotOffset:
                 "the former mode, or delete the connector's offsets to read from the start"
             )
         try:
-            column = offset.get(_COLUMN)
+            column, relations = offset.get(_COLUMN), offset.get(_RELATIONS)
             return cls(
                 Snapshot.parse(str(offset[_SNAPSHOT])),
                 None if column is None else str(column),
                 str(offset[_SYSTEM]),
                 int(offset[_TIMELINE]),
                 parse_lsn(str(offset[_LSN])),
+                None if relations is None else tuple(int(oid) for oid in str(relations).split(",") if oid),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"The offset {dict(offset)} is not valid: {error!r}. {_REMEDY}") from None
 
     def as_offset(self) -> dict[str, Any]:
         """Return the offset to commit."""
-        return {
+        offset: dict[str, Any] = {
             _SNAPSHOT: str(self.snapshot),
             _COLUMN: self.column,
             _SYSTEM: self.system,
             _TIMELINE: self.timeline,
             _LSN: lsn_text(self.lsn),
         }
+        # Offsets have no nested values.
+        return offset if self.relations is None else offset | {_RELATIONS: ",".join(map(str, self.relations))}
 
 
 def parse_lsn(text: str) -> int:

@@ -10,6 +10,8 @@ In xmin stand subtransactions too, after a savepoint or in an EXCEPTION block of
 not list those that run, so each that it does not know to have ended is looked up (`pg_xact_status`). It matters only
 that what is in the snapshot had ended before the statement that reads: so the look-up may be later than the snapshot.
 xmin has 32 bits. From transaction 2^32 on, rows of long ago could not be told from new ones: then it is refused.
+
+Rows of tables that were not read before, such as a partition that was attached, are all new (see `relations`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, parse_lsn
 from fencepost.connectors.jdbc.properties import BATCH_ROWS
 from fencepost.connectors.jdbc.reader import LargeRows, PolledRows, QuerySource, Reader, TooMuchError
+from fencepost.connectors.jdbc.relations import lie_in, relations, with_rows
 from fencepost.connectors.jdbc.row_shape import RowShape
 from fencepost.connectors.jdbc.server import OpenServer, check_continues
 from fencepost.connectors.jdbc.snapshot import NOTHING, Snapshot
@@ -102,13 +105,13 @@ class SnapshotReader(Reader):
         offset = self._offset
         if offset is None:
             new = self._now(server, NOTHING, self._column)
-            condition = _first_rows(self._column, new.snapshot)
+            condition, whole = _first_rows(self._column, new), True
         else:
             new = self._now(server, offset.snapshot, offset.column)
-            condition = _new_rows(offset.column, offset.snapshot, new.snapshot)
+            condition, whole = self._new_rows(server, offset, new)
         to = replace(new, column=self._column)
         # By an index the rows are found without the ranges.
-        ranges = offset is None or offset.column is None
+        ranges = whole or offset is None or offset.column is None
         found = self.source.read_in_ranges(condition, to.as_offset(), ranges=ranges)
         self._offset = to
         return found
@@ -158,7 +161,7 @@ class SnapshotReader(Reader):
 
     def _initial(self, server: OpenServer, shape: RowShape) -> tuple[SnapshotOffset, pa.RecordBatch]:
         new = self._now(server, NOTHING, self._column)
-        select = self.source.select("0", shape, f"where {_first_rows(self._column, new.snapshot)}")
+        select = self.source.select("0", shape, f"where {_first_rows(self._column, new)}")
         _, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
         return replace(new, column=self._column), rows
 
@@ -175,13 +178,35 @@ class SnapshotReader(Reader):
         new = self._now(server, old, by)
         most = int(self.source.config.values[BATCH_ROWS])
         order = "t.xmin::text::bigint" if by is None else _xid(by)
-        rest = f"where {_new_rows(by, old, new.snapshot)} order by {order} fetch first {most} rows with ties"
-        select = self.source.select(order, shape, rest)
+        condition, whole = self._new_rows(server, offset, new)
+        limit = "" if whole else f"order by {order} fetch first {most} rows with ties"
+        select = self.source.select("0" if whole else order, shape, f"where {condition} {limit}")
         xids, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
-        if rows.num_rows >= most:
+        if not whole and rows.num_rows >= most:
             return replace(new, snapshot=old.through(new.snapshot, xids[-1].as_py())), rows
         # What xmin finds is delivered, and each row from now on has a value in the column, if there is one.
         return replace(new, column=self._column), rows
+
+    def _new_rows(self, server: OpenServer, offset: SnapshotOffset, new: SnapshotOffset) -> tuple[str, bool]:
+        """Return the condition for the rows that `new` has and `offset` lacks, and whether some are of earlier transactions.
+
+        Those are in tables that were not read before. The order of transactions does not tell how far such a read has got.
+        """
+        by, now, before = offset.column, new.relations or (), offset.relations
+        later = _later_rows(by, offset.snapshot, new.snapshot)
+        added = [oid for oid in now if before is not None and oid not in before]
+        every = _first_rows(by, new)
+        found = (
+            with_rows(server, self.source.sql, added, f"({every}) and not coalesce({later}, false)") if added else {}
+        )
+        if not found:
+            return _of_tables(later, now), False
+        _log.info(
+            "Some rows of %s lie in tables that it did not have when it was last read (%s): all of these are read",
+            self.source.title,
+            ", ".join(found.values()),
+        )
+        return _of_tables(f"({later} or {lie_in(list(found))} and ({every}))", now), True
 
     def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> SnapshotOffset:
         """Return the transactions that have ended, the old ones included, for rows found by a column."""
@@ -195,7 +220,9 @@ class SnapshotReader(Reader):
             )
         if column is None:
             new = self._with_subtransactions(server, old, new)
-        return SnapshotOffset(new, column, server.system, server.timeline, parse_lsn(lsn))
+        # After the snapshot: a table that is attached later is read at the next poll.
+        tables = relations(server, self.source.sql)
+        return SnapshotOffset(new, column, server.system, server.timeline, parse_lsn(lsn), tables)
 
     def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot:
         if new.xmax > XMIN_LIMIT:
@@ -220,13 +247,18 @@ def _xid(column: str | None) -> str:
     return "t.xmin::text::xid8" if column is None else f"t.{quoted(column)}"
 
 
-def _first_rows(column: str | None, new: Snapshot) -> str:
+def _of_tables(condition: str, tables: tuple[int, ...]) -> str:
+    """Return a condition for rows of these tables only: others may be attached between two statements."""
+    return f"{condition} and {lie_in(tables)}" if tables else condition
+
+
+def _first_rows(column: str | None, new: SnapshotOffset) -> str:
     """Return the condition for the rows of a snapshot. Those from before the column have a null in it."""
     xid = _xid(column)
-    return f"{xid} is null or pg_visible_in_snapshot({xid}, '{new}')"
+    return _of_tables(f"({xid} is null or pg_visible_in_snapshot({xid}, '{new.snapshot}'))", new.relations or ())
 
 
-def _new_rows(column: str | None, old: Snapshot, new: Snapshot) -> str:
+def _later_rows(column: str | None, old: Snapshot, new: Snapshot) -> str:
     """Return the condition for the rows of a snapshot that are not of an older one."""
     xid = _xid(column)
     # What an index can use.
