@@ -24,6 +24,8 @@ _SESSION: Final = {
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "search_path": "pg_catalog",
+    # The stream has all rows: a snapshot without those that policies hide from the user is refused.
+    "row_security": "off",
 }
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 # A server that is gone without a word is noticed after 20 s, also if it was sent something meanwhile.
@@ -136,6 +138,11 @@ def translated(error: psycopg.Error, what: str) -> FencepostError:
         return _refused(str(error), what)
     if error.sqlstate == _LOCK_NOT_AVAILABLE:
         message += ". Another transaction has locked a table (pg_locks tells which): it is tried again"
+    if "row-level security" in message:
+        message += (
+            ". The stream has the rows that policies hide from the user as well: let the user read all of them (ALTER ROLE "
+            "... BYPASSRLS), or leave the table out"
+        )
     return _of_state(error.sqlstate, message)
 
 

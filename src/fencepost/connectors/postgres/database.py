@@ -48,6 +48,7 @@ class SourceDatabase:
     def __init__(self, config: PostgresConfig) -> None:
         self._config = config
         self._open: psycopg.Connection[Any] | None = None
+        self._seen: set[str] = set()
 
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection."""
@@ -159,8 +160,43 @@ class SourceDatabase:
             if server.timeline != state.timeline:
                 ((_, history),) = command(replication.connection, f"TIMELINE_HISTORY {server.timeline}")
         slots.check_state(state, found, server, history)
-        self.published_parts(state)
-        return replace(state, timeline=server.timeline, publication=self.prepare_publication())
+        before = self.published_parts(state)
+        after = self.prepare_publication()
+        if added := sorted(after.keys() - before.keys()):
+            _log.warning(
+                "The publication %s has %s from now on. Rows that %s had before do not get to Kafka by themselves: a signal "
+                "execute-snapshot reads them",
+                config.publication,
+                ", ".join(added),
+                ", ".join(added),
+            )
+        return replace(state, timeline=server.timeline, publication=after)
+
+    def tell_unpublished(self) -> None:
+        """Warn of captured tables that the publication lacks, when tables were created: their changes do not get to Kafka."""
+        config, connection = self._config, self.connection()
+        if config.autocreate is not Autocreate.FILTERED and not config.included:
+            # The publication alone says what is captured.
+            return
+        present = {".".join(name) for name in slots.user_tables(connection)}
+        created = {name for name in present - self._seen if config.captures(name)}
+        self._seen = present
+        # The members are only asked for when there are others: of thousands of tables that takes a while.
+        unpublished = created and created - set(slots.member_tables(connection, config.publication))
+        if not unpublished:
+            return
+        remedy = (
+            "Restart the task, which adds them"
+            if config.autocreate is Autocreate.FILTERED
+            else "Add them with ALTER PUBLICATION ... ADD TABLE, or correct table.include.list"
+        )
+        _log.warning(
+            "The publication %s lacks %s, which the connector captures: their changes do not get to Kafka. %s. A signal "
+            "execute-snapshot reads the rows that they have by then",
+            config.publication,
+            ", ".join(sorted(unpublished)),
+            remedy,
+        )
 
     def published_parts(self, state: SourceState) -> dict[str, str]:
         """Return the parts of the publication. Raises PositionLostError if it lacks what it had at the offset."""
@@ -183,6 +219,7 @@ class SourceDatabase:
         try:
             with connection.transaction():
                 query(connection, "SELECT set_config('search_path', '\"$user\", public', true)")
+                query(connection, "SELECT set_config('row_security', 'on', true)")
                 query(connection, "SELECT set_config('statement_timeout', %s, true)", [str(int(timeout_s * 1000))])
                 # It may be several statements, which cannot be prepared.
                 connection.execute(statement.encode(), prepare=False)

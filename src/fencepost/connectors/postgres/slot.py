@@ -178,7 +178,22 @@ def check_publication(state: SourceState, name: str, now: Mapping[str, str], dro
 def altered_parts(state: SourceState, now: Mapping[str, str]) -> dict[str, str]:
     """Return the parts of the publication at an offset, with their marks, that it lacks or has otherwise."""
     marks = set(now.values())
-    return {part: mark for part, mark in (state.publication or {}).items() if mark not in marks}
+    altered = {part: mark for part, mark in (state.publication or {}).items() if mark not in marks}
+    if "" in altered and _same_settings(altered[""], now.get("", "")):
+        del altered[""]
+    return altered
+
+
+def _same_settings(before: str, now: str) -> bool:
+    """Return whether a publication's own marks are those of equal settings, which were not others in between.
+
+    Each change of the settings writes a new row in the catalog, but so does a change of the owner. The marks of old
+    versions have neither.
+    """
+    former, present = before.split("."), now.split(".")
+    if former[:2] != present[:2]:
+        return False
+    return len(former) == 2 or former[2] != present[2] or former[3] == present[3]
 
 
 def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]) -> set[str]:
@@ -196,14 +211,14 @@ def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]
 def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
     """Return what tells a publication from an altered one, None if there is no such publication.
 
-    The parts are the publication itself, as an empty name, and each table or schema that it lists, with a mark: the row
+    The parts are the publication itself, as an empty name (with its owner and the transaction that wrote its row), and each table or schema that it lists, with a mark: the row
     in the catalog, of tables also a digest of it and the table's own oid. A table that was taken out and put back has
     another row.
     """
     rows = query(
         connection,
-        "SELECT oid, concat(puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot) "
-        "FROM pg_publication WHERE pubname = %s",
+        "SELECT oid, concat_ws('.', concat(puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot), "
+        "pubowner, xmin) FROM pg_publication WHERE pubname = %s",
         [publication],
     )
     if not rows:

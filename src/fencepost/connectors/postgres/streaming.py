@@ -221,6 +221,7 @@ class Streaming:
             return
         self._next_status = time.monotonic() + _STATUS_S
         self._check_publication()
+        self._database.tell_unpublished()
         self._status = status = self._database.log_status()
         little = min(_LITTLE_WAL_BYTES, status.kept_wal_size // 2)
         if status.safe_wal_size is not None and status.safe_wal_size < little:

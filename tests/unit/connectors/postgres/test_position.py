@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,6 +97,18 @@ def test_a_publication_may_grow_but_not_lose_what_it_had():
     for altered in ({"": "1.t"}, {"": "1.t", "public.t": "4.abc.7"}, {"": "1.f", "public.t": "2.abc.7"}):
         with pytest.raises(PositionLostError, match="publication"):
             check_publication(STATE, "p", altered)
+
+
+def test_the_row_of_a_publication_tells_of_settings_that_were_changed_and_set_back():
+    state = replace(STATE, publication={"": "1.t.10.700"})
+    check_publication(state, "p", {"": "1.t.10.700"})
+    # Another owner has another row as well.
+    check_publication(state, "p", {"": "1.t.11.701"})
+    for altered in ("1.t.10.701", "1.f.11.701", "2.t.10.700"):
+        with pytest.raises(PositionLostError, match="its settings"):
+            check_publication(state, "p", {"": altered})
+    # An old version's offset has neither.
+    check_publication(replace(STATE, publication={"": "1.t"}), "p", {"": "1.t.10.700"})
 
 
 def test_a_published_table_may_be_renamed_or_dropped():
