@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from fencepost.api.errors import DataError
 from fencepost.converters.binary import base64, base64_decimals
 from fencepost.converters.numbers import json_floats
 from fencepost.converters.render import Renderer, fields_of, plain
@@ -26,7 +27,14 @@ class JsonRenderer(Renderer):
     numeric_decimals: bool = False
 
     def string(self, values: pa.Array) -> Text:
-        """Quoted, with the escapes that RFC 8259 demands; other characters stay as they are, in UTF-8."""
+        """Quoted, with the escapes that RFC 8259 demands; other characters stay as they are, in UTF-8.
+
+        Raises DataError for other bytes, which Spark casts from BINARY to STRING unchecked: they would break the document.
+        """
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise DataError("A STRING has bytes that are not UTF-8: leave it BINARY, or decode it") from error
         return Text(escape(values), '"', '"')
 
     def floating(self, values: pa.Array) -> Text:

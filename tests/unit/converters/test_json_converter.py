@@ -212,6 +212,16 @@ def test_control_characters_are_escaped_and_other_characters_are_not():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("fine", ["plain", 'with "quotes"'])
+def test_text_that_is_not_utf_8_is_refused_and_not_written_as_a_broken_document(fine: str):
+    values = pa.array([fine.encode(), b"\xff\xfe", None]).view(pa.string())
+    assert payloads(spark.StringType(), values.take(pa.array([0, 2]))) == [json.dumps(fine).encode(), b"null"]
+    with pytest.raises(DataError, match=r"not UTF-8.*BINARY"):
+        payloads(spark.StringType(), values)
+    with pytest.raises(DataError, match=r"not UTF-8.*BINARY"):
+        payloads(None, pa.StructArray.from_arrays([values], ["a"]))
+
+
 def test_encoded_arrow_types_are_written_like_plain_ones():
     plain = pa.array(["a", None, "b"])
     expected = payloads(None, plain)
