@@ -47,6 +47,8 @@ def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
 
     Raises ConfigError for a plugin that cannot be used, and DataError for a column that Kafka has no form for.
     """
+    if not config.transforms:
+        _check_readable(schema)
     types = column_types(schema, where=_FRAME)
     if not types.has_topic and config.topic is None:
         raise ConfigError("The DataFrame has no column 'topic': set the option topic", name="topic")
@@ -59,6 +61,24 @@ def pipeline_for(schema: t.StructType, config: SinkConfig) -> Pipeline:
         errors=config.errors,
         given=_FRAME,
     )
+
+
+def _check_readable(kind: t.DataType, place: str = "") -> None:
+    """Raise DataError for intervals of years and months, which Spark does not hand over to Python."""
+    match kind:
+        case t.StructType():
+            for field in kind.fields:
+                _check_readable(field.dataType, f"{place}.{field.name}" if place else field.name)
+        case t.ArrayType():
+            _check_readable(kind.elementType, place)
+        case t.MapType():
+            _check_readable(kind.keyType, place)
+            _check_readable(kind.valueType, place)
+        case t.YearMonthIntervalType():
+            raise DataError(
+                f"The column '{place}' of {_FRAME} is {kind.simpleString()}, which Python cannot read: cast it to STRING or "
+                "a number"
+            )
 
 
 def _converter(config: SinkConfig, column: str, kind: t.DataType | None) -> Converter:

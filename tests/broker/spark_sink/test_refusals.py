@@ -39,6 +39,13 @@ def test_a_session_that_may_write_twice_is_refused_with_the_line_to_add(query: F
         (["id"], {"topic": "t", "value.converter": "JsonConverter", "key.columns": "no"}, ConfigError, "names 'no'"),
         (["id AS value"], {"topic": "t", "topics": "t"}, ConfigError, "did you mean topic"),
         (["id AS value"], {"topic": "t", "acks": "1"}, ConfigError, "acks"),
+        (["INTERVAL '1' MONTH AS value"], {"topic": "t"}, DataError, "'value' .* is interval month.*cast it to STRING"),
+        (
+            ["array(struct(INTERVAL '1' YEAR AS due)) AS terms"],
+            {"topic": "t", "value.converter": "JsonConverter"},
+            DataError,
+            "'value.terms.due' .*interval year.*cast it to STRING",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written_is_refused(
