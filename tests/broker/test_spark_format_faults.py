@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import signal
 import threading
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
@@ -181,6 +184,51 @@ def test_a_stage_that_lost_its_input_fails_the_write(
     assert read_topic(bootstrap_servers, topic) == []
     save(frame, bootstrap_servers, topic)
     assert numbers(bootstrap_servers, topic) == list(range(MANY))
+
+
+def other_each_time(frame: DataFrame) -> DataFrame:
+    """Bring each row to a Spark partition that is another one each time that the rows are computed."""
+    salt = F.udf(lambda _: secrets.randbelow(1000), "INT")
+    return frame.withColumn("salt", salt("value")).repartition(4, "salt").select("value")
+
+
+def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
+    spark: SparkSession, local_dir: Path, bootstrap_servers: str, topic: str, tmp_path: Path
+):
+    """A task has written its rows when later ones lose theirs: computed again, a row may be that of another task."""
+    lost = tmp_path / "lost"
+    with told_when_written(bootstrap_servers, topic, tmp_path / "written") as wait:
+
+        def lose_shuffle_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            if context is not None and context.partitionId() == 0 and not lost.exists():
+                wait()
+                files = list(local_dir.rglob("shuffle_*"))
+                lost.write_text(str(len(files)))
+                for file in files:
+                    file.unlink()
+            yield from batches
+
+        frame = other_each_time(values(spark, 4, 4_000)).mapInArrow(lose_shuffle_files, "value STRING")
+        with pytest.raises(FAILURES):
+            save(frame, bootstrap_servers, topic)
+    assert int(lost.read_text()) > 0
+    assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") != []
+    assert read_topic(bootstrap_servers, topic) == []
+
+
+@pytest.mark.parametrize("check", ["enabled", "enableFullRetryOnMismatch"])
+def test_a_session_in_which_a_stage_may_get_other_rows_is_refused(
+    spark: SparkSession, bootstrap_servers: str, topic: str, check: str
+):
+    setting = f"spark.sql.shuffle.orderIndependentChecksum.{check}"
+    spark.conf.set(setting, "false")
+    try:
+        with pytest.raises(FAILURES, match=re.escape(f'spark.conf.set("{setting}", "true")')):
+            save(values(spark, 2, 9), bootstrap_servers, topic)
+    finally:
+        spark.conf.unset(setting)
+    assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") == []
 
 
 def test_a_failure_of_the_query_leaves_nothing(spark: SparkSession, bootstrap_servers: str, topic: str):

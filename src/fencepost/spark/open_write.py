@@ -30,6 +30,7 @@ from fencepost.spark.progress import NextStep, Progress, SinkKey
 from fencepost.spark.record_columns import SinkColumns
 from fencepost.spark.rows import pipeline_for
 from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.task_settings import check_task_settings
 from fencepost.spark.task_write import TaskSpec, TaskWrite
 
 
@@ -76,7 +77,8 @@ class OpenWrite:
         return cls(key, keeps_progress, handed_over, place)
 
     def write(self, spec: TaskSpec, batches: Iterator[pa.RecordBatch]) -> TaskDone:
-        """Write the rows of a Spark partition, in its task. Raises what `TaskWrite.write` does."""
+        """Write the rows of a Spark partition, in its task. Raises what `check_task_settings` and `TaskWrite.write` do."""
+        check_task_settings(_task_context())
         task, attempt = this_task()
         with closing(TaskWrite(spec, self.handed_over, self.place, task, attempt)) as write:
             acks = write.write(batches)
@@ -107,10 +109,15 @@ class OpenWrite:
 
 def this_task() -> tuple[int, int]:
     """The number of this Spark task, and that of its attempt, which no other attempt of the application has."""
+    context = _task_context()
+    return context.partitionId(), context.taskAttemptId()
+
+
+def _task_context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("a data source writes as a Spark task only")
-    return context.partitionId(), context.taskAttemptId()
+    return context
 
 
 def task_spec(config: SinkConfig, key: SinkKey, schema: StructType) -> TaskSpec:
