@@ -20,6 +20,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.api.plugin_calls import call_plugin, kind_of
 from fencepost.api.schema_name import named
+from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import ConverterContractError
 from fencepost.engine.pipeline import Pipeline
@@ -283,7 +284,7 @@ class _Rows:
             self._topic,
             batch.num_rows,
             row=lambda position: batch[ROW][position].as_py() if ROW in batch.schema.names else None,
-            contents=lambda start, stop: batch.slice(start, stop - start).to_pylist(),
+            contents=lambda start, stop: contents_of(batch.slice(start, stop - start)),
         )
         passed, kept = self._errors.apply(rows, lambda start, stop: convert(batch[name].slice(start, stop - start)))
         if kept is not None:

@@ -11,6 +11,7 @@ from pyspark.sql import types as spark
 
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import DataError
+from fencepost.config.error_handling import ErrorHandling, Tolerance
 from fencepost.converters import StringConverter
 from fencepost.engine.conversion import ColumnTypes, Converted, column_types, convert, in_record_order
 from fencepost.engine.error_handler import ErrorHandler
@@ -94,6 +95,22 @@ def test_a_timestamp_before_1970_is_refused():
         timestamps(pa.array([None, before], pa.timestamp("us", "UTC")), "TIMESTAMP")
     with pytest.raises(DataError, match="topic t has the timestamp -2, which"):
         timestamps(pa.array([-1, -2, 7], pa.int64()), "BIGINT")
+
+
+def test_a_row_with_text_that_is_not_utf_8_is_a_dead_letter_with_its_bytes():
+    texts = pa.array([b"fine", b"\xff\xfe"]).view(pa.string())
+    lists = pa.ListArray.from_arrays([0, 1, 2], texts)
+    maps = pa.MapArray.from_arrays([0, 1, 2], pa.array(["a", "b"]), texts)
+    value = pa.StructArray.from_arrays([pa.array([1, 2]), texts, lists, maps], ["id", "v", "l", "m"])
+    batch = pa.RecordBatch.from_arrays([value, texts], ["value", "key"])
+    kinds = types("value STRUCT<id: BIGINT, v: STRING, l: ARRAY<STRING>, m: MAP<STRING, STRING>>, key STRING")
+    handling = ErrorHandling(tolerance=Tolerance.ALL, log_enable=True, log_include_messages=True, dead_letter_topic="d")
+    errors = ErrorHandler(handling)
+    (found,) = convert(batch, kinds, pipeline("t", value=json_converter(), errors=handling), errors)
+    assert found.records.value.to_pylist() == [b'{"id":1,"v":"fine","l":["fine"],"m":{"a":"fine"}}']
+    (letter,) = errors.letters
+    assert letter.key == b"\xff\xfe"
+    assert letter.value == b'{"id":2,"v":"//4=","l":["//4="],"m":[["Yg==","//4="]]}'
 
 
 def test_topics_of_rows_part_them_and_the_default_fills_gaps():

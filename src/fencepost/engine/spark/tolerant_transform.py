@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
 
 from fencepost.engine.conversion import ColumnTypes
+from fencepost.engine.dead_letters import contents_of
 from fencepost.engine.error_handler import ErrorHandler, StageRows
 from fencepost.engine.errors import AllRowsRefusedError, RetriableJobError, SparkDataError
 from fencepost.engine.pipeline import Pipeline
@@ -93,8 +94,8 @@ def _isolated(
         part = source.where(F.col(_NUMBER).between(numbers.at(start), numbers.at(stop - 1)))
         with running():
             # Not `collect`: Spark pickles its rows.
-            rows: Sequence[object] = part.sort(_NUMBER).drop(_NUMBER).toArrow().to_pylist()
-        return rows
+            rows = part.sort(_NUMBER).drop(_NUMBER).toArrow()
+        return contents_of(rows)
 
     topic = pipeline.default_topic
     rows = StageRows(Stage.TRANSFORMATION, pipeline.transform_names, topic, numbers.count, contents=contents)
