@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 from confluent_kafka import KafkaException
 
-from fencepost import ConfigError, SourceConnector, SourceRecord, SourceTask
+from fencepost import ConfigError, RetriableError, SourceConnector, SourceRecord, SourceTask
 from fencepost.config.ids import ConnectorTaskId
 from fencepost.config.worker_config import WorkerConfig
 from fencepost.herder.errors import OvertakenError
@@ -317,6 +317,27 @@ def test_a_failure_does_not_affect_others_and_is_reported_at_the_end(config: Wor
         StandaloneWorker(config, properties(failing, topic), properties(sound, topic, {"limit": 300}), once=True).run()
 
     assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), sound), range(1, 301))
+
+
+@pytest.mark.parametrize("after", [0, 300])
+def test_a_source_that_stays_away_ends_a_run_to_the_end_as_often_as_restarts_are_tried(
+    config: WorkerConfig, topic: str, after: int
+) -> None:
+    name = unique("away")
+
+    def poll(_task: SourceTask, records: list[SourceRecord]) -> list[SourceRecord]:
+        if SEEN[name].last_seq > after:
+            raise RetriableError("no server listens")
+        return records
+
+    SEEN[name].on_poll = poll
+    few = {"task.restart.max": 2, "task.restart.backoff.ms": 50, "limit": 1000}
+    told = f"^Task {name}-0 failed: .*for 0.* s.*no server listens.*task.restart.max"
+    with pytest.raises(ConnectorsFailed, match=told):
+        StandaloneWorker(config, properties(name, topic, few), once=True).run()
+
+    assert SEEN[name].starts == 1
+    assert_exactly_once(seqs(values(read_topic(config.bootstrap_servers, topic)), name), range(1, after + 1))
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyError("url")], ids=repr)

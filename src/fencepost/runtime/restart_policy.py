@@ -8,7 +8,7 @@ from fencepost.api.errors import ConfigError, RetriableError
 from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
 from fencepost.engine.errors import SparkJobError, SparkStartError
 from fencepost.kafka.errors import ProducerFencedError, TransactionAbortableError, UnknownOutcomeError
-from fencepost.runtime.state import ReplacedError
+from fencepost.runtime.state import EndNotReachedError, ReplacedError
 from fencepost.storage.errors import SharedPartitionError
 
 LONGEST_DELAY_S: Final = 30.0
@@ -17,7 +17,7 @@ LONGEST_DELAY_S: Final = 30.0
 _MOST_DOUBLINGS: Final = 32
 
 _RETRIABLE: Final = (RetriableError, TransactionAbortableError, UnknownOutcomeError, SparkJobError)
-_FINAL: Final = (ConfigError, ProducerFencedError, ReplacedError, SharedPartitionError)
+_FINAL: Final = (ConfigError, EndNotReachedError, ProducerFencedError, ReplacedError, SharedPartitionError)
 
 
 def is_worth_a_restart(error: Exception) -> bool:
@@ -27,6 +27,23 @@ def is_worth_a_restart(error: Exception) -> bool:
     connector's code are fatal.
     """
     return isinstance(error, _RETRIABLE) and not isinstance(error, SparkStartError)
+
+
+def patience(config: RestartConfig) -> float | None:
+    """Return the seconds that all restarts in a row pause together, None if their number has no limit."""
+    if config.policy is TaskRestartPolicy.NEVER:
+        return 0.0
+    if config.most == UNLIMITED:
+        return None
+    doubling = min(config.most, _MOST_DOUBLINGS)
+    rest = (config.most - doubling) * _pause(config, _MOST_DOUBLINGS)
+    return sum(_pause(config, restarts) for restarts in range(doubling)) + rest
+
+
+def _pause(config: RestartConfig, restarts: int) -> float:
+    """Return the seconds to wait after so many restarts in a row."""
+    first = config.backoff_s
+    return min(first * 2.0 ** min(restarts, _MOST_DOUBLINGS), max(first, LONGEST_DELAY_S))
 
 
 class RestartPolicy:
@@ -44,10 +61,8 @@ class RestartPolicy:
         """Return the seconds to wait before the next start; None for no restart."""
         if not self._is_covered(error) or self._restarts >= self.config.most != UNLIMITED:
             return None
-        first = self.config.backoff_s
-        delay = first * 2.0 ** min(self._restarts, _MOST_DOUBLINGS)
         self._restarts += 1
-        return min(delay, max(first, LONGEST_DELAY_S))
+        return _pause(self.config, self._restarts - 1)
 
     def _is_covered(self, error: Exception) -> bool:
         match self.config.policy:

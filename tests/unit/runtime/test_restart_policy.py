@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost import ConfigError, DataError, RetriableError
-from fencepost.config.restart_config import RestartConfig
+from fencepost.config.restart_config import UNLIMITED, RestartConfig, TaskRestartPolicy
 from fencepost.engine.errors import (
     RecordRefusedError,
     RecordWaitsError,
@@ -19,8 +19,8 @@ from fencepost.kafka.errors import (
     TransactionExpiredError,
     UnknownOutcomeError,
 )
-from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy, is_worth_a_restart
-from fencepost.runtime.state import ReplacedError
+from fencepost.runtime.restart_policy import LONGEST_DELAY_S, RestartPolicy, is_worth_a_restart, patience
+from fencepost.runtime.state import EndNotReachedError, ReplacedError
 
 PASSING = [
     RetriableError("x"),
@@ -120,3 +120,26 @@ def test_nothing_restarts_a_wrong_configuration_or_a_task_that_another_one_repla
 def test_settings_that_will_not_do_are_refused(name: str, value: str):
     with pytest.raises(ConfigError):
         _policy(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [
+        (RestartConfig(), 151.5),
+        (RestartConfig(most=2, backoff_s=0.1), 0.3),
+        (RestartConfig(most=100), 151.5 + 90 * 30),
+        (RestartConfig(most=10_000), 151.5 + 9_990 * 30),
+        (RestartConfig(most=2, backoff_s=60), 120),
+        (RestartConfig(most=0), 0),
+        (RestartConfig(TaskRestartPolicy.NEVER), 0),
+        (RestartConfig(TaskRestartPolicy.ALWAYS, most=1), 0.5),
+        (RestartConfig(most=UNLIMITED), None),
+    ],
+)
+def test_the_pauses_of_all_restarts_in_a_row_are_known_beforehand(config: RestartConfig, seconds: float | None):
+    assert patience(config) == (seconds if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize("policy", TaskRestartPolicy)
+def test_a_source_that_did_not_come_to_its_end_is_not_started_again(policy: TaskRestartPolicy):
+    assert RestartPolicy(RestartConfig(policy)).failed(EndNotReachedError("x")) is None

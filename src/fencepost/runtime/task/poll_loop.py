@@ -8,7 +8,7 @@ from typing import Final
 
 from fencepost.api.errors import RetriableError
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
-from fencepost.runtime.state import OnState, State
+from fencepost.runtime.state import EndNotReachedError, OnState, State
 from fencepost.runtime.task.boundaries import Batch, BoundaryDecision, TransactionBoundaryManager
 from fencepost.runtime.task.control import TaskControl
 from fencepost.runtime.task.instance import TaskInstance
@@ -44,12 +44,20 @@ class PollLoop:
         self._boundaries = boundaries
         self._metrics = metrics
         self._on_state = on_state
+        self._stop_at_end = False
+        self._patience_s: float | None = None
+        self._failing_since = 0.0
         self._poll_failures = 0
         self._poll_failure: str | None = None
         self._next_report = _FIRST_REPORT
 
-    def run(self, *, stop_at_end: bool) -> bool:
-        """Poll until the task should stop, or (with `stop_at_end`) its source ends.
+    def stop_at_end(self, patience_s: float | None) -> None:
+        """Let `run` end with its source, and fail once polls have failed for `patience_s` seconds; None for no limit."""
+        self._stop_at_end = True
+        self._patience_s = patience_s
+
+    def run(self) -> bool:
+        """Poll until the task should stop, or its source ends if that is wanted.
 
         Return True if the task has to restart from its committed offsets: it was paused while its open transaction had
         no boundary yet. An open transaction would block the readers of its topics, and expire. Raises any failure, with
@@ -62,7 +70,7 @@ class PollLoop:
                     if not self._commit_all():
                         return True
                     self._wait_while_paused()
-                elif not self._step() and stop_at_end and self._instance.at_end():
+                elif not self._step() and self._stop_at_end and self._instance.at_end():
                     break
             self._commit_all()
         except Exception:
@@ -99,9 +107,13 @@ class PollLoop:
         return batch
 
     def _poll_failed(self, error: RetriableError) -> None:
+        if not self._poll_failures:
+            self._failing_since = time.monotonic()
         self._poll_failures += 1
+        self._check_patience(error)
         if str(error) != self._poll_failure:
-            _log.warning("poll() of task %s failed and is called again: %s", self._instance.id, error)
+            limit = "" if self._patience_s is None else f" for {self._patience_s:.0f} s"
+            _log.warning("poll() of task %s failed and is called again%s: %s", self._instance.id, limit, error)
         self._poll_failure = str(error)
         if self._poll_failures == self._next_report:
             self._next_report *= 2
@@ -111,6 +123,16 @@ class PollLoop:
             )
             failing.__cause__ = error
             self._on_state(State.RUNNING, failing)
+
+    def _check_patience(self, error: RetriableError) -> None:
+        failing_s = time.monotonic() - self._failing_since
+        if self._patience_s is None or failing_s < self._patience_s:
+            return
+        raise EndNotReachedError(
+            f"The source's end was not reached: poll() of task {self._instance.id} has failed for {failing_s:.1f} s; the "
+            f"last time: {error}. Mend that, and run again: what was committed stays. task.restart.max and "
+            "task.restart.backoff.ms say for how long it is tried"
+        ) from error
 
     def _poll_works_again(self) -> None:
         _log.info("poll() of task %s works again", self._instance.id)

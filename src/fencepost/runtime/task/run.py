@@ -26,6 +26,7 @@ from fencepost.config.restart_config import RestartConfig
 from fencepost.engine.engine import SparkEngine
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
+from fencepost.runtime.restart_policy import patience
 from fencepost.runtime.state import OnState, State
 from fencepost.runtime.task.boundaries import TransactionBoundaryManager
 from fencepost.runtime.task.context import WorkerSourceTaskContext
@@ -177,7 +178,9 @@ class TaskRun:
             )
             writes = delivery.writes(written)
             loop = PollLoop(self._control, instance, writes, boundaries, self._metrics, on_state=self._on_state)
-            return loop.run(stop_at_end=self._stop_at_end)
+            if self._stop_at_end:
+                loop.stop_at_end(patience(self._parts.restarts))
+            return loop.run()
         finally:
             offsets.flush()
             instance.stop()
