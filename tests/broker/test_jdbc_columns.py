@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from typing import Any
 
 import pytest
@@ -86,6 +87,18 @@ def test_timestamps_of_the_last_moments_wait_for_the_delay(database: Database) -
         assert numbers(reading.rest()) == [1]
     with TableReading(database, BOTH | {"timestamp.delay.interval.ms": 1000}) as reading:
         assert numbers(reading.rest()) == [1, 2]
+
+
+def test_timestamp_initial_in_the_future_is_waited_for_and_is_no_sign_of_a_wrong_clock(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute("create table t(id int primary key, at timestamptz not null default clock_timestamp())")
+    database.execute("insert into t(id) values (1)")
+    ((day,),) = database.execute("select (extract(epoch from now() + interval '1 day') * 1000)::bigint")
+    config = {"mode": "timestamp", "timestamp.column.name": "at", "timestamp.initial": day}
+    with TableReading(database, config) as reading:
+        assert reading.rest() == reading.rest() == []
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_timestamp_initial_is_where_a_first_start_begins(database: Database) -> None:

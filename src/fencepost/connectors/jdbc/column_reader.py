@@ -43,6 +43,8 @@ class ColumnReader(Reader):
         super().__init__(source, partition)
         self._offset = ColumnOffset() if offset is None else ColumnOffset.of(offset)
         self._first = offset is None
+        self._has_read = offset is not None
+        """Whether the offset is that of a row. The one of `timestamp.initial` says nothing of the server's clock."""
         self._clock_behind = False
 
     def read(self, server: OpenServer) -> PolledRows | None:
@@ -65,6 +67,7 @@ class ColumnReader(Reader):
                     self._check_clock(server)
                 return None
         self._offset = self._after(firsts, rows, id_column, moment)
+        self._has_read = True
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())
 
     def _begin(self, server: OpenServer) -> None:
@@ -79,7 +82,7 @@ class ColumnReader(Reader):
     def _check_clock(self, server: OpenServer) -> None:
         """Warn once if the server's clock was set back: rows that are written now have timestamps that were passed."""
         last = self._offset.timestamp
-        if last is None:
+        if last is None or not self._has_read:
             return
         now = int(server.one("select (extract(epoch from clock_timestamp()) * 1000000)::bigint"))
         if now < last and not self._clock_behind:

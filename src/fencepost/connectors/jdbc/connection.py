@@ -85,7 +85,7 @@ class PostgresAddress:
             connection.execute(_SESSION)
         except driver.OperationalError as error:
             # A wrong password is not told apart from a server that is not there yet.
-            raise RetriableError(f"Cannot connect to PostgreSQL at {self.name}: {error}") from error
+            raise RetriableError(f"Cannot connect to PostgreSQL at {self.name}: {_first(error)}") from error
         except driver.Error as error:
             raise ConfigError(f"Cannot use the connection to PostgreSQL at {self.name}: {error}", name=URL) from error
         return connection

@@ -63,8 +63,7 @@ class JdbcSourceConnector(SourceConnector):
             address = self._address(parsed)
             with translated("the catalogs", address, on_loss=lambda: None), address.connect() as connection:
                 self._tables = find_tables(connection, parsed)
-            for table in self._tables:
-                parsed.check_topic(str(table), table.name)
+            parsed.check_topics([(str(table), table.name) for table in self._tables])
         if not parsed.exact:
             _log.warning(
                 "%s=%s loses rows of transactions that commit out of the order of their ids or timestamps. Use %s=%s, or "

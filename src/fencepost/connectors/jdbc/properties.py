@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -13,6 +13,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.api.topic_names import RULE, is_topic_name, topic_prefix
 from fencepost.config.validators import at_least, one_of
 from fencepost.connectors.record_columns import RecordColumns, define_row_columns
+from fencepost.connectors.table_topics import shared_topic, topic_part
 
 
 class Mode(StrEnum):
@@ -252,8 +253,7 @@ class JdbcConfig:
                 f"{MODE}={self.mode} needs PostgreSQL: other databases have {MODE}=bulk and {MODE}=incrementing",
                 name=MODE,
             )
-        for table in self.whitelist:
-            self.check_topic(table, table.rpartition(".")[2])
+        self.check_topics([(table, table_name(table)) for table in self.whitelist])
         if not self.query and not self.whitelist:
             raise ConfigError(f"Name the tables with {WHITELIST}: they are found on PostgreSQL only", name=WHITELIST)
         if self.mode is Mode.INCREMENTING and not self.incrementing_column:
@@ -330,16 +330,29 @@ class JdbcConfig:
 
     def topic(self, table: str) -> str:
         """Return the topic of a table, given by its name without the schema."""
-        return f"{self.values[TOPIC_PREFIX]}{table}"
+        return f"{self.values[TOPIC_PREFIX]}{topic_part(table)}"
 
-    def check_topic(self, table: str, name: str) -> None:
-        """Raise ConfigError if Kafka refuses the topic of a table, given with its schema and without it."""
-        topic = self.topic(name)
-        if self.record.topic or is_topic_name(topic):
+    def check_topics(self, tables: Sequence[tuple[str, str]]) -> None:
+        """Raise ConfigError if tables would share a topic, or Kafka refuses one.
+
+        Each is given with its schema and without it.
+        """
+        if self.record.topic:
             return
         listed, how = (WHITELIST, "Remove it from") if self.whitelist else (BLACKLIST, "Leave it out with")
-        raise ConfigError(
-            f"The rows of the table {table} would go to the topic {topic!r}, but {RULE}. {how} {listed}, and read it by a "
-            f"connector of its own that has a {QUERY} instead: its topic is {TOPIC_PREFIX}",
-            name=listed,
-        )
+        for table, name in tables:
+            if not is_topic_name(topic := self.topic(name)):
+                raise ConfigError(
+                    f"The rows of the table {table} would go to the topic {topic!r}, but {RULE}. {how} {listed}, and read "
+                    f"it by a connector of its own that has a {QUERY} instead: its topic is {TOPIC_PREFIX}",
+                    name=listed,
+                )
+        if shared := shared_topic((table, self.topic(name)) for table, name in tables):
+            raise ConfigError(
+                f"{shared}. Read one of them by another connector, with another {TOPIC_PREFIX}", name=listed
+            )
+
+
+def table_name(table: str) -> str:
+    """Return the name of a table without its schema and quotes."""
+    return table.rpartition(".")[2].strip('"`[]')

@@ -25,7 +25,7 @@ from fencepost.connectors.jdbc.offsets import (
     bulk_time,
     named_partition,
 )
-from fencepost.connectors.jdbc.properties import PASSWORD, POLL_INTERVAL, URL, USER, JdbcConfig, Mode
+from fencepost.connectors.jdbc.properties import PASSWORD, POLL_INTERVAL, URL, USER, JdbcConfig, Mode, table_name
 from fencepost.connectors.jdbc.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SparkTable:
         self._name = name
         self._config = config
         self.title = "the query" if name is None else f"the table {name}"
-        self._topic = config.topic("" if name is None else name.rpartition(".")[2])
+        self._topic = config.topic("" if name is None else table_name(name))
         of_rows = QUERY_PARTITION if name is None else named_partition(name)
         self.partition = bulk_partition(of_rows) if config.mode is Mode.BULK else of_rows
         self._last_id: int | None = None

@@ -13,7 +13,7 @@ from fencepost.api.errors import ConfigError
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.connector import JdbcSourceConnector
 from fencepost.connectors.jdbc.drivers import check_url
-from fencepost.connectors.jdbc.properties import JdbcConfig
+from fencepost.connectors.jdbc.properties import JdbcConfig, table_name
 
 NEEDED = {"connection.url": "jdbc:postgresql://db/shop", "topic.prefix": "shop-"}
 
@@ -123,12 +123,20 @@ def test_a_password_before_the_host_is_refused_and_not_shown() -> None:
     assert "hidden" not in str(refused.value)
 
 
-def test_a_table_of_another_database_whose_topic_kafka_refuses_is_refused() -> None:
-    config = NEEDED | {"connection.url": "jdbc:mariadb://db/shop", "mode": "bulk", "table.whitelist": "shop.orders"}
-    assert JdbcConfig.parse(config).whitelist == ["shop.orders"]
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        (f"shop.orders,shop.{'x' * 250}", r"table shop\.x+ would go to .* 'shop-x+', but .* 249 .*query"),
+        ("shop.order lines,old.order_lines", r"'shop\.order lines' and 'old\.order_lines' would .* shop-order_lines\."),
+    ],
+)
+def test_tables_of_other_databases_without_a_topic_of_their_own_are_refused(tables: str, problem: str) -> None:
+    config = NEEDED | {"connection.url": "jdbc:mariadb://db/shop", "mode": "bulk"}
+    accepted = JdbcConfig.parse(config | {"table.whitelist": 'shop.orders,"shop"."order lines"'})
+    assert [accepted.topic(table_name(table)) for table in accepted.whitelist] == ["shop-orders", "shop-order_lines"]
 
-    with pytest.raises(ConfigError, match=r"table shop\.order lines would go .*'shop-order lines'.*query") as refused:
-        JdbcConfig.parse(config | {"table.whitelist": "shop.orders,shop.order lines"})
+    with pytest.raises(ConfigError, match=problem) as refused:
+        JdbcConfig.parse(config | {"table.whitelist": tables})
     assert refused.value.name == "table.whitelist"
 
 

@@ -1,0 +1,26 @@
+"""The topics of a database's tables: names of tables may have characters that names of topics cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fencepost.api.topic_names import OTHER_CHARACTERS
+
+
+def topic_part(table: str) -> str:
+    """Return what a topic's name has of a table: `_` for each character that it cannot have."""
+    return OTHER_CHARACTERS.sub("_", table)
+
+
+def shared_topic(tables: Iterable[tuple[str, str]]) -> str | None:
+    """Return which tables would go to one topic, as the beginning of a message; None if each has its own.
+
+    `tables` are pairs of a table's name and its topic.
+    """
+    by_topic: dict[str, list[str]] = {}
+    for table, topic in tables:
+        by_topic.setdefault(topic, []).append(table)
+    for topic, names in by_topic.items():
+        if len(names) > 1:
+            return f"The tables {' and '.join(map(repr, names))} would go to one topic, {topic}"
+    return None
