@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,13 +19,16 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.api.errors import RetriableError
 from fencepost.config.validation_context import ValidationContext
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig
-from fencepost.connectors.postgres import task
+from fencepost.connectors.postgres import slot_wait
 from fencepost.connectors.postgres.config import PostgresConfig
-from fencepost.connectors.postgres.connection import PositionLostError, PostgresError
+from fencepost.connectors.postgres.connection import PositionLostError
 from fencepost.connectors.postgres.connector import PostgresSourceConnector
+from fencepost.connectors.postgres.slot import Slot, check_slot
+from fencepost.connectors.postgres.task import PostgresSourceTask
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.bank import Tellers, balances, open_bank, replayed
 from tests.support.fault_proxy import FaultProxy, Link
@@ -62,12 +67,6 @@ def keys(topics: Topics, table: str) -> list[int]:
     return [key["id"] for key, _ in topics.events(table)]
 
 
-def slot_in_use(topics: Topics) -> bool:
-    return bool(
-        topics.database.execute("select 1 from pg_replication_slots where slot_name = %s and active", [topics.slot])
-    )
-
-
 def invalidate_slot(database: Database) -> None:
     """Have the server write so much log that it gives the slot up."""
     database.execute("create table if not exists noise(id int)")
@@ -97,7 +96,7 @@ def test_a_slot_that_was_dropped_is_refused(running: bool, topics: Topics, datab
     topics.run()
     if running:
         with topics.running():
-            wait_for(lambda: slot_in_use(topics), what="the stream")
+            wait_for(topics.slot_in_use, what="the stream")
             topics.drop_slot()
             database.execute("insert into t values (2)")
             wait_for(lambda: topics.fatal, what="the task ends")
@@ -124,7 +123,7 @@ def test_a_slot_that_was_invalidated_is_refused(running: bool, topics: Topics, d
     topics.run()
     if running:
         with topics.running():
-            wait_for(lambda: slot_in_use(topics), what="the stream")
+            wait_for(topics.slot_in_use, what="the stream")
             # What is not answered keeps the slot back.
             proxy.to_broker = Link.HOLD
             invalidate_slot(database)
@@ -136,6 +135,93 @@ def test_a_slot_that_was_invalidated_is_refused(running: bool, topics: Topics, d
 
     with pytest.raises(PositionLostError, match=r"was invalidated.*Raise max_slot_wal_keep_size"):
         topics.run()
+
+
+def test_a_slot_that_was_idle_for_too_long_is_refused_with_that_reason(topics: Topics, database: Database):
+    database.execute("create table t(id int primary key)")
+    topics.run()
+    with database.connect() as connection:
+        connection.execute("alter system set idle_replication_slot_timeout = '1s'")
+        connection.execute("select pg_reload_conf()")
+
+        def is_lost() -> bool:
+            connection.execute("select pg_switch_wal()")
+            connection.execute("checkpoint")
+            return bool(database.execute("select 1 from pg_replication_slots where invalidation_reason is not null"))
+
+        try:
+            wait_for(is_lost, what="the slot is invalidated")
+        finally:
+            connection.execute("alter system reset idle_replication_slot_timeout")
+            connection.execute("select pg_reload_conf()")
+    with pytest.raises(
+        PositionLostError, match=r"invalidated: .*idle_replication_slot_timeout\. .*it takes a new"
+    ) as lost:
+        topics.run()
+    assert "max_slot_wal_keep_size" not in str(lost.value)
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        (None, "max_slot_wal_keep_size"),
+        ("wal_removed", "max_slot_wal_keep_size"),
+        ("rows_removed", "hot_standby_feedback=on"),
+        ("wal_level_insufficient", "wal_level=logical"),
+        ("a new one", "has a new one as the reason"),
+    ],
+)
+def test_each_reason_why_a_slot_was_invalidated_has_its_remedy(reason: str | None, remedy: str):
+    slot = Slot("s", "pgoutput", "d", None, 1, "lost", None, reason)
+    with pytest.raises(PositionLostError, match=f"The replication slot s was invalidated: .*{remedy}.*To resync"):
+        check_slot(slot, "s", "d")
+
+
+def test_a_new_slot_that_waits_for_transactions_tells_of_them(
+    topics: Topics, database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(slot_wait, "_FIRST_S", 1.0)
+    monkeypatch.setattr(slot_wait, "_EVERY_S", 2.0)
+    database.execute("create table t(id int primary key)")
+
+    def notices() -> list[str]:
+        messages = [record.getMessage() for record in list(caplog.records)]
+        return [message for message in messages if f"creation of the replication slot {topics.slot} waits" in message]
+
+    with database.connect(autocommit=False) as writer, topics.running():
+        writer.execute("insert into t values (1)")
+        pid = writer.info.backend_pid
+        wait_for(lambda: len(notices()) > 1, what="two notices")
+        writer.commit()
+        wait_for(lambda: keys(topics, "public.t") == [1], what="the row")
+    process = f"process {pid} \\(of postgres in {database.name}, open for \\d+ s\\)"
+    assert all(re.search(rf", for \d+ s now, .*: {process}\. pg_terminate", notice) for notice in notices())
+
+
+def test_a_task_that_is_stopped_while_its_slot_waits_leaves_no_slot(topics: Topics, database: Database):
+    database.execute("create table t(id int primary key)")
+    slots = "select 1 from pg_replication_slots where slot_name = %s"
+    failures = []
+    task = PostgresSourceTask()
+    task.context = topics  # type: ignore[assignment]
+    task.start(topics.configs())
+
+    def poll() -> None:
+        try:
+            while True:
+                task.poll()
+        except RetriableError as error:
+            failures.append(error)
+
+    with database.connect(autocommit=False) as writer:
+        writer.execute("insert into t values (1)")
+        polling = threading.Thread(target=poll)
+        polling.start()
+        wait_for(lambda: database.execute(slots, [topics.slot]), what="the slot begins to be created")
+        task.stop()
+        polling.join()
+        wait_for(lambda: not database.execute(slots, [topics.slot]), what="the slot is gone")
+    assert "was not created: the task is to stop" in str(failures)
 
 
 def test_what_is_sent_to_a_server_that_is_gone_ends_the_connection(topics: Topics, database: Database):
@@ -160,13 +246,13 @@ def test_a_server_that_gave_up_a_silent_stream_is_gone_on_with(topics: Topics, d
     database.execute("create table t(id int primary key)")
     topics.run()
     with topics.running():
-        wait_for(lambda: slot_in_use(topics), what="the stream")
+        wait_for(topics.slot_in_use, what="the stream")
         database.execute("insert into t values (1)")
         wait_for(lambda: topics.committed, what="the first change")
         proxy.to_broker = Link.HOLD
         database.execute("insert into t values (2)")
         # The server ends a stream whose reader says nothing for wal_sender_timeout.
-        wait_for(lambda: not slot_in_use(topics), what="the server to end the stream")
+        wait_for(lambda: not topics.slot_in_use(), what="the server to end the stream")
         proxy.heal()
         database.execute("insert into t values (3)")
         wait_for(lambda: len(keys(topics, "public.t")) == 3, what="all changes")
@@ -237,7 +323,7 @@ def test_a_second_task_waits_until_the_slot_is_free(topics: Topics, database: Da
     second.committed_offset = topics.committed_offset
     with second.running():
         with topics.running():
-            wait_for(lambda: slot_in_use(topics), what="a stream")
+            wait_for(topics.slot_in_use, what="a stream")
             waiting = f'replication slot "{topics.slot}" is active for PID'
             wait_for(lambda: topics.failed(waiting) or second.failed(waiting), what="the refusal of the other")
         database.execute("insert into t values (1)")
@@ -277,7 +363,7 @@ def test_a_table_taken_out_of_the_publication_is_refused(running: bool, topics: 
     topics.run()
     if running:
         with topics.running():
-            wait_for(lambda: slot_in_use(topics), what="the stream")
+            wait_for(topics.slot_in_use, what="the stream")
             database.execute("alter publication mine drop table t")
             wait_for(lambda: topics.fatal, what="the task ends")
         assert "The publication mine was changed" in str(topics.fatal)
@@ -305,7 +391,7 @@ def test_a_table_added_to_the_publication_is_captured(running: bool, topics: Top
     add = "alter publication mine add table later"
     if running:
         with topics.running():
-            wait_for(lambda: slot_in_use(topics), what="the stream")
+            wait_for(topics.slot_in_use, what="the stream")
             database.execute("insert into t values (1)")
             wait_for(lambda: keys(topics, "public.t"), what="the first change")
             database.execute(add)
@@ -339,7 +425,7 @@ def test_tables_that_are_dropped_or_renamed_do_not_end_the_stream(running: bool,
 
     if running:
         with topics.running():
-            wait_for(lambda: slot_in_use(topics), what="the stream")
+            wait_for(topics.slot_in_use, what="the stream")
             tamper()
             wait_for(lambda: keys(topics, "public.t"), what="the change")
     else:
@@ -372,26 +458,24 @@ def test_a_locked_table_holds_up_the_stream_only_until_it_is_published(
         with topics.running():
             wait_for(lambda: topics.failed("Another transaction has locked a table"), what="the lock is told")
             owner.commit()
-            wait_for(lambda: slot_in_use(topics), what="the stream")
+            wait_for(topics.slot_in_use, what="the stream")
             database.execute("insert into later values (2)")
             wait_for(lambda: keys(topics, "public.later"), what="the change of the new table")
     assert topics.fatal is None
 
 
-def test_a_server_that_is_down_is_waited_for_and_a_wrong_database_refused(
-    topics: Topics, server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_server_that_is_down_is_waited_for_and_a_wrong_database_refused(topics: Topics, server: EmbeddedPostgres):
     database = topics.database
     database.execute("create table t(id int primary key); insert into t values (1)")
     config = dict(topics.configs())
     server.kill()
     try:
         assert not errors(config)
-        monkeypatch.setattr(task, "_PATIENCE_S", 0.3)
-        with pytest.raises(PostgresError, match=r"The end of the log .* was not reached .*Connection refused"):
-            topics.run()
+        with topics.running():
+            wait_for(lambda: topics.failed("Connection refused"), what="a failure of the task")
     finally:
         server.start()
+    assert topics.fatal is None
     assert topics.run()
     assert keys(topics, "public.t") == [1]
 

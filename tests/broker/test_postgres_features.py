@@ -53,6 +53,31 @@ def test_chosen_columns_are_the_key_of_all_events(topics: Topics, database: Data
     assert [key for key, _ in topics.events("public.shops")] == [{"id": 7}]
 
 
+def test_names_that_no_topic_can_have_become_others_and_collisions_are_refused(topics: Topics, database: Database):
+    database.execute('create schema "my shop"; create table "my shop"."order lines €"(id int primary key)')
+    database.execute('insert into "my shop"."order lines €" values (1)')
+    topics.run()
+    database.execute('insert into "my shop"."order lines €" values (2)')
+    topics.run()
+    events = topics.events("my_shop.order_lines__")
+    assert [key for key, _ in events] == [{"id": 1}, {"id": 2}]
+    assert [value["source"]["table"] for _, value in events] == ["order lines €"] * 2
+
+    database.execute('create table "my shop"."order lines__"(id int primary key)')
+    refused = r"'my shop\.order lines.*' and 'my shop\.order lines.*' would .*\.my_shop\.order_lines__, .*table\.exclude\.list"
+    with pytest.raises(PostgresError, match=refused):
+        topics.run()
+    topics.change(table_exclude_list=r".*\.order lines__")
+    with topics.running():
+        wait_for(topics.slot_in_use, what="the stream")
+        database.execute('create table "my shop"."order_lines €"(id int primary key)')
+        database.execute('insert into "my shop"."order_lines €" values (3)')
+        wait_for(lambda: topics.fatal, what="the end of the task")
+    assert "'my shop.order_lines €'" in str(topics.fatal)
+    assert "'my shop.order lines €'" in str(topics.fatal)
+    assert len(topics.events("my_shop.order_lines__")) == 2
+
+
 @pytest.mark.parametrize(("columns", "problem"), [("shop", "REPLICA IDENTITY FULL"), ("nosuch", "no column nosuch")])
 def test_a_chosen_key_that_events_cannot_have_is_refused(
     columns: str, problem: str, topics: Topics, database: Database

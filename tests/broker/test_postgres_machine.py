@@ -67,12 +67,6 @@ def ids(topics: Topics, table: str = "public.t") -> list[int]:
     return [key["id"] for key, _ in topics.events(table)]
 
 
-def slot_in_use(topics: Topics) -> bool:
-    return bool(
-        topics.database.execute("select 1 from pg_replication_slots where slot_name = %s and active", [topics.slot])
-    )
-
-
 def wait_for_change(topics: Topics, number: int) -> None:
     wait_for(lambda: len(ids(topics)) > number, what=f"change {number}")
 
@@ -161,13 +155,13 @@ def test_changes_arrive_once_wherever_the_server_sets_its_clock(
     database.execute("create table t(id int primary key)")
     topics.run()
     with topics.running():
-        wait_for(lambda: slot_in_use(topics), what="the stream")
+        wait_for(topics.slot_in_use, what="the stream")
         for number, days in enumerate(moves):
             clock.move(days * _DAY)
             database.execute("insert into t values (%s)", [number])
             wait_for_change(topics, number)
             # A clock that is put forward ends the connection: the server takes its reader for silent.
-            wait_for(lambda: slot_in_use(topics), what="the stream")
+            wait_for(topics.slot_in_use, what="the stream")
     topics.run()
 
     assert topics.fatal is None
@@ -212,7 +206,7 @@ def test_a_slot_is_warned_of_before_it_is_given_up_and_refused_after(
         with database.connect(autocommit=False) as writer:
             writer.execute("insert into t values (1)")
             with topics.running():
-                wait_for(lambda: slot_in_use(topics), what="the stream")
+                wait_for(topics.slot_in_use, what="the stream")
                 database.execute("insert into t values (2)")
                 wait_for(lambda: ids(topics), what="the change")
                 assert not _warnings(topics, caplog)

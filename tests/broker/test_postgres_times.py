@@ -63,6 +63,26 @@ def test_snapshot_and_stream_represent_times_as_the_mode_says(mode: str, topics:
     assert rows == {number: {"id": number, **EXPECTED[mode], **ZONED} for number in (1, 2)}
 
 
+def test_times_of_other_zones_are_other_keys_also_at_one_moment(topics: Topics, database: Database):
+    times = ["01:00:00.5+05:45", "19:15:00.5+00", "11:15:00.5-08", "19:15:00.5-00:00:01", "24:00:00+00", "00:00:00+00"]
+    for name, kind, literal in (("shifts", "timetz", "%s::timetz"), ("lists", "timetz[]", "array[%s::timetz, null]")):
+        database.execute(f"create table {name}(start {kind} primary key)")
+        for time in times:
+            database.execute(f"insert into {name} values ({literal})", [time])  # noqa: S608 - of this file
+    topics.run()
+    for name in ("shifts", "lists"):
+        database.execute(f"delete from {name}")  # noqa: S608 - likewise
+    topics.run()
+
+    expected = ["01:00:00.5+05:45", "19:15:00.5Z", "11:15:00.5-08:00", "19:15:00.5-00:00:01", "24:00:00Z", "00:00:00Z"]
+    for name, keys in (("shifts", expected), ("lists", [[key, None] for key in expected])):
+        events = topics.events(f"public.{name}")
+        assert [key["start"] for key, value in events if value and value["op"] == "r"] == keys
+        assert [key["start"] for key, value in events if value is None] == keys
+    after = [value["after"]["start"] for _, value in topics.events("public.shifts")[: len(times)]]
+    assert after == ["19:15:00.5Z", "19:15:00.5Z", "19:15:00.5Z", "19:15:01.5Z", "24:00:00Z", "00:00:00Z"]
+
+
 def test_intervals_are_microseconds_if_the_mode_says_so(topics: Topics, database: Database):
     month, day, minute = 2_629_800_000_000, 86_400_000_000, 60_000_000
     lengths = {

@@ -135,7 +135,6 @@ class Topics:
                 self.failures.append(error)
                 if self._stopping is not None and self._stopping.is_set():
                     return False
-                task.at_end()
                 time.sleep(0.05)
                 continue
             if batch is not None:
@@ -173,6 +172,11 @@ class Topics:
                 rows += zip(tables, map(json.dumps, keys), part["value"].to_pylist(), strict=True)
             self.after_split()
         return rows
+
+    def slot_in_use(self) -> bool:
+        """Whether a task streams from the slot."""
+        in_use = "select 1 from pg_replication_slots where slot_name = %s and active"
+        return bool(self.database.execute(in_use, [self.slot]))
 
     def drop_slot(self) -> None:
         self.database.drop_slot(self.slot)

@@ -6,6 +6,13 @@ from tests.mutations.guard import Guard
 
 GUARDS = (
     Guard(
+        "the zones of times in keys",
+        "connectors/postgres/types.py",
+        "    return ZONED_TIME_KEY if kind.oid == TIMETZ else None",
+        "    return None",
+        "tests/broker/test_postgres_times.py::test_times_of_other_zones_are_other_keys_also_at_one_moment",
+    ),
+    Guard(
         "the look-up of subtransactions that run",
         "connectors/jdbc/snapshot_reader.py",
         "        ended = Snapshot.of(new.xmax, running)",

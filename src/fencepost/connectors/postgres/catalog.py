@@ -10,7 +10,7 @@ from fencepost.connectors.postgres.connection import PostgresError, query
 from fencepost.connectors.postgres.envelope import TableColumn, TableEvents
 from fencepost.connectors.postgres.relation import Column, Relation, ReplicaIdentity
 from fencepost.connectors.postgres.slot import PublishedTable
-from fencepost.connectors.postgres.types import TypeInfo, resolved, value_type
+from fencepost.connectors.postgres.types import TypeInfo, key_type, resolved, value_type
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,19 +40,19 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
         keys = chosen
     elif relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
         keys = primary_key(connection, relation.oid)
+    kinds = [resolved(column.type_oid, column.modifier, known) for _, column in kept]
     columns = [
         TableColumn(
             column.name,
             position,
-            value_type(
-                resolved(column.type_oid, column.modifier, known), config.decimals, config.times, config.intervals
-            ),
+            value_type(kind, config.decimals, config.times, config.intervals),
             column.name in keys,
             nullable_key=chosen is not None,
+            key_type=key_type(kind),
         )
-        for position, column in kept
+        for (position, column), kind in zip(kept, kinds, strict=True)
     ]
-    return TableEvents(config.envelope, relation, columns, topic=f"{config.prefix}.{relation.name}")
+    return TableEvents(config.envelope, relation, columns, topic=config.topic(relation.name))
 
 
 def _check_chosen(

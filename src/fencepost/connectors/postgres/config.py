@@ -18,6 +18,7 @@ from fencepost.connectors.postgres.messages import WATERMARK
 from fencepost.connectors.postgres.temporal import TimePrecision
 from fencepost.connectors.postgres.types import DecimalHandling, IntervalHandling
 from fencepost.connectors.postgres.unsupported import refuse_unsupported
+from fencepost.connectors.table_topics import topic_part
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
 _FILES: Final = ("sslrootcert", "sslcert", "sslkey")
@@ -400,6 +401,10 @@ class PostgresConfig:
     def captures(self, table: str) -> bool:
         """Whether `schema.table` is captured."""
         return _listed(table, self.included, self.excluded)
+
+    def topic(self, table: str) -> str:
+        """Return the topic of `schema.table`."""
+        return f"{self.prefix}.{topic_part(table)}"
 
     def captures_message(self, prefix: str) -> bool:
         """Whether logical messages of a prefix are captured."""

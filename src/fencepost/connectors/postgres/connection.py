@@ -5,7 +5,9 @@ Sessions have fixed forms for dates, numbers and bytes, whatever the settings of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import select
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -13,6 +15,7 @@ from fencepost.api.errors import ConfigError, FencepostError, RetriableError
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.pq.abc import PGconn, PGresult
 
 _SESSION: Final = {
     "DateStyle": "ISO",
@@ -27,6 +30,8 @@ _SESSION: Final = {
     # The stream has all rows: a snapshot without those that policies hide from the user is refused.
     "row_security": "off",
 }
+_WAITING_MS: Final = 1000
+_CANCEL_S: Final = 5.0
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 # A server that is gone without a word is noticed after 20 s, also if it was sent something meanwhile.
 _KEEPALIVE: Final = {
@@ -88,11 +93,23 @@ class ConnectionSettings:
             raise translated(error, failure) from error
 
 
-def command(connection: psycopg.Connection[Any], text: str) -> list[list[str | None]]:
-    """Run a command on a replication connection and return its rows. Raises RetriableError or PostgresError."""
+def command(
+    connection: psycopg.Connection[Any], text: str, waiting: Callable[[], object] = lambda: None
+) -> list[list[str | None]]:
+    """Run a command on a replication connection and return its rows. Raises RetriableError or PostgresError.
+
+    `waiting` is called each second until the server answers. What it raises cancels the command.
+    """
     from psycopg import pq  # noqa: PLC0415 - an optional package
 
-    result = connection.pgconn.exec_(text.encode())
+    try:
+        result = _answer(connection.pgconn, text, waiting)
+    except _psycopg().Error as error:
+        raise translated(error, f"PostgreSQL did not answer {text.split(maxsplit=1)[0]}") from error
+    except FencepostError:
+        with suppress(_psycopg().Error):
+            connection.cancel_safe(timeout=_CANCEL_S)
+        raise
     if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"08000").decode()
         message = _line(result.error_message.decode(errors="replace"))
@@ -104,6 +121,28 @@ def command(connection: psycopg.Connection[Any], text: str) -> list[list[str | N
         ]
         for row in range(result.ntuples)
     ]
+
+
+def _answer(connection: PGconn, text: str, waiting: Callable[[], object]) -> PGresult:
+    """Return the first result. Raises psycopg's errors."""
+    # Not PGconn.exec_, which keeps all threads of the process waiting for the server.
+    connection.send_query(text.encode())
+    poller = select.poll()
+    poller.register(connection.socket, select.POLLIN)
+    first: PGresult | None = None
+    while True:
+        while connection.is_busy():
+            if poller.poll(_WAITING_MS):
+                connection.consume_input()
+            else:
+                waiting()
+        result = connection.get_result()
+        if result is None:
+            break
+        first = result if first is None else first
+    if first is None:
+        raise RetriableError("PostgreSQL gave no answer: the connection broke")
+    return first
 
 
 def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

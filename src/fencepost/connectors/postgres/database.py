@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,9 @@ from fencepost.connectors.postgres.decoder import Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.position import Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
+from fencepost.connectors.postgres.slot_wait import SlotWait
 from fencepost.connectors.postgres.stream import ReplicationStream
+from fencepost.connectors.table_topics import shared_topic
 
 if TYPE_CHECKING:
     import psycopg
@@ -98,6 +100,7 @@ class SourceDatabase:
                 ", ".join(left_out),
             )
         self._check_signals(connection)
+        self.check_topics()
         return slots.publication_parts(connection, config.publication) or {}
 
     def _check_signals(self, connection: psycopg.Connection[Any]) -> None:
@@ -117,6 +120,15 @@ class SourceDatabase:
         """Return the names of captured tables that the publication has, without a wait for those who have locked one."""
         names = slots.member_tables(self.connection(), self._config.publication)
         return [name for name in names if self._config.captures(name)]
+
+    def check_topics(self) -> None:
+        """Raise PostgresError if captured tables would go to one topic."""
+        shared = shared_topic((name, self._config.topic(name)) for name in self.member_tables())
+        if shared is not None:
+            raise PostgresError(
+                f"{shared}, since characters that it cannot have become _: leave one of them out with table.exclude.list, "
+                "and capture it by a connector with another topic.prefix; or rename it"
+            )
 
     def hold(self, snapshot: SlotSnapshot, parts: Mapping[str, str]) -> Sequence[slots.PublishedTable]:
         """Keep the captured tables as they are until `snapshot` is closed; return those to read.
@@ -264,13 +276,17 @@ class SourceDatabase:
 class SlotSnapshot:
     """A new slot, and the database as it was at the slot's position, for as long as this is not closed."""
 
-    def __init__(self, config: PostgresConfig) -> None:
+    def __init__(self, config: PostgresConfig, stopping: Callable[[], bool]) -> None:
+        """Create the slot. Raises RetriableError, also once `stopping` returns True, and PostgresError."""
         self._config = config
         self._holder: psycopg.Connection[Any] | None = None
         self._replication = _Replication(config)
         try:
             self.lsn, self.name = slots.create_slot(
-                self._replication.connection, config.slot, failover=config.slot_failover
+                self._replication.connection,
+                config.slot,
+                SlotWait(config.connection, config.slot, stopping),
+                failover=config.slot_failover,
             )
         except BaseException:
             self.close()

@@ -57,18 +57,25 @@ class EnvelopeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column that events have; `position` is its place in the relation. A chosen key may be null."""
+    """A column that events have; `position` is its place in the relation. A chosen key may be null.
+
+    `key_type` is how keys represent values, None if they do as rows do.
+    """
 
     name: str
     position: int
     type: ValueType
     key: bool
     nullable_key: bool = False
+    key_type: ValueType | None = None
 
-    def ddl(self, *, nullable: bool) -> str:
-        """Return the field of a struct, with its name in schemas if Debezium gives such values one."""
-        comment = "" if self.type.semantic is None else f" {named_field(self.type.semantic)}"
-        return f"{quoted(self.name)}: {self.type.ddl}{'' if nullable else ' NOT NULL'}{comment}"
+    def ddl(self) -> str:
+        """Return the field of a row, with its name in schemas if Debezium gives such values one."""
+        return _field(self.name, self.type, nullable=True)
+
+    def key_ddl(self) -> str:
+        """Return the field of a key."""
+        return _field(self.name, self.key_type or self.type, nullable=self.nullable_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +94,8 @@ class TableEvents:
     @property
     def schema(self) -> str:
         """The columns `key` (if the table has one) and `value` in DDL."""
-        row = ", ".join(column.ddl(nullable=True) for column in self.columns)
-        key = ", ".join(column.ddl(nullable=column.nullable_key) for column in self._keys)
+        row = ", ".join(column.ddl() for column in self.columns)
+        key = ", ".join(column.key_ddl() for column in self._keys)
         value = (
             f"STRUCT<before: STRUCT<{row}>, after: STRUCT<{row}>, source: {SOURCE_DDL} NOT NULL, op: STRING NOT NULL, "
             f"ts_ms: BIGINT, transaction: {TRANSACTION_DDL}>"
@@ -124,7 +131,10 @@ class TableEvents:
         `kind` is `source.snapshot`: true, or incremental.
         """
         count = len(texts[0]) if texts else 0
-        read = [self._column(column, TextColumn(text)) for column, text in zip(self.columns, texts, strict=True)]
+        read = [
+            self._column(column, TextColumn(text), column.type)
+            for column, text in zip(self.columns, texts, strict=True)
+        ]
         names = [column.name for column in self.columns]
         after = pa.StructArray.from_arrays(read, names)
         source = self._source_struct(
@@ -133,7 +143,11 @@ class TableEvents:
         )  # fmt: skip
         op = pa.repeat("r", count)
         value = _value(pa.nulls(count, after.type), after, source, op, now_ms, np.zeros(count, bool))
-        keys = [array for column, array in zip(self.columns, read, strict=True) if column.key]
+        keys = [
+            array if column.key_type is None else self._column(column, TextColumn(text), column.key_type)
+            for column, array, text in zip(self.columns, read, texts, strict=True)
+            if column.key
+        ]
         key = pa.StructArray.from_arrays(keys, [column.name for column in self._keys]) if keys else None
         return self._batch(value, key)
 
@@ -147,23 +161,23 @@ class TableEvents:
     def _read(self, rows: Rows, changes: Changes | None) -> list[pa.Array]:
         """Return the columns of rows; `changes` are given for new rows, whose unchanged values may stand in the old."""
         return [
-            self._column(column, _completed(rows.columns[column.position], column.position, changes))
+            self._column(column, _completed(rows.columns[column.position], column.position, changes), column.type)
             for column in self.columns
         ]
 
-    def _column(self, column: TableColumn, found: TextColumn) -> pa.Array:
+    def _column(self, column: TableColumn, found: TextColumn, kind: ValueType) -> pa.Array:
         where = f"{self.relation.name}.{column.name}"
         texts = found.values
         if found.unchanged is not None:
-            if column.type.marker is None:
+            if kind.marker is None:
                 raise DataError(
                     f"The server did not send a large value of the column {where} that an update left unchanged, and a "
-                    f"{column.type.ddl} cannot say so. Run ALTER TABLE {self.relation.name} REPLICA IDENTITY FULL "
+                    f"{kind.ddl} cannot say so. Run ALTER TABLE {self.relation.name} REPLICA IDENTITY FULL "
                     "before such updates, or leave the column out with column.exclude.list"
                 )
-            marker = column.type.marker(self.settings.placeholder)
+            marker = kind.marker(self.settings.placeholder)
             texts = pc.if_else(pa.array(found.unchanged), marker, texts)
-        return read_column(column.type, texts, where)
+        return read_column(kind, texts, where)
 
     def _events(self, changes: Changes) -> tuple[Array, Array]:
         """Return the change of each event, by its position, and what the event says of it."""
@@ -221,7 +235,7 @@ class TableEvents:
         index = np.where(from_new, changes.new.index[rows], changes.old.index[rows] + changes.new.count)
         index = np.where(codes == _TRUNCATE, -1, index)
         both = [
-            pa.concat_arrays([now, then])
+            pa.concat_arrays([now, then] if column.key_type is None else self._key_column(column, changes))
             for column, now, then in zip(self.columns, new, old, strict=True)
             if column.key
         ]
@@ -229,6 +243,13 @@ class TableEvents:
         take = pa.array(index, mask=missing) if missing.any() else pa.array(index)
         mask = pa.array(missing) if missing.any() else None
         return pa.StructArray.from_arrays([part.take(take) for part in both], [c.name for c in self._keys], mask=mask)
+
+    def _key_column(self, column: TableColumn, changes: Changes) -> list[pa.Array]:
+        """Return what the new and the old rows have of a key that represents values unlike rows."""
+        assert column.key_type is not None  # noqa: S101 - see above
+        new, old = (rows.columns[column.position] for rows in (changes.new, changes.old))
+        found = (_completed(new, column.position, changes), old)
+        return [self._column(column, texts, column.key_type) for texts in found]
 
     def _source(self, changes: Changes, rows: Array) -> pa.Array:
         commit, number = pa.array(changes.commit_lsn[rows]), pa.array(changes.number[rows])
@@ -321,6 +342,11 @@ def _completed(column: TextColumn, position: int, changes: Changes | None) -> Te
     unchanged = column.unchanged & ~former.is_valid().to_numpy(zero_copy_only=False)
     values = pc.if_else(pa.array(column.unchanged), former, column.values)
     return TextColumn(values, unchanged if unchanged.any() else None)
+
+
+def _field(name: str, kind: ValueType, *, nullable: bool) -> str:
+    comment = "" if kind.semantic is None else f" {named_field(kind.semantic)}"
+    return f"{quoted(name)}: {kind.ddl}{'' if nullable else ' NOT NULL'}{comment}"
 
 
 def quoted(name: str) -> str:

@@ -8,7 +8,7 @@ has a gap.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 
 PLUGIN: Final = "pgoutput"
 _WITH_COLUMN_LISTS: Final = 150_000
+_WITH_INVALIDATION_REASON: Final = 170_000
+_WITH_GENERATED_COLUMNS: Final = 180_000
+# By pg_replication_slots.invalidation_reason: what happened, and what keeps it from happening again.
+_INVALIDATIONS: Final = {
+    "wal_removed": "the server removed log that it needs. Raise max_slot_wal_keep_size",
+    "idle_timeout": "nobody read it for longer than idle_replication_slot_timeout. Raise that, or let the connector run",
+    "rows_removed": "the primary removed rows of the catalog that the standby's slot needs. Set hot_standby_feedback=on on "
+    "the standby, with a physical slot on the primary",
+    "wal_level_insufficient": "the primary's wal_level was less than logical. Set wal_level=logical there, and keep it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A row of pg_replication_slots. `wal_status` is None on servers that do not tell it."""
+    """A row of pg_replication_slots. `wal_status` is None on servers that do not tell it.
+
+    `invalidation_reason` is None for a slot that can be used, and before PostgreSQL 17.
+    """
 
     name: str
     plugin: str
@@ -48,6 +61,7 @@ class Slot:
     confirmed: int | None
     wal_status: str | None
     safe_wal_size: int | None
+    invalidation_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +95,31 @@ def identify(connection: psycopg.Connection[Any]) -> Server:
 
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     """Return a replication slot, None if there is none of this name."""
+    reason = "invalidation_reason" if connection.info.server_version >= _WITH_INVALIDATION_REASON else "NULL"
     rows = query(
         connection,
-        "SELECT slot_name, coalesce(plugin, ''), coalesce(database, ''), active_pid, confirmed_flush_lsn - '0/0'::pg_lsn, "
-        "wal_status, safe_wal_size FROM pg_replication_slots WHERE slot_name = %s",
+        "SELECT slot_name, coalesce(plugin, ''), coalesce(database, ''), active_pid, confirmed_flush_lsn - '0/0'::pg_lsn, "  # noqa: S608 - one of two texts
+        f"wal_status, safe_wal_size, {reason} FROM pg_replication_slots WHERE slot_name = %s",
         [name],
     )
-    for slot, plugin, database, pid, confirmed, status, safe in rows:
-        return Slot(slot, plugin, database, pid, None if confirmed is None else int(confirmed), status, safe)
+    for slot, plugin, database, pid, confirmed, status, safe, why in rows:
+        return Slot(slot, plugin, database, pid, None if confirmed is None else int(confirmed), status, safe, why)
     return None
 
 
-def create_slot(connection: psycopg.Connection[Any], name: str, *, failover: bool) -> tuple[int, str]:
+def create_slot(
+    connection: psycopg.Connection[Any], name: str, waiting: Callable[[], object], *, failover: bool
+) -> tuple[int, str]:
     """Create a slot. Return its position, and the name of a snapshot of the database at that position.
+
+    The server waits for transactions to end. Meanwhile `waiting` is called each second; what it raises ends the creation.
 
     The snapshot can be used as long as nothing else is done on the connection. With `failover`, which PostgreSQL 17
     brought, the slot is synchronized to standbys.
     """
     options = "(SNAPSHOT 'export', FAILOVER true)" if failover else "EXPORT_SNAPSHOT"
     ((_, point, snapshot, _),) = command(
-        connection, f"CREATE_REPLICATION_SLOT {_quoted(name)} LOGICAL {PLUGIN} {options}"
+        connection, f"CREATE_REPLICATION_SLOT {_quoted(name)} LOGICAL {PLUGIN} {options}", waiting
     )
     return parse_lsn(str(point)), str(snapshot)
 
@@ -122,11 +141,10 @@ def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
             f"The replication slot {name} is for the database {slot.database!r} and the plugin {slot.plugin!r}, not for "
             f"{database!r} and {PLUGIN}: choose another slot.name"
         )
-    if slot.wal_status == "lost" or slot.confirmed is None:
-        raise PositionLostError(
-            f"The replication slot {name} was invalidated: the server removed log that it needs. Raise "
-            f"max_slot_wal_keep_size, drop the slot, and begin anew. {_RESYNC}"
-        )
+    if slot.wal_status == "lost" or slot.confirmed is None or slot.invalidation_reason is not None:
+        reason = slot.invalidation_reason or "wal_removed"
+        happened = _INVALIDATIONS.get(reason, f"pg_replication_slots has {reason} as the reason. Remove its cause")
+        raise PositionLostError(f"The replication slot {name} was invalidated: {happened}. {_RESYNC}")
     return slot
 
 
@@ -257,12 +275,14 @@ def published_tables(connection: psycopg.Connection[Any], publication: str) -> l
     """Return the tables of a publication, by name."""
     lists = connection.info.server_version >= _WITH_COLUMN_LISTS
     columns = "t.attnames::text[], t.rowfilter" if lists else "NULL::text[], NULL::text"
+    # Those that are generated may be published too; then they are among attnames.
+    sent = "true" if connection.info.server_version >= _WITH_GENERATED_COLUMNS else "attgenerated = ''"
     rows = query(
         connection,
-        f"SELECT c.oid, t.schemaname, t.tablename, {columns}, c.relkind = 'p', "  # noqa: S608 - one of two texts
+        f"SELECT c.oid, t.schemaname, t.tablename, {columns}, c.relkind = 'p', "  # noqa: S608 - texts of this function
         "pg_relation_size(c.oid) / current_setting('block_size')::int, "
         "(SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 "
-        "AND NOT attisdropped AND attgenerated = '') "
+        f"AND NOT attisdropped AND {sent}) "
         "FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname "
         "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename WHERE t.pubname = %s ORDER BY 2, 3",
         [publication],

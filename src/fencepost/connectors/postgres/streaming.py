@@ -144,6 +144,8 @@ class Streaming:
         if self._new_table:
             # With the first change of a table, the offset says that the table is published.
             self._check_publication()
+            self._database.check_topics()
+            self._new_table = False
         batches, transaction = self._events(decoded.changes)
         if messages := [message for message in decoded.messages if self._config.captures_message(message.prefix)]:
             batches.append(message_batch(self._config.envelope, messages, now_ms()))
@@ -214,7 +216,6 @@ class Streaming:
 
     def _check_publication(self) -> None:
         self._state = replace(self._state, publication=self._database.published_parts(self._state))
-        self._new_table = False
 
     def _look_at_log(self) -> None:
         if time.monotonic() < self._next_status:

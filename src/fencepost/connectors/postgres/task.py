@@ -21,12 +21,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from enum import Enum, auto
 from typing import Final
 
-from fencepost.api.errors import RetriableError
 from fencepost.api.record import SourceBatch
 from fencepost.api.source import Config, SourceTask
 from fencepost.connectors.postgres.batches import ready
@@ -41,10 +39,6 @@ from fencepost.connectors.postgres.streaming import Streaming
 
 SERVER: Final = "server"
 """The field of the source partition."""
-
-# A task that is to stop at the end of the log waits so long for a server that fails. A server itself waits for a minute,
-# by default, until it ends the connection of a worker that is gone.
-_PATIENCE_S: Final = 120.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -70,8 +64,7 @@ class PostgresSourceTask(SourceTask):
         self._queue: deque[SourceBatch] = deque()
         self._commit_at_end = False
         self._polling = threading.Lock()
-        self._failing: tuple[float, RetriableError] | None = None
-        """Since when polls have failed, and the last failure."""
+        self._stopping = threading.Event()
         self._snapshot: SlotSnapshot | None = None
         self._own_thread: int | None = None
         self._streaming: Streaming | None = None
@@ -88,13 +81,7 @@ class PostgresSourceTask(SourceTask):
         with self._polling:
             self._own_thread = threading.get_ident()
             if not self._queue:
-                try:
-                    self._advance()
-                except RetriableError as error:
-                    since = time.monotonic() if self._failing is None else self._failing[0]
-                    self._failing = since, error
-                    raise
-                self._failing = None
+                self._advance()
             batch = self._queue.popleft() if self._queue else None
             if not self._queue:
                 self._request_commit()
@@ -114,15 +101,7 @@ class PostgresSourceTask(SourceTask):
         return None if self._streaming is None else self._streaming.lag()
 
     def at_end(self) -> bool:
-        """Return whether all is read that was in the log when this was first called.
-
-        Raises PostgresError if polls have failed for two minutes: only tasks that are to stop are asked.
-        """
-        if self._failing is not None and time.monotonic() >= self._failing[0] + _PATIENCE_S:
-            raise PostgresError(
-                f"The end of the log of PostgreSQL was not reached within {_PATIENCE_S:.0f} s of failures; the last one: "
-                f"{self._failing[1]}. Run again when that is mended"
-            )
+        """Return whether all is read that was in the log when this was first called."""
         return self._streaming is not None and not self._queue and self._streaming.at_end()
 
     def stop(self) -> None:
@@ -131,6 +110,7 @@ class PostgresSourceTask(SourceTask):
         Another thread may ask while the rows of the snapshot are being written: they need it until they are committed. The
         task's own thread asks after that, also after a failure: the tables must be free then for those who wait for them.
         """
+        self._stopping.set()
         with self._polling:
             if self._phase is not Phase.SNAPSHOT or threading.get_ident() == self._own_thread:
                 self._close_snapshot()
@@ -181,7 +161,7 @@ class PostgresSourceTask(SourceTask):
         config, database = self._config, self._database
         server, parts = database.server(), database.prepare_publication()
         if database.slot() is None:
-            SlotSnapshot(config).close()
+            SlotSnapshot(config, self._stopping.is_set).close()
         slot = check_slot(database.slot(), config.slot, config.connection.database)
         position = Position(slot.confirmed or 0)
         self._state = SourceState(config.slot, server.system, server.timeline, position, parts)
@@ -199,7 +179,7 @@ class PostgresSourceTask(SourceTask):
         server, parts = database.server(), database.prepare_publication()
         if database.slot() is not None:
             database.drop_slot()
-        self._snapshot = snapshot = SlotSnapshot(config)
+        self._snapshot = snapshot = SlotSnapshot(config, self._stopping.is_set)
         tables = database.hold(snapshot, parts)
         _log.info("Reading %d tables as they were at the position of the slot %s", len(tables), config.slot)
         version = database.connection().info.server_version

@@ -11,7 +11,8 @@
 | timestamptz | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp | ZonedTimestamp |
 
 The names are those of `io.debezium.time`, except Connect's. Date is days since 1970 (INT); Time and Timestamp are
-milliseconds (INT, BIGINT); MicroTime and MicroTimestamp are microseconds (BIGINT); the others are ISO 8601 in UTC.
+milliseconds (INT, BIGINT); MicroTime and MicroTimestamp are microseconds (BIGINT); the others are ISO 8601 in UTC, but
+in keys a timetz keeps its zone.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-temporal-types
 """
@@ -51,6 +52,8 @@ _ZONED: Final = {
     TIMESTAMPTZ: ValueType("STRING", pa.string(), values.zoned, semantic=f"{_NAME}ZonedTimestamp"),
     TIMETZ: ValueType("STRING", pa.string(), values.zoned_times, semantic=f"{_NAME}ZonedTime"),
 }
+ZONED_TIME_KEY: Final = ValueType("STRING", pa.string(), values.zoned_keys, semantic=f"{_NAME}ZonedTime")
+"""How keys represent timetz."""
 _ISO: Final = {
     DATE: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoDate"),
     TIME: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoTime"),

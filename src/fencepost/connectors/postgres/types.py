@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.connectors.postgres import values
-from fencepost.connectors.postgres.temporal import TimePrecision, temporal_type
+from fencepost.connectors.postgres.temporal import TIMETZ, ZONED_TIME_KEY, TimePrecision, temporal_type
 from fencepost.connectors.postgres.value_types import ValueType, casting
 
 BOOL, BYTEA, INT8, INT2, INT4, OID = 16, 17, 20, 21, 23, 26
@@ -88,16 +88,25 @@ def value_type(
 ) -> ValueType:
     """Return how values of a type are represented."""
     if kind.element is not None:
-        element = value_type(kind.element, decimals, times, intervals)
-        marker = _array_marker if element.ddl == "STRING" else None
-        return ValueType(
-            f"ARRAY<{element.ddl}>", pa.list_(element.arrow), lambda texts: _arrays(texts, element), marker
-        )
+        return _array_of(value_type(kind.element, decimals, times, intervals))
     if kind.oid == NUMERIC:
         return _numeric(kind.modifier, decimals)
     if kind.oid == INTERVAL:
         return _INTERVALS[intervals]
     return temporal_type(kind.oid, kind.modifier, times) or _TYPES.get(kind.oid, _TEXT)
+
+
+def key_type(kind: PostgresType) -> ValueType | None:
+    """Return how a key represents values of a type, None if it does as rows do."""
+    if kind.element is not None:
+        element = key_type(kind.element)
+        return None if element is None else _array_of(element)
+    return ZONED_TIME_KEY if kind.oid == TIMETZ else None
+
+
+def _array_of(element: ValueType) -> ValueType:
+    marker = _array_marker if element.ddl == "STRING" else None
+    return ValueType(f"ARRAY<{element.ddl}>", pa.list_(element.arrow), lambda texts: _arrays(texts, element), marker)
 
 
 def _numeric(modifier: int, decimals: DecimalHandling) -> ValueType:

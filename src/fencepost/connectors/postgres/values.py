@@ -136,6 +136,15 @@ def zoned_times(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, r"\+00$", "Z")
 
 
+def zoned_keys(texts: pa.Array) -> pa.Array:
+    """Return times of day in ISO 8601 with their own zones, such as `12:05:06.5+02:00`.
+
+    PostgreSQL takes times for equal if their zones are so too, so the time in UTC identifies no row.
+    """
+    in_utc = pc.replace_substring_regex(texts, r"^(\d.*)\+00$", r"\1Z")
+    return pc.replace_substring_regex(in_utc, r"^(\d.*[-+]\d\d)$", r"\1:00")
+
+
 def iso(texts: pa.Array) -> pa.Array:
     """Return dates, times and timestamps in ISO 8601, as of UTC: `2024-05-01Z`; the infinities stay as they are."""
     if pc.any(pc.ends_with(texts, "BC")).as_py():
