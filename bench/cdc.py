@@ -3,8 +3,9 @@
     backlog    the rate at which a backlog is read, and the worker's CPU
     latency    from a commit in PostgreSQL to a record that a reader of committed records has, at a steady load
     memory     the worker's largest size, for backlogs of several lengths and for one large transaction
+    chunks     the rate of an incremental snapshot, and the worker's CPU, with quiet tables and with a steady load
 
-    python bench/cdc.py [backlog] [latency] [memory] --rounds 5 --transactions 50000
+    python bench/cdc.py [backlog] [latency] [memory] [chunks] --rounds 5 --transactions 50000 --rows 200000
 
 Server, broker and worker share the machine. A transaction has 8 updates, 8 inserts and 4 deletes in two tables, as
 pgbench's, with deletes added. The worker writes JSON without schemas. Its start and end are measured by a run with
@@ -23,6 +24,8 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +89,14 @@ begin
   end loop;
 end $$;
 """
+# As wide as bench/jdbc.py's: a bigint, a timestamptz, a text of 100 bytes, a numeric.
+ITEMS = """
+create table signals(id text primary key, type text not null, data text);
+create table items(id bigint primary key, at timestamptz, note text, amount numeric(12,2));
+insert into items select i, now(), repeat('x', 100), (i % 100000) / 100.0 from generate_series(1, {rows}) i;
+analyze items;
+"""
+SIGNAL = """insert into signals values ('{name}', 'execute-snapshot', '{{"data-collections": ["public.items"]}}')"""
 CHANGES = 20
 FILLED = 200
 
@@ -106,11 +117,12 @@ class Bench:
         self._worker = folder / "worker.properties"
         self._worker.write_text(WORKER.format(bootstrap=bootstrap))
 
-    def connector(self) -> Path:
-        """Write a new connector's file, and create its slot by a first run."""
+    def connector(self, **more: str) -> Path:
+        """Write a new connector's file, and create its slot by a first run. `more` are properties, with _ for dots."""
         name = f"b{uuid.uuid4().hex[:8]}"
         file = self._folder / f"{name}.properties"
-        file.write_text(CONNECTOR.format(name=name, port=self.postgres.port))
+        own = "".join(f"{key.replace('_', '.')}={value}\n" for key, value in more.items())
+        file.write_text(CONNECTOR.format(name=name, port=self.postgres.port) + own)
         self.run(file)
         return file
 
@@ -169,15 +181,15 @@ def memory(bench: Bench, transactions: int) -> None:
     bench.execute(f"select pg_drop_replication_slot('{connector.stem}')")
 
 
-def latency(bench: Bench, seconds: float, per_second: int) -> None:
-    """Print the time from a commit to the record at read_committed, at a steady load."""
-    connector = bench.connector()
+@contextmanager
+def steady_load(bench: Bench, per_second: int) -> Iterator[None]:
+    """Insert so many rows a second, ten in each transaction; none for 0."""
     stopping = threading.Event()
 
     def write() -> None:
         with psycopg.connect(bench.postgres.conninfo(), autocommit=True) as connection:
             due = time.monotonic()
-            while not stopping.is_set():
+            while per_second and not stopping.is_set():
                 connection.execute(
                     b"insert into history select nextval('h'), 1, 1, 1, 1, now(), 1, 'x' from generate_series(1, 10)"
                 )
@@ -185,13 +197,54 @@ def latency(bench: Bench, seconds: float, per_second: int) -> None:
                 time.sleep(max(0.0, due - time.monotonic()))
 
     writer = threading.Thread(target=write)
-    with bench.start(connector) as worker:
-        writer.start()
+    writer.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        writer.join()
+
+
+def chunks(bench: Bench, rounds: int, rows: int, sizes: Sequence[int], per_second: int) -> None:
+    """Print the rate of incremental snapshots, and the worker's CPU for each row, with quiet tables and with a load.
+
+    With a load the CPU is also that of its changes.
+    """
+    bench.execute(ITEMS.format(rows=rows))
+    found: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for number in range(rounds):
+        for size in sizes:
+            connector = bench.connector(
+                signal_data_collection="public.signals", incremental_snapshot_chunk_size=str(size)
+            )
+            idle = bench.run(connector)
+            for load in (0, per_second):
+                bench.execute(SIGNAL.format(name=f"{connector.stem}-{load}"))
+                with steady_load(bench, load):
+                    run = bench.run(connector)
+                seconds, cpu = run.seconds - idle.seconds, run.cpu - idle.cpu
+                found.setdefault((size, load), []).append((rows / seconds, cpu / rows * 1e6))
+                print(f"round {number + 1}: {_chunks_line(size, load, found[size, load][-1:])}", flush=True)
+            bench.execute(f"select pg_drop_replication_slot('{connector.stem}')")
+    for (size, load), figures in found.items():
+        print(_chunks_line(size, load, figures), flush=True)
+
+
+def _chunks_line(size: int, load: int, figures: Sequence[tuple[float, float]]) -> str:
+    rates, costs = ([figure[part] for figure in figures] for part in (0, 1))
+    return (
+        f"chunks of {size:,} at {load:,} changes/s: {_spread(rates, ',.0f')} rows/s, "
+        f"{_spread(costs, '.1f')} us CPU a row"
+    )
+
+
+def latency(bench: Bench, seconds: float, per_second: int) -> None:
+    """Print the time from a commit to the record at read_committed, at a steady load."""
+    connector = bench.connector()
+    with bench.start(connector) as worker, steady_load(bench, per_second):
         try:
             times = _consume(bench.bootstrap, f"{connector.stem}.public.history", seconds)
         finally:
-            stopping.set()
-            writer.join()
             worker.kill()
     times.sort()
     p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
@@ -231,9 +284,11 @@ def _spread(values: list[float], form: str) -> str:
 def main() -> None:
     """Run the benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="backlog, latency, memory; the first two by default")
+    parser.add_argument("parts", nargs="*", help="backlog, latency, memory, chunks; the first two by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--transactions", type=int, default=50_000)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--chunk", type=int, nargs="+", default=[1024, 8192])
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--per-second", type=int, default=1_000)
     arguments = parser.parse_args()
@@ -251,6 +306,8 @@ def main() -> None:
             latency(bench, arguments.seconds, arguments.per_second)
         if "memory" in parts:
             memory(bench, arguments.transactions)
+        if "chunks" in parts:
+            chunks(bench, arguments.rounds, arguments.rows, arguments.chunk, arguments.per_second)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from fencepost.api.errors import RetriableError
 from fencepost.connectors.jdbc.snapshot import Snapshot
 from fencepost.connectors.postgres.catalog import relation_of, table_shape, unique_key
 from fencepost.connectors.postgres.chunks import Chunk, ended
-from fencepost.connectors.postgres.connection import PostgresError, check_statement, query
+from fencepost.connectors.postgres.connection import PostgresError, check_statement, query, run_together
 from fencepost.connectors.postgres.database import SourceDatabase
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.held_tables import lock_unaltered
@@ -44,6 +44,14 @@ class NotYetError(Exception):
 
 class TableAlteredError(Exception):
     """The table is not as it was when its reading began."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Which transactions a read sees, and the end of the log then."""
+
+    snapshot: Snapshot
+    log_end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +108,8 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
 
     Raises NotYetError, RetriableError and PostgresError.
     """
-    with _table_as_it_is(database, run) as (connection, snapshot):
-        ((behind,),) = query(connection, "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn - %s", [position])
+    with _table_as_it_is(database, run) as (connection, seen):
+        behind = seen.log_end - position
         if behind > _MAX_LAG_BYTES:
             raise NotYetError(f"the stream is {behind} bytes behind")
         width = len(run.key) + len(run.events.columns)
@@ -114,22 +122,26 @@ def read_chunk(database: SourceDatabase, run: TableRun, progress: SnapshotProgre
             [WATERMARK],
         )
     matches = pc.equal(texts[width], "t").to_numpy(zero_copy_only=False)
-    return Chunk(snapshot, int(high), texts[: len(run.key)], texts[len(run.key) : width], matches, len(matches) < size)
+    return Chunk(
+        seen.snapshot, int(high), texts[: len(run.key)], texts[len(run.key) : width], matches, len(matches) < size
+    )
 
 
 @contextmanager
-def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[psycopg.Connection[Any], Snapshot]]:
+def _table_as_it_is(database: SourceDatabase, run: TableRun) -> Iterator[tuple[psycopg.Connection[Any], _Seen]]:
     """Run a transaction that sees the table at one moment. Raises NotYetError if that is not possible yet."""
     with _transaction(database) as connection:
         with _locks_are_not_yet(connection):
             held = lock_unaltered(connection, [run.table])
         if not held or table_shape(connection, run.table.oid) != run.shape:
             raise TableAlteredError
-        ((text,),) = query(connection, "SELECT pg_current_snapshot()::text")
+        ((text, end),) = query(
+            connection, "SELECT pg_current_snapshot()::text, pg_current_wal_flush_lsn() - '0/0'::pg_lsn"
+        )
         snapshot = Snapshot.parse(text)
         if not ended(snapshot, np.array(sorted(run.writers), np.int64)).all():
             raise NotYetError(f"transactions that had written to {run.table.name} before have not ended")
-        yield connection, snapshot
+        yield connection, _Seen(snapshot, int(end))
 
 
 @contextmanager
@@ -139,13 +151,14 @@ def _transaction(database: SourceDatabase) -> Iterator[psycopg.Connection[Any]]:
     A statement that takes so long that the server might end the stream meanwhile raises RetriableError.
     """
     connection = database.connection()
-    query(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     try:
-        query(connection, f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-        query(
+        # A chunk is small: round trips, and pg_settings, which makes all settings anew, would be a good part of its cost.
+        run_together(
             connection,
-            "SELECT set_config('statement_timeout', (setting::bigint / 2)::text, true) "
-            "FROM pg_settings WHERE name = 'wal_sender_timeout'",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'",
+            "SELECT set_config('statement_timeout', "
+            "(extract(epoch FROM current_setting('wal_sender_timeout')::interval) * 500)::bigint::text, true)",
         )
         yield connection
         query(connection, "COMMIT")

@@ -155,6 +155,16 @@ def query(connection: psycopg.Connection[Any], text: str, parameters: Sequence[A
         raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
 
 
+def run_together(connection: psycopg.Connection[Any], *statements: str) -> None:
+    """Run statements in one round trip. Raises RetriableError or PostgresError."""
+    text = "; ".join(statements)
+    try:
+        # Several statements cannot be prepared, which the driver would do after some repetitions.
+        connection.execute(text.encode(), prepare=False)
+    except _psycopg().Error as error:
+        raise translated(error, f"A statement failed ({' '.join(text.split())[:80]})") from error
+
+
 def check_statement(connection: psycopg.Connection[Any], text: str) -> None:
     """Have the server check that a text is one statement, and that it can run. Raises RetriableError or PostgresError."""
     try:

@@ -29,6 +29,8 @@ _OPEN_WAIT_S: Final = 0.02
 _READING_WAIT_S: Final = 0.05
 # With a backlog, so much is collected before a commit: each costs some milliseconds.
 _COMMIT_AFTER_S: Final = 0.5
+# While chunks of tables are read, the same: the next one waits until the changes before it are committed.
+_COMMIT_CHUNKS_AFTER_S: Final = 0.1
 # How old the position of a quiet slot may be: the server keeps its log from there on.
 _ADVANCE_S: Final = 5.0
 _STATUS_S: Final = 5.0
@@ -157,7 +159,9 @@ class Streaming:
             batches.append(rows)
         if batches and self._open_since is None:
             self._open_since = time.monotonic()
-        return self._piece(batches, commit=self._may_commit(backlog=self._stream.backlog and bool(batches)))
+        chunk_follows = self._snapshots.waiting or (rows is not None and progress.active)
+        after_s = _COMMIT_AFTER_S if self._stream.backlog else _COMMIT_CHUNKS_AFTER_S if chunk_follows else 0.0
+        return self._piece(batches, commit=self._may_commit(after_s if batches else 0.0))
 
     def _events(self, changes: Sequence[Changes]) -> tuple[list[SourceBatch], PartialTransaction | None]:
         """Return the batches of changes, and the transaction that they leave open if transactions are told."""
@@ -182,7 +186,8 @@ class Streaming:
         self._decoder = Decoder(self._position, self._tables.learn)
         self._stream = self._database.stream(self._position, self._decoder)
 
-    def _may_commit(self, *, backlog: bool) -> bool:
+    def _may_commit(self, after_s: float) -> bool:
+        """Return whether the Kafka transaction may be committed; one that is younger than `after_s` may collect more."""
         now, position = time.monotonic(), self._position
         if self._open_since is None:
             # Nothing to write: only the position of a quiet slot is committed, from time to time.
@@ -196,7 +201,7 @@ class Streaming:
         if position.changes:
             split_s = self._config.split_after_s
             return split_s is not None and now >= self._open_since + split_s
-        return not backlog or now >= self._open_since + _COMMIT_AFTER_S
+        return now >= self._open_since + after_s
 
     def _piece(self, batches: list[SourceBatch], *, commit: bool) -> Piece:
         if not commit:
