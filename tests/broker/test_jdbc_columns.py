@@ -89,7 +89,7 @@ def test_timestamps_of_the_last_moments_wait_for_the_delay(database: Database) -
         assert numbers(reading.rest()) == [1, 2]
 
 
-def test_timestamp_initial_in_the_future_is_waited_for_and_is_no_sign_of_a_wrong_clock(
+def test_a_timestamp_initial_in_the_future_is_no_sign_of_a_wrong_clock(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     database.execute("create table t(id int primary key, at timestamptz not null default clock_timestamp())")
