@@ -320,9 +320,7 @@ def test_a_failure_does_not_affect_others_and_is_reported_at_the_end(config: Wor
 
 
 @pytest.mark.parametrize("after", [0, 300])
-def test_a_source_that_stays_away_ends_a_run_to_the_end(
-    config: WorkerConfig, topic: str, after: int
-) -> None:
+def test_a_source_that_stays_away_ends_a_run_to_the_end(config: WorkerConfig, topic: str, after: int) -> None:
     name = unique("away")
 
     def poll(_task: SourceTask, records: list[SourceRecord]) -> list[SourceRecord]:

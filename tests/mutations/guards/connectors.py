@@ -266,7 +266,7 @@ GUARDS = (
         "connectors/object_files.py",
         "        if self._identity not in (None, found):",
         "        if self._identity not in (None, found, self._identity):",
-        "tests/unit/connectors/test_object_store.py::test_an_object_that_was_replaced_is_not_read_on[text]",
+        "tests/unit/connectors/test_object_store.py::test_an_object_that_was_replaced_is_not_read_on[Seaweed-text]",
     ),
     Guard(
         "the position of an object before its server was away",
