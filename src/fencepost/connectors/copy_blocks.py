@@ -245,12 +245,16 @@ class _Reader:
 
 
 class RowFinder:
-    """Finds rows by their marks. The arrays for that are kept: new ones of this size cost more than the search."""
+    """Finds rows by their marks. The array for that is kept: a new one of this size costs more than the search.
+
+    The first mark is looked for everywhere, and the others only where it is. So it should be rare.
+    """
 
     def __init__(self, marks: Marks = TEXT_MARKS) -> None:
-        self._marks = ((0, _ROW), *marks)
+        self._first, *others = marks
+        self._others = ((0, _ROW), *others)
         self._reach = max(HEADER, *(at + 1 for at, _ in marks))
-        self._both = self._one = np.empty(0, np.bool_)
+        self._found = np.empty(0, np.bool_)
 
     def find(self, data: bytearray, filled: int) -> tuple[Positions, int]:
         """Return where the complete rows at the beginning of `data[:filled]` begin, and where the last one ends."""
@@ -267,15 +271,15 @@ class RowFinder:
 
     def _candidates(self, data: bytearray, filled: int) -> Positions:
         count = max(filled - self._reach + 1, 0)
-        if len(self._both) < count:
-            self._both, self._one = np.empty(len(data), np.bool_), np.empty(len(data), np.bool_)
-        both, one = self._both[:count], self._one[:count]
+        if len(self._found) < count:
+            self._found = np.empty(len(data), np.bool_)
+        found = self._found[:count]
         u8 = np.frombuffer(data, np.uint8, filled)
-        for number, (at, byte) in enumerate(self._marks):
-            np.equal(u8[at : at + count], byte, out=one if number else both)
-            if number:
-                np.logical_and(both, one, out=both)
-        return np.flatnonzero(both)
+        at, byte = self._first
+        starts = np.flatnonzero(np.equal(u8[at : at + count], byte, out=found))
+        for at, byte in self._others:
+            starts = starts[u8[starts + at] == byte]
+        return starts
 
 
 def _ends_there(data: bytearray, filled: int, end: int) -> bool:

@@ -276,7 +276,7 @@ def forms_of(columns: Sequence[JdbcColumn]) -> tuple[BinaryForm, ...] | None:
 
 def marks(columns: int) -> Marks:
     """Return the marks of rows of a count of columns after the number of 64 bits."""
-    return ((HEADER + _COUNT - 1, (columns + 1) % 256), (HEADER + _COUNT + _LENGTH - 1, _FIRST_FIELD), (1, 0))
+    return ((HEADER + _COUNT + _LENGTH - 1, _FIRST_FIELD), (HEADER + _COUNT - 1, (columns + 1) % 256), (1, 0))
 
 
 def decoded(
