@@ -132,6 +132,22 @@ def test_the_rest_of_full_batches_waits_for_the_next_records(broker: EmbeddedBro
     assert values(read_topic(broker.bootstrap_servers, topic)) == written
 
 
+def test_the_rest_of_several_full_batches_is_divided_among_them(broker: EmbeddedBroker, topic: str) -> None:
+    written = numbered(40_000)
+    with open_producer(producer_config(broker.bootstrap_servers), unique("task")) as producer:
+        producer.begin_transaction()
+        with closing(producer.writer()) as writer:
+            write_values(writer, topic, written, step=20_000)
+            acks = writer.flush()
+        producer.acknowledge(acks)
+        producer.commit_transaction()
+
+    # Each slice is a little more than two batches may be.
+    assert 20_000 in itertools.accumulate(ack.count for ack in acks)
+    assert min(ack.size for ack in acks[1:]) > 600_000
+    assert values(read_topic(broker.bootstrap_servers, topic)) == written
+
+
 def test_the_rest_of_full_batches_is_sent_if_memory_is_short(broker: EmbeddedBroker, topics: Topics) -> None:
     topic = topics.create(partitions=4)
     config = producer_config(broker.bootstrap_servers, buffer_memory=100_000)

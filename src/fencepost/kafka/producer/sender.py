@@ -200,10 +200,13 @@ class RecordWriter:
             queue.append(self._encode(queue.topic_partition, piece, queue.next_sequence))
 
     def _without_rest(self, queue: PartitionQueue, records: Records, size: int) -> Records:
-        """Buffer the rest of full batches again, if it is less than half of one; return the others."""
+        """Buffer the rest of a full batch again, if it is less than half of one; return the others.
+
+        The rest of several is divided among them instead: to join it to what follows would copy all of that.
+        """
         limit, count = self._batch_limit(queue.topic_partition[0]), len(records)
         full = int(count * _FILL * limit / size)
-        rest = count % full if count > full > 0 else 0
+        rest = count % full if full < count < 2 * full else 0
         if not 0 < rest * size / count < limit / 2:
             return records
         queue.gather(records.slice(count - rest, rest), size * rest // count)
