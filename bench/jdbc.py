@@ -1,7 +1,7 @@
 """JdbcSource on PostgreSQL: large reads beside Spark's own JDBC, the latency of small polls, and writers that commit late.
 
     bulk       a table (bigint, timestamptz, text of 100 bytes, numeric(12,2)) to Kafka as JSON in one transaction, and in
-               turn Spark's JDBC alone, which reads the same rows to noop
+               turn Spark's JDBC alone, which reads the same rows to noop; the rates, and the CPU of each part
     latency    from the commit of a row in PostgreSQL to that of its transaction in Kafka, polled every 5 ms
     writers    six writers with slow and failing transactions: rows that each mode loses or doubles
 
@@ -17,11 +17,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import psycopg
+from confluent_kafka.admin import AdminClient
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.context import SourceTaskContext
@@ -48,6 +50,11 @@ from fencepost.kafka.producer.transactional import TransactionalProducer
 
 DRIVER = JarSet("postgresql-42.7.4", "PostgreSQL's JDBC driver", (("org.postgresql", "postgresql", "42.7.4"),))
 NEVER = threading.Event()
+WARM_UP = 3
+"""Rounds that are not counted: the JVMs still compile in them."""
+
+DELETE_SOON = {"log.segment.delete.delay.ms": "100"}
+"""With 0 the broker looks for files to delete without a pause."""
 
 
 class NoOffsets:
@@ -79,13 +86,28 @@ class Kafka:
     """A broker, and what writes to it."""
 
     def __init__(self, broker: EmbeddedBroker, engine: SparkEngine, topic: str) -> None:
-        config = ClientConfig(tuple(broker.bootstrap_servers.split(",")))
-        admin = Admin(config)
-        admin.create_topics(NewTopic(topic, partitions=4))
-        admin.close()
-        self.producer = TransactionalProducer(ProducerConfig(config), f"bench-{topic}")
+        self._config = ClientConfig(tuple(broker.bootstrap_servers.split(",")))
+        self._topic = topic
+        self._create_topic()
+        self.producer = TransactionalProducer(ProducerConfig(self._config), f"bench-{topic}")
         self.producer.init_transactions()
         self._engine = engine
+
+    def empty_topic(self, folder: Path) -> None:
+        """Delete the topic, and create it again once the broker has deleted its files.
+
+        So the broker writes into memory that the machine has. A virtual machine may have to get free memory from its host
+        first, which takes longer than to write.
+        """
+        client = AdminClient({"bootstrap.servers": ",".join(self._config.bootstrap_servers)})
+        client.delete_topics([self._topic])[self._topic].result()
+        while any(folder.glob(f"node-1/data/{self._topic}-*")):
+            time.sleep(0.05)
+        self._create_topic()
+
+    def _create_topic(self) -> None:
+        with Admin(self._config) as admin:
+            admin.create_topics(NewTopic(self._topic, partitions=4))
 
     def write(self, batch: SourceBatch) -> int:
         self.producer.begin_transaction()
@@ -95,7 +117,26 @@ class Kafka:
         return result.written
 
 
-def bulk(server: EmbeddedPostgres, broker: EmbeddedBroker, rows: int, rounds: int) -> None:
+def cpu_seconds() -> dict[str, float]:
+    """Return the CPU time that each part has spent, with that of its processes that have ended."""
+    spent = dict.fromkeys(("PostgreSQL", "Python workers", "Spark's JVM", "Kafka's broker", "this process"), 0.0)
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            command, times = " ".join(process.cmdline()), process.cpu_times()
+            own, ended = times.user + times.system, times.children_user + times.children_system
+            if "kafka.Kafka" in command:
+                spent["Kafka's broker"] += own
+            elif "SparkSubmit" in command:
+                spent["Spark's JVM"] += own
+            elif "postgres" in command.split(" ")[0]:
+                spent["PostgreSQL"] += own + ended
+            else:
+                spent["Python workers"] += own + ended
+    spent["this process"] = time.process_time()
+    return spent
+
+
+def bulk(server: EmbeddedPostgres, broker: EmbeddedBroker, folder: Path, rows: int, rounds: int) -> None:
     with psycopg.connect(server.conninfo(), autocommit=True) as connection:
         connection.execute(
             "create table big(id bigint primary key, ts timestamptz not null, txt text not null, amount numeric(12,2))"
@@ -128,14 +169,21 @@ def bulk(server: EmbeddedPostgres, broker: EmbeddedBroker, rows: int, rounds: in
         reader.option("numPartitions", 8).load().write.format("noop").mode("overwrite").save()
 
     figures: dict[str, list[float]] = {"fencepost, to Kafka": [], "Spark's JDBC, to noop": []}
-    for number in range(rounds + 1):
+    spent: dict[str, list[dict[str, float]]] = {name: [] for name in figures}
+    for number in range(WARM_UP + rounds):
+        kafka.empty_topic(folder)
         for name, run in zip(figures, (fencepost, spark), strict=True):
-            started = time.perf_counter()
+            before, started = cpu_seconds(), time.perf_counter()
             run()
-            if number:
-                figures[name].append(rows / (time.perf_counter() - started) / 1e6)
+            elapsed, after = time.perf_counter() - started, cpu_seconds()
+            if number >= WARM_UP:
+                figures[name].append(rows / elapsed / 1e6)
+                spent[name].append({part: (after[part] - before.get(part, 0)) / rows * 1e6 for part in after})
     for name, rates in figures.items():
         print(f"{name:24} {statistics.median(rates):.2f} ({min(rates):.2f}-{max(rates):.2f}) million rows/s")
+        for part in spent[name][0]:
+            found = [each[part] for each in spent[name]]
+            print(f"    CPU of {part:17} {statistics.median(found):.2f} ({min(found):.2f}-{max(found):.2f}) us a row")
     ratios = [own / other for own, other in zip(*figures.values(), strict=True)]
     print(f"{'ratio':24} {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
     kafka.producer.close()
@@ -259,11 +307,11 @@ def main() -> None:
         if "writers" in parts:
             writers(server, arguments.written)
         if {"latency", "bulk"} & set(parts):
-            with EmbeddedBroker(Path(folder)) as broker:
+            with EmbeddedBroker(Path(folder), properties=DELETE_SOON) as broker:
                 if "latency" in parts:
                     latency(server, broker)
                 if "bulk" in parts:
-                    bulk(server, broker, arguments.rows, arguments.rounds)
+                    bulk(server, broker, Path(folder), arguments.rows, arguments.rounds)
 
 
 if __name__ == "__main__":
