@@ -126,10 +126,13 @@ class Bench:
         self.run(file)
         return file
 
-    def run(self, connector: Path) -> Run:
-        """Run a worker to the end of the log."""
+    def run(self, connector: Path, *, load: int = 0, until: str = "") -> Run:
+        """Run a worker to the end of the log, with a load until its log has a text: it has no end before."""
         started = time.monotonic()
         worker = self.start(connector, "--once")
+        with steady_load(self, load):
+            while until not in (self._folder / "worker.log").read_text():
+                time.sleep(0.05)
         _, status, used = os.wait4(worker.pid, 0)
         worker.returncode = os.waitstatus_to_exitcode(status)
         if worker.returncode != 0:
@@ -220,8 +223,7 @@ def chunks(bench: Bench, rounds: int, rows: int, sizes: Sequence[int], per_secon
             idle = bench.run(connector)
             for load in (0, per_second):
                 bench.execute(SIGNAL.format(name=f"{connector.stem}-{load}"))
-                with steady_load(bench, load):
-                    run = bench.run(connector)
+                run = bench.run(connector, load=load, until=f"end for the signal '{connector.stem}-{load}'")
                 seconds, cpu = run.seconds - idle.seconds, run.cpu - idle.cpu
                 found.setdefault((size, load), []).append((rows / seconds, cpu / rows * 1e6))
                 print(f"round {number + 1}: {_chunks_line(size, load, found[size, load][-1:])}", flush=True)
