@@ -208,10 +208,14 @@ def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
                 for file in files:
                     file.unlink()
             yield from batches
+            # Two tasks run at a time: the later ones must not have read their rows before.
+            deadline = time.monotonic() + _PATIENCE
+            while not lost.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
 
-        frame = other_each_time(values(spark, 4, 4_000)).mapInArrow(lose_shuffle_files, "value STRING")
-        with pytest.raises(FAILURES):
-            save(frame, bootstrap_servers, topic)
+        frame = other_each_time(values(spark, 4, MANY)).mapInArrow(lose_shuffle_files, "value STRING")
+        with pytest.raises(FAILURES, match="indeterminate"):
+            save(frame, bootstrap_servers, topic, **{"kafka.batch.size": "16384"})
     assert int(lost.read_text()) > 0
     assert read_topic(bootstrap_servers, topic, isolation="read_uncommitted") != []
     assert read_topic(bootstrap_servers, topic) == []
