@@ -155,7 +155,7 @@ def test_a_retriable_error_of_poll_is_logged_once_and_polled_again(
     assert _found(bootstrap_servers, topic, name) == list(range(1, 201))
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert [warning for warning in warnings if "poll() of" in warning] == [
-        f"poll() of task {name}-0 failed and is called again: busy"
+        f"poll() of task {name}-0 failed and is called again for 152 s: busy"
     ]
 
 
