@@ -15,7 +15,8 @@ from fencepost.cli.demo_bank import CHECKING, PREFIX, SAVINGS, TABLES, TRANSFERS
 from fencepost.cli.independent_client import ends_of, read
 from fencepost.cli.tables import print_figures
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.consumer.transaction_markers import TransactionMarker, read_transaction_markers
+from fencepost.kafka.consumer.fetch_decoder import TransactionMarker
+from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
 
 Event = tuple[str, Any, Any]
 """Table, key and value."""

@@ -47,12 +47,20 @@ class ConsumedRecord(NamedTuple):
     transactional: bool = False
 
 
-class TransactionEnd(NamedTuple):
-    """A transaction marker: at `offset` the transaction of a producer has ended in a partition."""
+class TransactionMarker(NamedTuple):
+    """The end of one transaction in one partition."""
 
+    topic: str
+    partition: int
     offset: int
     producer_id: int
+    producer_epoch: int
     committed: bool
+
+    @property
+    def transaction(self) -> tuple[int, int]:
+        """Identifies the transaction across partitions and topics."""
+        return self.producer_id, self.producer_epoch
 
 
 class AbortedTransaction(Protocol):
@@ -67,13 +75,13 @@ class FetchedRecords(NamedTuple):
 
     records: list[ConsumedRecord]
     next_offset: int | None
-    ends: Sequence[TransactionEnd] = ()
+    markers: Sequence[TransactionMarker] = ()
 
 
 def read_fetched(
     topic: str, partition: int, data: bytes | None, aborted: Sequence[AbortedTransaction] | None, *, from_offset: int
 ) -> FetchedRecords:
-    """Return the records of `data` from `from_offset` on, without those of `aborted` transactions, and the ends of any.
+    """Return the records of `data` from `from_offset` on, without those of `aborted` transactions, and all markers.
 
     `data` is the `records` of a Fetch response: complete batches, the first of which may begin before `from_offset`,
     and perhaps a part of one more. `aborted` is the response's list, which exists only for read_committed. Raises
@@ -81,16 +89,16 @@ def read_fetched(
     """
     filtering = _AbortedProducers(aborted)
     records: list[ConsumedRecord] = []
-    ends: list[TransactionEnd] = []
+    markers: list[TransactionMarker] = []
     next_offset = None
     for batch in MemoryRecords(data or b""):
         next_offset = batch.next_offset
         if isinstance(batch, DefaultRecordBatch):
             _check(batch, topic, partition)
-            end = _transaction_end(batch)
-            if end is not None and end.offset >= from_offset:
-                ends.append(end)
-            if filtering.hides(batch, end):
+            marker = transaction_marker(topic, partition, batch)
+            if marker is not None and marker.offset >= from_offset:
+                markers.append(marker)
+            if filtering.hides(batch, marker):
                 continue
         producer, transactional = _writer(batch)
         records.extend(
@@ -108,14 +116,15 @@ def read_fetched(
             for record in _uncompressed(batch)
             if record.offset >= from_offset
         )
-    return FetchedRecords(records, next_offset, ends)
+    return FetchedRecords(records, next_offset, markers)
 
 
-def _transaction_end(batch: Any) -> TransactionEnd | None:
-    """The end of a transaction that a batch marks, None if it has data. Reads the batch's records: they are read once."""
+def transaction_marker(topic: str, partition: int, batch: Any) -> TransactionMarker | None:
+    """Return the marker that a batch is, None if it has data. Reads the batch's records: they are read once."""
     if not (batch.is_control_batch and batch.is_transactional):
         return None
-    return TransactionEnd(batch.base_offset, batch.producer_id, bool(next(iter(batch)).commit))
+    committed = bool(next(iter(batch)).commit)
+    return TransactionMarker(topic, partition, batch.base_offset, batch.producer_id, batch.producer_epoch, committed)
 
 
 def _writer(batch: Any) -> tuple[tuple[int, int], bool]:
@@ -132,13 +141,13 @@ class _AbortedProducers:
         self._coming = deque(sorted(aborted or (), key=lambda transaction: transaction.first_offset))
         self._producers: set[int] = set()
 
-    def hides(self, batch: Any, end: TransactionEnd | None) -> bool:
-        """Whether the batch is invisible to a consumer: the `end` of a transaction, another control batch, or aborted."""
+    def hides(self, batch: Any, marker: TransactionMarker | None) -> bool:
+        """Whether the batch is invisible to a consumer: a `marker`, another control batch, or aborted."""
         while self._coming and self._coming[0].first_offset <= batch.last_offset:
             self._producers.add(self._coming.popleft().producer_id)
         if batch.is_control_batch:
-            if end is not None and not end.committed:
-                self._producers.discard(end.producer_id)
+            if marker is not None and not marker.committed:
+                self._producers.discard(marker.producer_id)
             return True
         return bool(batch.is_transactional and batch.producer_id in self._producers)
 

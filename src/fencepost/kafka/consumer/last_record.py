@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from fencepost.kafka.config.client_config import ClientConfig
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, TransactionEnd
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, TransactionMarker
 from fencepost.kafka.consumer.read_to_end import (
     DEFAULT_TIMEOUT_MS,
     READ_COMMITTED,
@@ -37,9 +37,9 @@ class LastRecord:
 
     def take(self, part: FetchedRecords, *, stable: bool) -> None:
         """Read the next part of the log. All transactions of a `stable` one have ended, and aborted ones are left out."""
-        entries: list[ConsumedRecord | TransactionEnd] = [*part.records, *part.ends]
+        entries: list[ConsumedRecord | TransactionMarker] = [*part.records, *part.markers]
         for entry in sorted(entries, key=attrgetter("offset")):
-            if isinstance(entry, TransactionEnd):
+            if isinstance(entry, TransactionMarker):
                 record = self._undecided.pop(entry.producer_id, None)
                 if record is not None and entry.committed:
                     self.committed = record

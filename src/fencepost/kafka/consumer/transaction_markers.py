@@ -7,12 +7,13 @@ producer has a separate epoch, so a producer id and epoch identify a transaction
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record.memory_records import MemoryRecords
 
 from fencepost.kafka.config.client_config import ClientConfig
+from fencepost.kafka.consumer.fetch_decoder import TransactionMarker, transaction_marker
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.transport.broker_client import BrokerClient, answered
 from fencepost.kafka.transport.topic_leaders import topic_leaders
@@ -24,22 +25,6 @@ _FETCH_VERSION: Final = 12
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-
-
-class TransactionMarker(NamedTuple):
-    """The end of one transaction in one partition."""
-
-    topic: str
-    partition: int
-    offset: int
-    producer_id: int
-    producer_epoch: int
-    committed: bool
-
-    @property
-    def transaction(self) -> tuple[int, int]:
-        """Identifies the transaction across partitions and topics."""
-        return self.producer_id, self.producer_epoch
 
 
 def read_transaction_markers(config: ClientConfig, topic: str) -> list[TransactionMarker]:
@@ -65,13 +50,9 @@ def _collect(topic: str, partition: int, data: bytes | None, markers: list[Trans
     next_offset = None
     for batch in MemoryRecords(data or b""):
         next_offset = batch.next_offset
-        if batch.is_control_batch and batch.is_transactional:
-            committed = bool(next(iter(batch)).commit)
-            markers.append(
-                TransactionMarker(
-                    topic, partition, batch.base_offset, batch.producer_id, batch.producer_epoch, committed
-                )
-            )
+        marker = transaction_marker(topic, partition, batch)
+        if marker is not None:
+            markers.append(marker)
     return next_offset
 
 

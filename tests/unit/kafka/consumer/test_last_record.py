@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, TransactionEnd
+from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, TransactionMarker
 from fencepost.kafka.consumer.last_record import LastRecord
 
 _KEYS = (b"mine", b"another", b"third")
@@ -19,10 +19,14 @@ def _record(offset: int, producer: int, *, transactional: bool = True) -> Consum
     return ConsumedRecord("t", 0, offset, 0, _KEYS[producer], value, (), (producer, 0), transactional)
 
 
-def _part(*entries: ConsumedRecord | TransactionEnd) -> FetchedRecords:
+def _marker(offset: int, producer: int, *, committed: bool) -> TransactionMarker:
+    return TransactionMarker("t", 0, offset, producer, 0, committed)
+
+
+def _part(*entries: ConsumedRecord | TransactionMarker) -> FetchedRecords:
     records = [entry for entry in entries if isinstance(entry, ConsumedRecord)]
-    ends = [entry for entry in entries if isinstance(entry, TransactionEnd)]
-    return FetchedRecords(records, None, ends)
+    markers = [entry for entry in entries if isinstance(entry, TransactionMarker)]
+    return FetchedRecords(records, None, markers)
 
 
 @given(
@@ -30,12 +34,12 @@ def _part(*entries: ConsumedRecord | TransactionEnd) -> FetchedRecords:
     st.sets(st.integers(0, 39)),
 )
 def test_the_last_record_is_that_of_the_last_commit(steps: list[tuple[int, str]], cuts: set[int]):
-    log: list[ConsumedRecord | TransactionEnd] = []
+    log: list[ConsumedRecord | TransactionMarker] = []
     open_record: ConsumedRecord | None = None
     committed: ConsumedRecord | None = None
     for offset, (producer, step) in enumerate(steps):
         if step in ("commit", "abort"):
-            log.append(TransactionEnd(offset, producer, step == "commit"))
+            log.append(_marker(offset, producer, committed=step == "commit"))
         else:
             log.append(_record(offset, producer, transactional=step == "write"))
         if producer == 0:
@@ -60,6 +64,6 @@ def test_what_is_before_the_first_open_transaction_counts_without_a_marker():
     found.take(_part(_record(0, 0), _record(1, 1)), stable=True)
     assert found.committed == _record(0, 0)
     # The marker of a record that was read before may come behind the open transaction of another producer.
-    found.take(_part(_record(2, 2), TransactionEnd(3, 0, committed=True)), stable=False)
+    found.take(_part(_record(2, 2), _marker(3, 0, committed=True)), stable=False)
     assert found.committed == _record(0, 0)
     assert found.is_decided
