@@ -38,6 +38,8 @@ pytestmark = pytest.mark.timeout(3 * PATIENCE)
 _SIZES = (3, 700, 2_500)
 """Rows of batches: the driver writes the few of a batch after a small one, executors all others."""
 
+_both_ways = pytest.mark.parametrize("by_format", [False, True], ids=["function", "format"])
+
 
 @pytest.fixture(scope="module")
 def local_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -139,9 +141,10 @@ def runs_to_its_end(query: FileQuery) -> bool:
     return True
 
 
+@_both_ways
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_broker_that_is_killed_and_restarted_again_and_again(
-    spark: SparkSession, tmp_path: Path, chance: random.Random, version: int
+    spark: SparkSession, tmp_path: Path, chance: random.Random, version: int, by_format: bool
 ):
     arguments = ("--feature", f"transaction.version={version}")
     with EmbeddedBroker(tmp_path / "broker", properties=FAST_EXPIRY, format_arguments=arguments) as broker:
@@ -152,11 +155,12 @@ def test_a_broker_that_is_killed_and_restarted_again_and_again(
             time.sleep(chance.uniform(0, 1))
             node.start()
 
-        run_shaken(spark, tmp_path, broker.bootstrap_servers, restart, chance)
+        run_shaken(spark, tmp_path, broker.bootstrap_servers, restart, chance, by_format=by_format)
 
 
+@_both_ways
 def test_nodes_of_a_cluster_that_are_killed_and_restarted_in_turn(
-    spark: SparkSession, tmp_path: Path, chance: random.Random, three_node_broker: EmbeddedBroker
+    spark: SparkSession, tmp_path: Path, chance: random.Random, three_node_broker: EmbeddedBroker, by_format: bool
 ):
     def restart() -> None:
         node = chance.choice(three_node_broker.nodes)
@@ -164,7 +168,8 @@ def test_nodes_of_a_cluster_that_are_killed_and_restarted_in_turn(
         time.sleep(chance.uniform(0, 6))
         node.start()
 
-    run_shaken(spark, tmp_path, three_node_broker.bootstrap_servers, restart, chance, replication=3)
+    servers = three_node_broker.bootstrap_servers
+    run_shaken(spark, tmp_path, servers, restart, chance, replication=3, by_format=by_format)
 
 
 @pytest.fixture(params=[1, 2])
@@ -177,7 +182,7 @@ def proxy(chance: random.Random, tmp_path: Path, request: pytest.FixtureRequest)
             yield proxy
 
 
-@pytest.mark.parametrize("by_format", [False, True], ids=["function", "format"])
+@_both_ways
 def test_a_network_that_is_cut_again_and_again(
     spark: SparkSession, tmp_path: Path, chance: random.Random, proxy: FaultProxy, by_format: bool
 ):

@@ -141,7 +141,8 @@ def _check_no_url(path: str) -> None:
             "pyspark_source, which reads whatever Spark's executors can"
         )
     raise ConfigError(
-        f"The property {FILES} names {path}, but FileSource reads files by their path in the file system, or as s3://bucket/key or gs://bucket/key, not by this URL. {advice}",
+        f"The property {FILES} names {path}, but FileSource reads files by their path in the file system, or as "
+        f"s3://bucket/key or gs://bucket/key, not by this URL. {advice}",
         name=FILES,
     )
 
