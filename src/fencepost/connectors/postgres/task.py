@@ -10,8 +10,8 @@ offset goes through these phases; one whose offset has a position begins with ST
       +---- snapshot.mode=no_data -----------> STREAMING
 
 The offset of CLAIMED says that the slot is the connector's own. All rows of the snapshot and the offset with the slot's
-position are one Kafka transaction: an attempt that is interrupted leaves nothing behind, and the next one, which finds
-that offset again, replaces the slot and begins anew.
+position are one Kafka transaction: an attempt that is interrupted leaves only the slot behind, and the next one, which
+finds that offset again, replaces it and begins anew.
 
 While streaming, a Kafka transaction has one or more whole transactions of the database, with the position after them as
 the offset. The slot is advanced to a position only once it is committed.
