@@ -161,7 +161,8 @@ class TransactionExpiredError(KafkaError):
             f"transaction.timeout.ms is {timeout_ms}. Its records are aborted and will be read again. To prevent it: "
             "tune the producer for throughput (producer.override.batch.size, compression.type), raise "
             "producer.override.transaction.timeout.ms, commit more often (a smaller "
-            "transaction.boundary.interval.ms), set transaction.boundary=poll, or make the source's batches smaller"
+            "transaction.boundary.interval.ms), set transaction.boundary=poll if the connector allows it, or make the "
+            "source's batches smaller"
         )
         self.transactional_id = transactional_id
         self.open_ms = open_ms
