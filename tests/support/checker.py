@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.support.raw_kafka import RawKafka
 from tests.support.topics import unique
@@ -19,6 +19,8 @@ _TIMEOUT_SECONDS = 120.0
 _MARKERS_TIMEOUT_SECONDS = 20.0
 # librdkafka waits for as many records as it was asked for, up to this time.
 _WAIT_SECONDS = 0.01
+_PAUSE_SECONDS = 0.1
+_WITHOUT_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,7 @@ def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]
     deadline = time.monotonic() + timeout
     partitions = consumer.list_topics(topic, timeout=timeout).topics[topic].partitions
     # A topic that is being written to has no other end than the one it had when this was called.
-    ends = {
-        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout)[1]
-        for partition in partitions
-    }
+    ends = {partition: _end(consumer, TopicPartition(topic, partition), deadline) for partition in partitions}
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     records: list[Record] = []
     while ends:
@@ -123,6 +122,18 @@ def _read_to_end(consumer: Consumer, topic: str, timeout: float) -> list[Record]
             if position.offset >= ends[position.partition]:
                 del ends[position.partition]
     return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def _end(consumer: Consumer, place: TopicPartition, deadline: float) -> int:
+    """The end of a partition. One that was just created may have no leader yet, which librdkafka does not wait for."""
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return consumer.get_watermark_offsets(place, timeout=left)[1]
+        except KafkaException as error:
+            if error.args[0].code() not in _WITHOUT_LEADER or left <= 0:
+                raise
+            time.sleep(_PAUSE_SECONDS)
 
 
 def _record(message: Message) -> Record:
