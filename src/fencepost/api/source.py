@@ -132,7 +132,8 @@ class SourceTask(ABC):
     def at_end(self) -> bool:
         """Return whether the source has an end and `poll` has returned everything up to it.
 
-        Only used if the worker was started to stop at the source's end.
+        Only used if the worker was started to stop at the source's end. Called after a `poll` that returned nothing: a
+        source that grows all the time should return nothing once when it has come to where it ended at the start.
         """
         return False
 

@@ -66,6 +66,8 @@ class ColumnReader(Reader):
                 if moment is not None:
                     self._check_clock(server)
                 return None
+        # Nobody knows what a query.suffix leaves out.
+        self.whole = not config.values[QUERY_SUFFIX] and rows.num_rows < int(config.values[BATCH_ROWS])
         self._offset = self._after(firsts, rows, id_column, moment)
         self._has_read = True
         return PolledRows(self.source.topic, shape, rows, self._offset.as_offset())

@@ -131,5 +131,5 @@ class PostgresTableTask(SourceTask):
                 server.connection.cancel_safe(timeout=5)
 
     def at_end(self) -> bool:
-        """Return whether a poll of every table found nothing."""
+        """Return whether every table was once read to its end."""
         return self._rounds.exhausted

@@ -210,6 +210,8 @@ class Reader(ABC):
     def __init__(self, source: QuerySource, partition: Mapping[str, str]) -> None:
         self.source = source
         self.partition = partition
+        self.whole = True
+        """Whether the last read returned all that there was, and not only as much as `batch.max.rows`."""
 
     @abstractmethod
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:

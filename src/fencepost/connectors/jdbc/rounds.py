@@ -1,13 +1,26 @@
-"""When a task asks its tables: one after the other in rounds, and after a round without rows it pauses."""
+"""When a task asks its tables: one after the other in rounds, and after a round without rows it pauses.
+
+A run to the end is over when each table was once read to its end: with writers that never pause there may be no round
+without rows. So `first` then returns None once, after which a worker asks for the end.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-T = TypeVar("T")
+
+class Table(Protocol):
+    """What is asked."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the last answer had all that was there when it was asked."""
+
+
+T = TypeVar("T", bound=Table)
 R = TypeVar("R")
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
@@ -21,13 +34,17 @@ class Rounds(Generic[T]):
         self._next = 0
         self._idle = 0
         self._due = 0.0
+        self._whole: set[int] = set()
         self.exhausted = False
-        """Whether none of the tables had rows when they were asked last."""
+        """Whether each table was once read to its end."""
 
     def first(
         self, tables: Callable[[], Sequence[T]], ask: Callable[[T], R | None], stopping: threading.Event
     ) -> R | None:
         """Return the first answer, or None after a second without one, or while it is not time to ask."""
+        if not self.exhausted and 0 < len(self._whole) == len(tables()):
+            self.exhausted = True
+            return None
         deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
         while not stopping.is_set():
             wait = min(self._due, deadline) - time.monotonic()
@@ -41,11 +58,13 @@ class Rounds(Generic[T]):
 
     def _round(self, tables: Sequence[T], ask: Callable[[T], R | None]) -> R | None:
         while self._idle < len(tables):
-            found = ask(tables[self._next % len(tables)])
+            number = self._next % len(tables)
+            found = ask(tables[number])
             self._next += 1
+            if found is None or tables[number].whole:
+                self._whole.add(number)
             if found is not None:
                 self._idle = 0
-                self.exhausted = False
                 return found
             self._idle += 1
         self._idle = 0

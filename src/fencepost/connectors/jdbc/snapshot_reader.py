@@ -78,6 +78,7 @@ class SnapshotReader(Reader):
         text = str(server.one("select pg_current_snapshot()::text"))
         if text == self._idle_at:
             return None
+        self.whole = True
         try:
             found = self._read(server)
         except TooMuchError:
@@ -183,6 +184,7 @@ class SnapshotReader(Reader):
         select = self.source.select("0" if whole else order, shape, f"where {condition} {limit}")
         xids, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
         if not whole and rows.num_rows >= most:
+            self.whole = False
             return replace(new, snapshot=old.through(new.snapshot, xids[-1].as_py())), rows
         # What xmin finds is delivered, and each row from now on has a value in the column, if there is one.
         return replace(new, column=self._column), rows
@@ -239,7 +241,10 @@ class SnapshotReader(Reader):
             ).fetchall()
         ]
         ended = Snapshot.of(new.xmax, running)
-        return old.through(ended, running[-1] - 1) if len(running) > _MOST_RUNNING else ended
+        if len(running) <= _MOST_RUNNING:
+            return ended
+        self.whole = False
+        return old.through(ended, running[-1] - 1)
 
 
 def _xid(column: str | None) -> str:

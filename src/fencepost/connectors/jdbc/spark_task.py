@@ -37,6 +37,9 @@ _FETCHED_ROWS: Final = "10000"
 class SparkTable:
     """A table, or the query, and the position in it."""
 
+    whole: Final = True
+    """Each poll returns all that is new."""
+
     def __init__(self, name: str | None, config: JdbcConfig) -> None:
         self._name = name
         self._config = config
@@ -133,7 +136,7 @@ class SparkJdbcTask(SourceTask):
         self._stopping.set()
 
     def at_end(self) -> bool:
-        """Return whether a poll of every table found nothing."""
+        """Return whether every table was once read to its end."""
         return self._rounds.exhausted
 
 

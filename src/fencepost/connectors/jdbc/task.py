@@ -36,5 +36,5 @@ class JdbcSourceTask(SourceTask):
         self._database.stop()
 
     def at_end(self) -> bool:
-        """Return whether a poll of every table found nothing."""
+        """Return whether every table was once read to its end."""
         return self._database.at_end()

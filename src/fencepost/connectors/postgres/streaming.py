@@ -84,6 +84,8 @@ class Streaming:
         self._status: LogStatus | None = None
         self._next_status = 0.0
         self._end: int | None = None
+        """Where the log ended when the stream first began: a run to the end reads up to there, however it grows."""
+        self._end_shown = False
 
     def read(self) -> Piece:
         """Wait a moment for changes and return them. Raises RetriableError, after which it may be called again."""
@@ -109,19 +111,25 @@ class Streaming:
         return None if self._status is None else max(0, self._status.end - self._position.lsn)
 
     def at_end(self) -> bool:
-        """Return whether everything is read that was in the log when this was first called."""
-        try:
-            if self._end is None:
-                self._end = self._database.log_status().end
-            if self._stream is not None:
+        """Return whether everything is returned that was in the log when the stream first began.
+
+        If it is not, the server is asked how far it is.
+        """
+        if self._has_ended():
+            return True
+        if self._stream is not None:
+            try:
                 self._stream.ping()
-        except RetriableError as error:
-            # The next read connects again, and tells of it if that fails.
-            _log.info("The end of the log of PostgreSQL is asked for later: %s", error)
-            self.close()
-            return False
+            except RetriableError as error:
+                # The next read connects again, and tells of it if that fails.
+                _log.info("The end of the log of PostgreSQL is asked for later: %s", error)
+                self.close()
+        return False
+
+    def _has_ended(self) -> bool:
         reading = self._state.incremental.active or self._state.incremental != self._offered_state.incremental
-        return self._open_since is None and self._position.lsn >= self._end and not reading
+        whole = self._open_since is None and not self._position.changes
+        return self._end is not None and self._position.lsn >= self._end and whole and not reading
 
     def close(self) -> None:
         """End the stream. A later read continues at the position."""
@@ -137,6 +145,10 @@ class Streaming:
         assert self._stream is not None  # noqa: S101 - just connected
         self._look_at_log()
         self._heartbeats.act()
+        shown, self._end_shown = self._end_shown, self._has_ended()
+        if self._end_shown and not shown:
+            # A worker asks for the end after a read without changes, and there may never be another.
+            return Piece()
         progress = self._snapshots.read(self._state.incremental, self._position)
         self._state = replace(self._state, incremental=progress)
         if self._snapshots.waiting:
@@ -185,6 +197,8 @@ class Streaming:
         # A new session describes all relations again.
         self._decoder = Decoder(self._position, self._tables.learn)
         self._stream = self._database.stream(self._position, self._decoder)
+        if self._end is None:
+            self._end = self._database.log_status().end
 
     def _may_commit(self, after_s: float) -> bool:
         """Return whether the Kafka transaction may be committed; one that is younger than `after_s` may collect more."""

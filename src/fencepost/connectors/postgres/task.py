@@ -101,7 +101,7 @@ class PostgresSourceTask(SourceTask):
         return None if self._streaming is None else self._streaming.lag()
 
     def at_end(self) -> bool:
-        """Return whether all is read that was in the log when this was first called."""
+        """Return whether all is returned that was in the log when the stream first began."""
         return self._streaming is not None and not self._queue and self._streaming.at_end()
 
     def stop(self) -> None:
