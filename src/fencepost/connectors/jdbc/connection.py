@@ -84,8 +84,14 @@ class PostgresAddress:
             connection: Connection = driver.connect(**self.parameters, autocommit=True)
             connection.execute(_SESSION)
         except driver.OperationalError as error:
-            # A wrong password is not told apart from a server that is not there yet.
-            raise RetriableError(f"Cannot connect to PostgreSQL at {self.name}: {_first(error)}") from error
+            from fencepost.connectors.pg_refusal import lasting_refusal  # noqa: PLC0415 - needs the optional package
+
+            said = f"Cannot connect to PostgreSQL at {self.name}: {_first(error)}"
+            if (why := lasting_refusal(error, self.parameters)) is None:
+                raise RetriableError(said) from error
+            raise ConfigError(
+                f"{said} ({why}). Change {URL}, {USER} and {PASSWORD}, or the server", name=URL
+            ) from error
         except driver.Error as error:
             raise ConfigError(f"Cannot use the connection to PostgreSQL at {self.name}: {error}", name=URL) from error
         return connection

@@ -33,6 +33,7 @@ _SESSION: Final = {
 _WAITING_MS: Final = 1000
 _CANCEL_S: Final = 5.0
 _LOCK_NOT_AVAILABLE: Final = "55P03"
+_CHECK_OF_POLICIES: Final = "check_enable_rls"
 # A server that is gone without a word is noticed after 20 s, also if it was sent something meanwhile.
 _KEEPALIVE: Final = {
     "keepalives_idle": "10",
@@ -86,9 +87,18 @@ class ConnectionSettings:
 
     def _connected(self, failure: str, **more: str) -> psycopg.Connection[Any]:
         # Not PGconn.connect, which keeps all threads of the process waiting for the server.
-        driver = _psycopg()
+        driver, parameters = _psycopg(), self.parameters(**more)
         try:
-            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **self.parameters(**more)))
+            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **parameters))
+        except driver.OperationalError as error:
+            from fencepost.connectors.pg_refusal import lasting_refusal  # noqa: PLC0415 - needs the optional package
+
+            said = f"{failure}: {_line(str(error))}"
+            if (why := lasting_refusal(error, parameters)) is None:
+                raise RetriableError(said) from error
+            raise PostgresError(
+                f"{said} ({why}). Change the connector's database.* properties, or the server"
+            ) from error
         except driver.Error as error:
             raise translated(error, failure) from error
 
@@ -183,11 +193,12 @@ def translated(error: psycopg.Error, what: str) -> FencepostError:
     """Return the error to raise: a RetriableError if a later attempt may succeed."""
     message = f"{what}: {_line(str(error))}"
     if error.sqlstate is None:
-        # Of libpq itself: the connection broke, or was never made.
-        return _refused(str(error), what)
+        # Of libpq itself: the connection broke.
+        return RetriableError(message)
     if error.sqlstate == _LOCK_NOT_AVAILABLE:
         message += ". Another transaction has locked a table (pg_locks tells which): it is tried again"
-    if "row-level security" in message:
+    # The state is that of any right that is missing, and the message is in the server's language.
+    if error.diag.source_function == _CHECK_OF_POLICIES:
         message += (
             ". The stream has the rows that policies hide from the user as well: let the user read all of them (ALTER ROLE "
             "... BYPASSRLS), or leave the table out"
@@ -197,18 +208,6 @@ def translated(error: psycopg.Error, what: str) -> FencepostError:
 
 def _of_state(state: str, message: str) -> FencepostError:
     return RetriableError(message) if state.startswith(_TEMPORARY) else PostgresError(message)
-
-
-def _refused(message: str, what: str) -> FencepostError:
-    # libpq gives no SQLSTATE for a failed connection attempt.
-    lasting = (
-        "password", "no pg_hba.conf entry", "does not exist", "permission denied", "must be superuser", "certificate",
-        "does not support ssl",
-    )  # fmt: skip
-    said = f"{what}: {_line(message)}"
-    if any(word in message.lower() for word in lasting):
-        return PostgresError(f"{said}. Correct the connector's database.* properties, or the rights of its user")
-    return RetriableError(said)
 
 
 def _line(message: str) -> str:
