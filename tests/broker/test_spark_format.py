@@ -27,8 +27,10 @@ def test_spark_finds_the_format_without_registration(bootstrap_servers: str, top
     topic = topics.create(partitions=2)
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)
-    own = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": make_java_home(find_java(), tmp_path / "java")}
-    own |= {"SPARK_LOCAL_IP": "127.0.0.1"}
+    # By its name, as in an environment that is active: Spark finds none by a path with a space.
+    python = Path(sys.executable)
+    own = {"PYSPARK_PYTHON": python.name, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    own |= {"JAVA_HOME": make_java_home(find_java(), tmp_path / "java"), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, str(program), bootstrap_servers, topic]
     ended = subprocess.run(
         command, env=os.environ | own, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False

@@ -221,6 +221,46 @@ def test_a_stage_that_gets_other_rows_when_it_is_run_again_fails_the_write(
     assert read_topic(bootstrap_servers, topic) == []
 
 
+@pytest.fixture
+def random_frame(spark: SparkSession, local_dir: Path, tmp_path: Path) -> DataFrame:
+    """The numbers below COUNT, divided at random by a shuffle of an RDD, whose files are lost when a task has its rows.
+
+    A task writes the rows that it gave to a file "given-*". One that lost its rows gives none.
+    """
+    lost = tmp_path / "lost"
+
+    def give(task: int, rows: Iterator[tuple[int, str]]) -> Iterator[tuple[str]]:
+        mine = [text for _, text in rows]
+        yield from zip(mine, strict=True)
+        (tmp_path / f"given-{task}").write_text("\n".join(mine))
+        if task == 0:
+            for file in local_dir.rglob("shuffle_*"):
+                file.unlink()
+            lost.touch()
+        # Two tasks run at a time: the later ones must not have read their rows before.
+        wait_for(lost.exists, _PATIENCE)
+
+    numbered = spark.sparkContext.parallelize(range(COUNT), 4).map(lambda number: (number, str(number)))
+    return numbered.partitionBy(6, lambda _: secrets.randbelow(1000)).mapPartitionsWithIndex(give).toDF("value STRING")
+
+
+@pytest.mark.parametrize("sink", ["parquet", "fencepost"])
+def test_rows_that_spark_gives_wrongly_are_written_as_it_gives_them(
+    random_frame: DataFrame, bootstrap_servers: str, topic: str, tmp_path: Path, sink: str
+):
+    """Spark takes a function of an RDD for deterministic: if it is not, each sink gets some rows twice and others never."""
+    if sink == "parquet":
+        files = str(tmp_path / "parquet")
+        random_frame.write.parquet(files)
+        found = sorted(int(row.value) for row in random_frame.sparkSession.read.parquet(files).collect())
+    else:
+        save(random_frame, bootstrap_servers, topic)
+        found = numbers(bootstrap_servers, topic)
+    assert found == sorted(int(text) for file in tmp_path.glob("given-*") for text in file.read_text().split())
+    assert set(found) < set(range(COUNT))
+    assert len(set(found)) < len(found)
+
+
 @pytest.mark.parametrize("check", ["enabled", "enableFullRetryOnMismatch"])
 def test_a_session_in_which_a_stage_may_get_other_rows_is_refused(
     spark: SparkSession, bootstrap_servers: str, topic: str, check: str

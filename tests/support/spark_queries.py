@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from fencepost.engine.engine import SparkEngine
 from fencepost.spark import ExactlyOnce
+from fencepost.spark.data_source import FencepostDataSource
 from tests.support.checker import read_topic
 
 _EPOCH = 1_700_000_000
@@ -26,8 +28,13 @@ STORAGE_TOPIC = "fencepost-sinks"
 
 @contextmanager
 def users_session(engine: SparkEngine) -> Iterator[SparkSession]:
-    """An engine's session as the one of the calling thread, where Spark looks data sources up. Stops the engine."""
+    """An engine's session as the one of the calling thread, where Spark looks data sources up. Stops the engine.
+
+    Spark looks none up by a Python at a path with a space, which it hands to a shell without quotes.
+    """
     with users_thread(engine.session()) as session:
+        if " " in sys.executable:
+            session.dataSource.register(FencepostDataSource)
         yield session
     engine.stop()
 
