@@ -122,3 +122,23 @@ def test_an_offset_that_does_not_tell_the_tables_goes_on(database: Database) -> 
         assert values(reading) == [2]
         with pytest.raises(DataError, match="is not valid"):
             SnapshotOffset.of({**reading.offset, "relations": "t"})
+
+
+@pytest.mark.parametrize("stamp", [STAMP, ""], ids=["column", "xmin"])
+def test_rows_of_another_server_are_refused(database: Database, stamp: str) -> None:
+    database.execute("create extension postgres_fdw")
+    database.execute(
+        "create server own foreign data wrapper postgres_fdw "
+        f"options (host '127.0.0.1', port '{database.server.port}', dbname '{database.name}')"
+    )
+    database.execute("create user mapping for postgres server own options (user 'postgres')")
+    part(database, "far", 10, stamp)
+    database.execute(f"create table t(v int{stamp}) partition by range (v)")
+    database.execute("create table p0 partition of t for values from (0) to (10)")
+    with TableReading(database) as reading:
+        assert values(reading) == []
+        database.execute(
+            "create foreign table p1 partition of t for values from (10) to (20) server own options (table_name 'far')"
+        )
+        with pytest.raises(DataError, match=r"lie on another server, in the foreign table p1, .*Detach it"):
+            reading.poll()

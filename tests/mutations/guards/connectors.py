@@ -240,6 +240,13 @@ GUARDS = (
         "tests/broker/test_postgres_faults.py::test_a_table_added_to_the_publication_is_captured[True]",
     ),
     Guard(
+        "the refusal of rows of another server by mode=snapshot",
+        "connectors/jdbc/relations.py",
+        "    if foreign := [name for _, is_foreign, name in found if is_foreign]:",
+        "    if foreign := []:",
+        "tests/broker/test_jdbc_relations.py::test_rows_of_another_server_are_refused[xmin]",
+    ),
+    Guard(
         "the check of a configuration's files",
         "connectors/file_stream.py",
         "            blame(values, lambda: self._check_file(config))",

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from fencepost.api.errors import DataError
+
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.server import OpenServer
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 _RELATIONS: Final = """
 with recursive r(id) as (
     select %s::regclass::oid union select i.inhrelid from pg_inherits i join r on i.inhparent = r.id)
-select c.oid::bigint from r join pg_class c on c.oid = r.id where c.relkind <> 'v' order by 1
+select c.oid::bigint, c.relkind = 'f', c.oid::regclass::text
+from r join pg_class c on c.oid = r.id where c.relkind <> 'v' order by 1
 """
 
 # The condition of a partition lets the server skip all others.
@@ -28,8 +31,17 @@ from pg_class c where c.oid = any(%s::oid[]) and c.relkind <> 'p' order by 2
 
 
 def relations(server: OpenServer, table: str) -> tuple[int, ...]:
-    """Return the numbers of the tables of the rows of `table`, a name for SQL; none for a view."""
-    return tuple(oid for (oid,) in server.connection.execute(_RELATIONS.encode(), (table,)).fetchall())
+    """Return the numbers of the tables of the rows of `table`, a name for SQL; none for a view.
+
+    Raises DataError if some are foreign tables.
+    """
+    found = server.connection.execute(_RELATIONS.encode(), (table,)).fetchall()
+    if foreign := [name for _, is_foreign, name in found if is_foreign]:
+        raise DataError(
+            f"Rows of {table} lie on another server, in the foreign table {', '.join(foreign)}, and have no transactions "
+            "of this one: mode=snapshot would not see new ones. Detach it, and read it there, or choose another mode"
+        )
+    return tuple(oid for oid, _, _ in found)
 
 
 def lie_in(tables: Sequence[int]) -> str:

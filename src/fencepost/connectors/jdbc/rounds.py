@@ -33,6 +33,7 @@ class Rounds(Generic[T]):
         self._pause = pause_seconds
         self._next = 0
         self._idle = 0
+        self.exhausted = True
         self._due = 0.0
         self._whole: set[int] = set()
         self.exhausted = False

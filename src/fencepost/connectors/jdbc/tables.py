@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,11 +13,13 @@ from fencepost.connectors.jdbc.pg_types import PgType, spark_type
 from fencepost.connectors.jdbc.properties import (
     BLACKLIST,
     CATALOG_PATTERN,
+    MODE,
     SCHEMA_PATTERN,
     TABLE_TYPES,
     WHITELIST,
     JdbcConfig,
     NumericMapping,
+    table_name,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +39,15 @@ where c.relkind::text = any(%(kinds)s) and not c.relispartition
   and (%(catalog)s::text is null or current_database() like %(catalog)s)
   and has_schema_privilege(n.oid, 'usage') and has_any_column_privilege(c.oid, 'select')
 order by 2, 3
+"""
+
+# What a name that is not among these may be.
+_OTHERS: Final = """
+select n.nspname, c.relname, c.relkind::text, c.relpersistence = 't',
+       case when c.relispartition then pg_partition_root(c.oid)::regclass::text end,
+       has_schema_privilege(n.oid, 'usage') and has_any_column_privilege(c.oid, 'select')
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relname = %s and c.relkind in ('r', 'p', 'v', 'm', 'f') order by 1
 """
 
 # Vectors and arrays of boxes have no text of array's usual form.
@@ -123,7 +133,7 @@ def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
     ).fetchall()
     found = {TableId(schema, name): database for database, schema, name in rows}
     if config.whitelist:
-        return _named(config.whitelist, found)
+        return _named(connection, config, found)
     left_out = {
         table for name in config.blacklist for table, database in found.items() if _matches(name, table, database)
     }
@@ -137,19 +147,36 @@ def find_tables(connection: Connection, config: JdbcConfig) -> list[TableId]:
     return tables
 
 
-def _named(names: Sequence[str], found: dict[TableId, str]) -> list[TableId]:
+def _named(connection: Connection, config: JdbcConfig, found: dict[TableId, str]) -> list[TableId]:
     tables: dict[TableId, None] = {}
-    for name in names:
+    for name in config.whitelist:
         matches = [table for table, database in found.items() if _matches(name, table, database)]
         if len(matches) != 1:
-            told = (
-                "there are " + " and ".join(map(str, matches))
-                if matches
-                else "there is no such table that the user may read"
-            )
+            told = "there are " + " and ".join(map(str, matches)) if matches else _why_not(connection, config, name)
             raise ConfigError(f"The property {WHITELIST} names {name}, but {told}", name=WHITELIST)
         tables[matches[0]] = None
     return list(tables)
+
+
+def _why_not(connection: Connection, config: JdbcConfig, name: str) -> str:
+    """Return why a relation of a name is not read."""
+    ((database,),) = connection.execute("select current_database()").fetchall()
+    for schema, own, kind, temporary, root, readable in connection.execute(_OTHERS, (table_name(name),)).fetchall():
+        table = TableId(schema, own)
+        if not _matches(name, table, database):
+            continue
+        if temporary:
+            return f"{table} is a temporary table, which only its session sees: write its rows to another table"
+        if not readable:
+            return f"the user may not read {table}: grant SELECT on it, and USAGE on its schema"
+        if root is not None:
+            return f"{table} is a partition, which is read through its table: name {root}"
+        label = next(label for label, letter in _KINDS.items() if letter == kind)
+        if label not in {given.upper() for given in config.values[TABLE_TYPES]}:
+            mode = f", with another {MODE} than snapshot" if kind in ("v", "m", "f") else ""
+            return f"{table} is a {label}, which {TABLE_TYPES} leaves out: add it there{mode}"
+        return f"{SCHEMA_PATTERN} or {CATALOG_PATTERN} leave out {table}: correct them"
+    return "there is no such table: correct the name"
 
 
 def _matches(name: str, table: TableId, database: str) -> bool:

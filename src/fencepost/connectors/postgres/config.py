@@ -402,6 +402,10 @@ class PostgresConfig:
         """Whether `schema.table` is captured."""
         return _listed(table, self.included, self.excluded)
 
+    def names(self, table: str) -> bool:
+        """Whether `table.include.list` has `schema.table` itself, and not only a pattern that matches it."""
+        return any(re.sub(r"\\(.)", r"\1", entry.pattern).lower() == table.lower() for entry in self.included)
+
     def topic(self, table: str) -> str:
         """Return the topic of `schema.table`."""
         return f"{self.prefix}.{topic_part(table)}"

@@ -14,6 +14,7 @@ from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.connectors.postgres.config import DEFINITIONS, PostgresConfig
 from fencepost.connectors.postgres.connection import query
+from fencepost.connectors.postgres.left_out import left_out, refusal
 from fencepost.connectors.postgres.position import SourceState
 from fencepost.connectors.postgres.task import PostgresSourceTask
 
@@ -101,6 +102,7 @@ def _check_server(config: PostgresConfig) -> None:
     try:
         with config.connection.connect() as connection:
             ((level,),) = query(connection, "SELECT current_setting('wal_level')")
+            refused = refusal(left_out(connection, config))
     except RetriableError as error:
         _log.warning("The server of the connector could not be asked whether it can be captured: %s", error)
         return
@@ -109,3 +111,5 @@ def _check_server(config: PostgresConfig) -> None:
             f"The server at {config.connection} has wal_level={level}: set wal_level=logical and restart it",
             name="database.hostname",
         )
+    if refused is not None:
+        raise ConfigError(refused, name="table.include.list")

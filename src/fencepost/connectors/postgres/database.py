@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from fencepost.connectors.postgres.config import Autocreate, PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError, command, driver_error, query, translated
 from fencepost.connectors.postgres.decoder import Decoder
 from fencepost.connectors.postgres.envelope import TableEvents
+from fencepost.connectors.postgres.left_out import left_out, refusal
 from fencepost.connectors.postgres.position import Position, SourceState
 from fencepost.connectors.postgres.relation import Relation
 from fencepost.connectors.postgres.slot_wait import SlotWait
@@ -51,6 +52,8 @@ class SourceDatabase:
         self._config = config
         self._open: psycopg.Connection[Any] | None = None
         self._seen: set[str] = set()
+        self._left_out: set[str] = set()
+        self._missing: set[str] = set()
 
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection."""
@@ -100,6 +103,7 @@ class SourceDatabase:
                 ", ".join(left_out),
             )
         self._check_signals(connection)
+        self._check_left_out(connection)
         self.check_topics()
         return slots.publication_parts(connection, config.publication) or {}
 
@@ -110,6 +114,16 @@ class SourceDatabase:
                 f"The publication {config.publication} lacks the table {table} of signal.data.collection: "
                 "run ALTER PUBLICATION ... ADD TABLE, or correct the property"
             )
+
+    def _check_left_out(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse what the list of tables names and cannot be captured, and warn once of what its patterns match."""
+        found = left_out(connection, self._config)
+        if (refused := refusal(found)) is not None:
+            raise PostgresError(refused)
+        for relation in found:
+            if relation.name not in self._left_out:
+                _log.warning("The connector captures no changes of %s", relation)
+        self._left_out = {relation.name for relation in found}
 
     def published(self) -> list[slots.PublishedTable]:
         """Return the tables of the publication that are captured."""
@@ -187,11 +201,13 @@ class SourceDatabase:
     def tell_unpublished(self) -> None:
         """Warn of captured tables that the publication lacks, when tables were created: their changes do not get to Kafka."""
         config, connection = self._config, self.connection()
+        self._check_left_out(connection)
         if config.autocreate is not Autocreate.FILTERED and not config.included:
             # The publication alone says what is captured.
             return
         present = {".".join(name) for name in slots.user_tables(connection)}
         created = {name for name in present - self._seen if config.captures(name)}
+        self._tell_missing(present)
         self._seen = present
         # The members are only asked for when there are others: of thousands of tables that takes a while.
         unpublished = created and created - set(slots.member_tables(connection, config.publication))
@@ -209,6 +225,17 @@ class SourceDatabase:
             ", ".join(sorted(unpublished)),
             remedy,
         )
+
+    def _tell_missing(self, present: Collection[str]) -> None:
+        """Warn once of entries of the list that no table has: they may be misspelled."""
+        names = [*present, *self._left_out, *self.member_tables()]
+        missing = {entry.pattern for entry in self._config.included if not any(entry.fullmatch(name) for name in names)}
+        if missing - self._missing:
+            _log.warning(
+                "No table is matched by %s of table.include.list: correct the property, unless the table is created later",
+                ", ".join(sorted(missing)),
+            )
+        self._missing = missing
 
     def published_parts(self, state: SourceState) -> dict[str, str]:
         """Return the parts of the publication. Raises PositionLostError if it lacks what it had at the offset."""

@@ -4,39 +4,56 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import dataclass, field
 
 from fencepost.connectors.jdbc.rounds import Rounds
 
 NEVER = threading.Event()
 
 
+@dataclass
+class Table:
+    """A table with rows, whose every answer is `whole` or none is."""
+
+    name: str
+    rows: deque[str] = field(default_factory=deque)
+    whole: bool = False
+
+    def ask(self) -> str | None:
+        return self.rows.popleft() if self.rows else None
+
+
+def tables(**rows: str) -> list[Table]:
+    return [Table(name, deque(text)) for name, text in rows.items()]
+
+
 def test_a_table_with_much_does_not_keep_the_others_waiting() -> None:
-    answers = {"a": deque("1234"), "b": deque("5"), "c": deque()}
-    rounds: Rounds[str] = Rounds(1000)
+    all_ = tables(a="1234", b="5", c="")
+    rounds: Rounds[Table] = Rounds(1000)
     asked: list[str] = []
 
-    def ask(table: str) -> str | None:
-        asked.append(table)
-        return answers[table].popleft() if answers[table] else None
+    def ask(table: Table) -> str | None:
+        asked.append(table.name)
+        return table.ask()
 
-    found = [rounds.first(lambda: "abc", ask, NEVER) for _ in range(5)]
+    found = [rounds.first(lambda: all_, ask, NEVER) for _ in range(5)]
 
     assert found == ["1", "5", "2", "3", "4"]
     assert asked == [*"ab", *"ca", *"bca", *"bca"]
 
 
 def test_after_a_round_without_rows_it_rests() -> None:
-    rounds: Rounds[str] = Rounds(1000)
+    rounds: Rounds[Table] = Rounds(1000)
     stopping = threading.Event()
     asked: list[str] = []
 
-    def ask(table: str) -> None:
-        asked.append(table)
-        if table == "c":
+    def ask(table: Table) -> None:
+        asked.append(table.name)
+        if table.name == "c":
             stopping.set()
 
     assert not rounds.exhausted
-    assert rounds.first(lambda: "abc", ask, stopping) is None
+    assert rounds.first(lambda: tables(a="", b="", c=""), ask, stopping) is None
 
     assert asked == ["a", "b", "c"]
     assert rounds.exhausted
@@ -46,7 +63,24 @@ def test_nothing_is_asked_after_a_stop() -> None:
     stopping = threading.Event()
     stopping.set()
 
-    def refuse(table: str) -> None:
+    def refuse(table: Table) -> None:
         raise AssertionError(table)
 
-    assert Rounds[str](0).first(lambda: "abc", refuse, stopping) is None
+    assert Rounds[Table](0).first(lambda: tables(a=""), refuse, stopping) is None
+
+
+def test_tables_that_never_rest_are_exhausted_once_each_was_read_to_its_end() -> None:
+    growing = [Table("a", deque("1234"), whole=True), Table("b", deque("56789"))]
+    rounds: Rounds[Table] = Rounds(1000)
+
+    def poll() -> str | None:
+        return rounds.first(lambda: growing, Table.ask, NEVER)
+
+    assert [poll() for _ in range(4)] == ["1", "5", "2", "6"]
+    assert not rounds.exhausted
+    growing[1].whole = True
+    assert [poll() for _ in range(2)] == ["3", "7"]
+    assert poll() is None
+    assert rounds.exhausted
+    # Then it goes on.
+    assert [poll() for _ in range(4)] == ["4", "8", "9", None]

@@ -1,0 +1,52 @@
+"""Which relations of a database JdbcSource reads, and why others that it names are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.api.errors import ConfigError
+from fencepost.connectors.jdbc.connector import JdbcSourceConnector
+from fencepost.testing import run_task
+from tests.support.postgres import Database
+
+
+@pytest.mark.parametrize(
+    ("create", "name", "why"),
+    [
+        ("create view v as select 1 as id", "v", "public.v is a VIEW, which table.types leaves out: .* than snapshot"),
+        ("create materialized view v as select 1 as id", "v", "public.v is a MATERIALIZED VIEW, which table.types"),
+        ("create table r(id int) partition by range (id); create table v partition of r default", "v", ".* name r$"),
+        ("select 1", "public.v", "there is no such table: correct the name"),
+    ],
+)
+def test_a_named_relation_that_is_not_read_is_refused_with_the_reason(
+    database: Database, create: str, name: str, why: str
+) -> None:
+    database.execute(create)
+    config = {"connection.url": database.jdbc_url, "connection.user": "postgres", "topic.prefix": "p-"}
+    with pytest.raises(ConfigError, match=f"table.whitelist names {name}, but {why}"):
+        run_task(JdbcSourceConnector, config | {"table.whitelist": name})
+
+
+def test_tables_of_one_session_and_those_the_user_may_not_read_are_refused_by_name(database: Database) -> None:
+    config = {"connection.url": database.jdbc_url, "connection.user": "postgres", "topic.prefix": "p-"}
+    with database.connect() as session:
+        session.execute("create temporary table brief(id int)")
+        with pytest.raises(ConfigError, match=r"brief is a temporary table"):
+            run_task(JdbcSourceConnector, config | {"table.whitelist": "brief"})
+    role = f"reader_{database.name}"
+    database.execute(f"create table t(id int); create role {role} login")
+    try:
+        with pytest.raises(ConfigError, match=r"the user may not read public.t: grant SELECT"):
+            run_task(JdbcSourceConnector, config | {"table.whitelist": "t", "connection.user": role})
+    finally:
+        database.execute(f"drop role {role}")
+
+
+@pytest.mark.parametrize("kind", ["unlogged table", "view", "materialized view"])
+def test_views_and_unlogged_tables_are_read_whole(database: Database, kind: str) -> None:
+    database.execute(f"create {kind} v as select 7 as id")
+    config = {"connection.url": database.jdbc_url, "connection.user": "postgres", "topic.prefix": "p-"}
+    config |= {"mode": "bulk", "table.whitelist": "v", "table.types": "TABLE,VIEW,MATERIALIZED VIEW"}
+    with run_task(JdbcSourceConnector, config) as task:
+        assert [record.value for record in task.poll().records] == [{"id": 7}]
