@@ -93,9 +93,9 @@ class CsvReader(RowReader):
         """Parse some of the columns."""
         # `read_csv` hands over to another thread, which takes longer than parsing a small part of a block.
         return arrow_csv.open_csv(
-            contents(block),
+            self._text(block),
             read_options=arrow_csv.ReadOptions(
-                use_threads=False, block_size=max(1, block.length), column_names=self.file_columns
+                use_threads=False, block_size=block.length + 1, column_names=self.file_columns
             ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self.dialect.delimiter,
@@ -111,6 +111,16 @@ class CsvReader(RowReader):
                 quoted_strings_can_be_null=False,
             ),
         ).read_all()
+
+    def _text(self, block: Block) -> pa.BufferReader:
+        """Return a block's records, with a line end where the last one ends with an empty field.
+
+        At the end of the text pyarrow takes such a field after a quoted one for quoted, too, and so not for null.
+        """
+        text = contents(block)
+        if block.data[block.length - 1] != ord(self.dialect.delimiter):
+            return text
+        return pa.BufferReader(text.read() + b"\n")
 
     def explain(self, record: bytes, error: Exception) -> str:
         """Describe which column of a record is extra or missing, or which value does not fit."""

@@ -50,6 +50,24 @@ def test_bad_csv_rows_are_refused_with_their_bytes_and_place(tmp_path: Path) -> 
     assert refused[1].reason == "it has 3 columns, where 2 are expected (id, name)"
 
 
+@pytest.mark.parametrize("delimiter", [",", ";"])
+@pytest.mark.parametrize(("quote", "line_end"), [('"', "\n"), ("'", "\r"), ('"', "\r\n")])
+def test_an_empty_last_field_after_a_quoted_one_is_null_beside_bad_rows(
+    tmp_path: Path, delimiter: str, quote: str, line_end: str
+) -> None:
+    rows = ["1,~a~,", "x,~b~,", "2,~c,~,", "x,~~,", "3,~~,", "4,~d~,~~", "5,~e~,"]
+    text = line_end.join(rows).replace(",", delimiter).replace("~", quote)
+    path = tmp_path / "data"
+    path.write_text(text, newline="")
+    options = {"format": "csv", "delimiter": delimiter, "quote": quote}
+    texts, refused = read_tolerant(path, schema="id INT NOT NULL, name STRING, note STRING", **options)
+    assert [(row["id"], row["note"]) for row in texts] == [(1, None), (2, None), (3, None), (4, ""), (5, None)]
+    assert len(refused) == 2
+    numbers, refused = read_tolerant(path, schema="id INT NOT NULL, name STRING, note DOUBLE", **options)
+    assert [(row["id"], row["note"]) for row in numbers] == [(1, None), (2, None), (3, None), (5, None)]
+    assert len(refused) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "extra", "good"),
     [
