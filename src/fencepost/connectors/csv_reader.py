@@ -192,7 +192,7 @@ def read_header(head: FileRange, dialect: Dialect, allowed: AllowedPaths, *, dec
     names = tuple(split_record(text, dialect))
     if not declared and (other := _other_delimiter(names)):
         raise DataError(
-            f"The header of the file {head.path} is one column, {shown(text)}{other}; if not, name the column in the property "
+            f"The header of the file {head.path} is one column, {shown(text)}{other}. If not, name the column in the property "
             "schema"
         )
     if len(set(names)) < len(names) or "" in names:

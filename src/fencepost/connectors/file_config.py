@@ -5,12 +5,12 @@ from __future__ import annotations
 import codecs
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pyspark.sql.types import StructField, StructType
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.config_def import ConfigDef
+from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.ddl import parse_columns
 from fencepost.api.errors import ConfigError
 from fencepost.config.validators import at_least, one_of
@@ -65,6 +65,8 @@ COLUMN_PROPERTIES = (
 """What `declared_columns` needs."""
 
 FORMATS = ("csv", "jsonl", "text", *TableFormat)
+_BLANKS: Final = {"\t": "\\t", " ": "\\u0020"}
+"""Blanks that may be a delimiter, with their names in properties files and JSON."""
 
 
 def _some(name: str, value: Any) -> None:
@@ -76,14 +78,14 @@ def _one_character(name: str, value: Any) -> None:
     if delimiter_of(value) is None:
         raise ConfigError(
             f"Invalid value {value!r} for the property {name}: it must be one ASCII character other than a quote, or "
-            "\\t for a tab character",
+            "\\t for a tab, \\u0020 for a space",
             name=name,
         )
 
 
 def delimiter_of(value: str) -> str | None:
     """Return the character that a value of the property `delimiter` means, None if it is invalid."""
-    character = "\t" if value == "\\t" else value
+    character = next((blank for blank, name in _BLANKS.items() if name == value), value)
     return character if len(character) == 1 and character.isascii() and character not in '"\r\n' else None
 
 
@@ -126,9 +128,24 @@ def _encoding(name: str, value: Any) -> None:
         ) from None
 
 
+class _FileSourceConfig(ConfigDef):
+    """Takes a tab and a space as delimiter, although blanks are taken off values."""
+
+    def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return super().parse(_with_named_blank(config))
+
+    def validate(self, config: Mapping[str, Any]) -> list[ConfigValue]:
+        return super().validate(_with_named_blank(config))
+
+
+def _with_named_blank(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    blank = _BLANKS.get(str(config.get(DELIMITER)))
+    return config if blank is None else {**config, DELIMITER: blank}
+
+
 _Type, _Importance = ConfigDef.Type, ConfigDef.Importance
 FILE_SOURCE_CONFIG = (
-    define_record_columns(ConfigDef())
+    define_record_columns(_FileSourceConfig())
     .define(
         FILES, _Type.LIST, ConfigDef.NO_DEFAULT, _Importance.HIGH,
         "The files to read: paths, or patterns with * and ?, separated by commas. Files that appear later and fit a "
@@ -173,7 +190,7 @@ FILE_SOURCE_CONFIG = (
     )
     .define(HEADER, _Type.BOOLEAN, False, _Importance.MEDIUM, "Whether each csv file begins with its columns' names.")
     .define(
-        DELIMITER, _Type.STRING, ",", _Importance.LOW, "The separator of the fields of a csv record; \\t for a tab character.",
+        DELIMITER, _Type.STRING, ",", _Importance.LOW, "The separator of the fields of a csv record; \\t for a tab, \\u0020 for a space.",
         validator=_one_character,
     )
     .define(

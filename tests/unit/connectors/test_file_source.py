@@ -18,6 +18,7 @@ from fencepost import ConfigError, DataError, SourceBatch
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.ddl import parse_columns
 from fencepost.api.source import SourceTask
+from fencepost.config.properties import parse_properties
 from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
 from fencepost.connectors.file_stream import FileStreamSourceConnector
 from tests.unit.connectors.support import CommittedOffsets, errors_in, read, read_to_end, start, start_connector
@@ -410,6 +411,15 @@ def test_a_header_with_another_delimiter_names_the_property(
         rows_of(path, f"id{separator}name\n1{separator}x\n", format="csv", header="true", **schema)
 
     assert f"separates its columns, set the property delimiter={value}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("blank", "name"), [("\t", r"\t"), (" ", r"\u0020")])
+def test_a_blank_is_a_delimiter_however_a_file_or_json_has_it(path: Path, blank: str, name: str) -> None:
+    [from_properties] = parse_properties(f"delimiter={name}", where="c.properties").values()
+    assert from_properties == json.loads(f'"{name}"') == blank
+    for value in (blank, name):
+        text = f"a{blank}b\n1{blank}\n"
+        assert rows_of(path, text, format="csv", header="true", delimiter=value) == [{"a": "1", "b": None}]
 
 
 def test_a_row_with_another_delimiter_names_the_property(path: Path) -> None:
