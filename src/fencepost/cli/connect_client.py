@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -140,8 +141,12 @@ class ConnectClient:
 
     async def _send(self, session: aiohttp.ClientSession, method: str, url: URL, body: Any) -> tuple[int, str]:
         headers = {"Accept": "application/json"}
+        if url.user is not None:
+            # aiohttp itself sends those of a URL in ISO 8859-1, and workers ask for UTF-8.
+            credentials = f"{url.user}:{url.password or ''}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(credentials).decode()}"
         try:
-            async with session.request(method, url, json=body, headers=headers) as response:
+            async with session.request(method, url.with_user(None), json=body, headers=headers) as response:
                 return response.status, await response.text("utf-8", "replace")
         except TimeoutError:
             raise WorkerUnreachableError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -54,12 +55,14 @@ def test_an_unreachable_worker_is_reported_without_the_password(run: Run) -> Non
     assert "secret" not in err
 
 
+@pytest.mark.parametrize(("user", "password"), [("me", "secret"), ("ümit", "ge#heim:ö"), ("人", "€/%40 @")])
 def test_a_user_and_a_password_are_sent(
-    herder: RebalancingHerder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    herder: RebalancingHerder, tmp_path: Path, capsys: pytest.CaptureFixture[str], user: str, password: str
 ) -> None:
-    (tmp_path / "users").write_text("me=secret\n")
+    (tmp_path / "users").write_text(f"{user}={password}\n", encoding="utf-8")
+    named = f"//{quote(user, safe='')}:{quote(password, safe='')}@"
     with RestApis() as apis:
         url = apis.serve(herder, {"rest.basic.auth.credentials.file": str(tmp_path / "users")}).url
-        for given, code in ((url, 1), (url.replace("//", "//me:secret@"), 0)):
+        for given, code in ((url, 1), (url.replace("//", named), 0)):
             assert apis.call(asyncio.to_thread(main.run, ["connectors", "list", "--url", given])) == code
     assert "status 401" in capsys.readouterr().err
