@@ -86,10 +86,16 @@ def init(file: Path) -> None:
     An existing file is not changed.
     """
     try:
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(WORKER_FILE.format(file=file))
+        stream = file.open("x", encoding="utf-8")
     except FileExistsError:
         raise ConfigError(f"{file} already exists: name another file, or remove it") from None
     except OSError as error:
+        raise ConfigError(f"Cannot write {file}: {error.strerror}") from None
+    try:
+        with stream:
+            stream.write(WORKER_FILE.format(file=file))
+    except OSError as error:
+        # A part of it would keep the next try from its name.
+        file.unlink(missing_ok=True)
         raise ConfigError(f"Cannot write {file}: {error.strerror}") from None
     click.echo(f"Wrote {file}. Set bootstrap.servers and group.id in it, then: fencepost worker {file}")

@@ -6,6 +6,7 @@ exit codes.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -44,6 +45,7 @@ _COMMANDS: Final = {
 }
 
 # What the user must correct before the command can do anything: a property, a port, a folder, the installation.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _TO_CORRECT_FIRST: Final = (ConfigError, DataDirError, JavaNotFoundError, PortTakenError, PostgresMissingError)
 
 
@@ -110,6 +112,13 @@ def run(arguments: Sequence[str]) -> int:
         return wrong_usage.exit_code
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, *_FULL):
+            raise
+        # A reader of the output that has enough, such as head, is told nothing.
+        if error.errno in _FULL:
+            click.echo(f"fencepost: Cannot write {error.filename or 'the output'}: {error.strerror}", err=True)
+        return ExitCode.FAILED
 
 
 def _invoke(context: click.Context) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -66,6 +67,15 @@ def write_connector(folder: Path, name: str, kind: str) -> None:
         raise ConfigError(f"{folder} already exists: choose another name, or remove it") from None
     except OSError as error:
         raise ConfigError(f"Cannot create {folder}: {error.strerror}") from None
+    try:
+        _write_files(folder, kind, values)
+    except OSError as error:
+        # A rest of it would keep the next try from its name.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise ConfigError(f"Cannot write {folder}: {error.strerror}") from None
+
+
+def _write_files(folder: Path, kind: str, values: Mapping[str, str]) -> None:
     templates = resources.files("fencepost.cli") / "templates" / "connector"
     for root in ("common", kind):
         for path, text in _files(templates / root):

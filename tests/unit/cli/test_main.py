@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -184,6 +185,26 @@ def test_a_shell_completes_commands_options_and_files(words: list[str], complete
 def test_the_script_for_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["completion", shell]) == 0
     assert f"_FENCEPOST_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--help"]])
+def test_an_output_on_a_full_disk_is_reported_in_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "fencepost", *arguments]
+        told = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert told.stderr == f"fencepost: Cannot write the output: {os.strerror(errno.ENOSPC)}\n"
+    assert told.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--help"]])
+def test_nothing_is_said_to_a_reader_of_the_output_that_has_enough(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "fencepost", *arguments]
+    told = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert told.stderr == ""
+    assert told.returncode == 1
 
 
 def test_help_needs_neither_spark_nor_a_kafka_client() -> None:

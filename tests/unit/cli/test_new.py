@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -34,6 +38,19 @@ def test_a_package_has_an_entry_point_tests_and_ci(tmp_path: Path, kind: str) ->
         "tests/test_connector.py",
         "worker.properties",
     ]
+
+
+@pytest.mark.parametrize("command", [["new", "connector", "my-source"], ["init", "worker.properties"]])
+def test_files_that_cannot_be_written_to_their_end_are_removed_again(tmp_path: Path, command: list[str]) -> None:
+    limited = (
+        "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); runpy.run_module('fencepost')"
+    )
+    run = [sys.executable, "-c", limited, *command]
+    told = subprocess.run(run, check=False, cwd=tmp_path, capture_output=True, text=True)
+
+    assert told.stderr == f"fencepost: Cannot write {command[-1]}: {os.strerror(errno.EFBIG)}\n"
+    assert told.returncode == 2
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", KINDS)
