@@ -66,9 +66,10 @@ def test_an_inferred_schema_outlives_a_restart_and_rows_that_do_not_fit(
         "header": "true", "schema": "infer", "topic": topic, "errors.tolerance": "all", "value.converter": JSON,
         "value.converter.schemas.enable": "false",
     }  # fmt: skip
-    for text, count in (("n,t\n1,a\n", 1), ("n,t\nx,a\ny,b\n2,c\n", 2)):
-        # What is at the begin would be inferred otherwise after the restart.
-        file.write_text(text)
+    for text, count in (("n,t\n1,a\n", 1), ("x,a\ny,b\n2,c\n", 2)):
+        # From all these rows together other columns would be inferred.
+        with file.open("a") as end:
+            end.write(text)
         with running(StandaloneWorker(config, connector)) as failures:
             wait_for(
                 lambda count=count: failures or len(read_topic(bootstrap_servers, topic)) >= count,
@@ -76,3 +77,49 @@ def test_an_inferred_schema_outlives_a_restart_and_rows_that_do_not_fit(
             )
         assert not failures
     assert values(read_topic(bootstrap_servers, topic)) == [b'{"n":1,"t":"a"}', b'{"n":2,"t":"c"}']
+
+
+def rotate(log: Path) -> None:
+    """As logrotate does: log.1 becomes log.2, and log becomes log.1."""
+    for number in range(len(list(log.parent.glob("log.*"))), 0, -1):
+        log.with_suffix(f".{number}").rename(log.with_suffix(f".{number + 1}"))
+    log.rename(log.with_suffix(".1"))
+
+
+def test_logs_that_are_rotated_and_grow_are_read_once_each_line(
+    bootstrap_servers: str, topics: Topics, tmp_path: Path
+) -> None:
+    topic, config = topics.create(partitions=2), worker_config(bootstrap_servers)
+    log = tmp_path / "log"
+    connector = {
+        "name": unique("connector"), "connector.class": "FileSource", "files": f"{log}*", "format": "text",
+        "topic": topic, "tasks.max": "2", "files.poll.interval.ms": "50",
+    }  # fmt: skip
+    lines: list[bytes] = []
+
+    def write(count: int) -> None:
+        added = [f"line {len(lines) + number}" for number in range(count)]
+        with log.open("a") as file:
+            file.write("".join(f"{line}\n" for line in added))
+        lines.extend(line.encode() for line in added)
+
+    for _ in range(3):
+        # The last rotation of a round is while no worker runs.
+        write(10)
+        with running(StandaloneWorker(config, connector)) as failures:
+            for _ in range(4):
+                write(100)
+                wait_for(
+                    lambda: failures or len(read_topic(bootstrap_servers, topic)) >= len(lines),
+                    what="the lines are committed",
+                )
+                write(50)
+                rotate(log)
+                write(30)
+            wait_for(
+                lambda: failures or len(read_topic(bootstrap_servers, topic)) >= len(lines),
+                what="the lines are committed",
+            )
+        assert not failures
+        rotate(log)
+    assert_exactly_once(values(read_topic(bootstrap_servers, topic)), lines)

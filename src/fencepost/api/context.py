@@ -36,6 +36,12 @@ class OffsetReader(Protocol):
     def offsets(self, partitions: Iterable[SourcePartition]) -> list[dict[str, Any] | None]:
         """Return the last committed offset of each source partition, in the order given."""
 
+    def items(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        """Return all committed offsets of the connector: each source partition with its offset.
+
+        Beyond Kafka Connect, whose tasks must know the source partitions that they ask for.
+        """
+
 
 class TransactionContext(Protocol):
     """Lets a task with `transaction.boundary=connector` define where its transactions end.

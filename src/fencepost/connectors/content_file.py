@@ -29,6 +29,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.compressed_parts import Place
 from fencepost.connectors.compression import ContentStream, Form, TruncatedError
+from fencepost.connectors.file_identity import Stamp, stamp_of
 from fencepost.connectors.growing_file import FILENAME_FIELD, POSITION_FIELD
 from fencepost.connectors.restart_point import RestartPoint, opened, usable
 from fencepost.connectors.scan import PADDING, FileRange, Quoting, open_file, record_ends, unreadable
@@ -135,6 +136,8 @@ class ContentFile:
         self._noted = 0
         self.looked_at_size = 0
         """The size of the compressed file when it was opened last."""
+        self.seen: Stamp | None = None
+        """What the last look at the file saw. Objects have none."""
         self._grew_at = clock()
 
     @property
@@ -212,12 +215,14 @@ class ContentFile:
 
     def _file_size(self) -> int:
         try:
-            return os.stat(self.path).st_size  # noqa: PTH116 - called often: spares making a Path each time
+            status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
         except FileNotFoundError:
             # Removed after it was read; if not, opening it says so.
             return self.looked_at_size
         except OSError as error:
             raise unreadable(self.path, error) from error
+        self.seen = stamp_of(status)
+        return status.st_size
 
     def _check_waiting(self, *, whole: bool) -> None:
         if whole or self._clock() - self._grew_at >= TRUNCATED_SECONDS:

@@ -54,6 +54,7 @@ ENCODING = "encoding"
 BATCH_BYTES = "batch.bytes"
 TASK_FILES = "task.files"
 TASK_SCHEMA = "task.schema"
+TASK_RENAMED = "task.renamed"
 
 INFER = "infer"
 """The value of `schema` for columns that are inferred."""

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.connectors.file_identity import inode_at
 from fencepost.connectors.growing_file import check_file
 from fencepost.connectors.object_store import check_allowed, is_object, key_of, objects_below, size_and_time
 
@@ -260,10 +261,10 @@ def _check_pattern(pattern: str, allowed: AllowedPaths) -> None:
 
 
 class FileWatch:
-    """Looks for new files at an interval, on a thread of its own.
+    """Looks for files that are new, or have the name of another one now, at an interval, on a thread of its own.
 
-    Files that are known keep their order: new ones follow them. Those that are gone are forgotten when there are new ones,
-    because the tasks change then anyway. `on_new_files` and `on_error` are called on
+    Files that are known keep their order: new ones follow them. Those that are gone are forgotten when others change,
+    because the tasks change then anyway. `on_change` and `on_error` are called on
     the watch's thread; after an error it ends.
     """
 
@@ -272,15 +273,16 @@ class FileWatch:
         discovery: Discovery,
         *,
         interval_s: float,
-        on_new_files: Callable[[], None],
+        on_change: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._discovery = discovery
         self._interval_s = interval_s
-        self._on_new_files = on_new_files
+        self._on_change = on_change
         self._on_error = on_error
         self._stopping = threading.Event()
         self._files: tuple[str, ...] = ()
+        self._inodes: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
 
     @property
@@ -291,6 +293,7 @@ class FileWatch:
     def start(self) -> None:
         """Find the first files, and begin to watch if there is a pattern. Raises ConfigError as `Discovery.find`."""
         self._files = tuple(self._discovery.find())
+        self._inodes = _inodes(self._files)
         if not self._files:
             _log.warning(
                 "No file%s fits %s yet: waiting for one, with a look every %g seconds",
@@ -298,7 +301,7 @@ class FileWatch:
                 ", ".join(self._discovery.patterns),
                 self._interval_s,
             )
-        if any(map(is_pattern, self._discovery.patterns)):
+        if len(self._discovery.patterns) > 1 or any(map(is_pattern, self._discovery.patterns)):
             self._thread.start()
 
     def stop(self) -> None:
@@ -310,7 +313,7 @@ class FileWatch:
     def _run(self) -> None:
         while not self._stopping.wait(self._interval_s):
             try:
-                new = self._look()
+                new, renamed = self._look()
             except RetriableError as error:
                 _log.warning("%s; the next look is in %g seconds", error, self._interval_s)
                 continue
@@ -319,15 +322,35 @@ class FileWatch:
                 return
             if new:
                 _log.info("New files: %d, the first is %s", len(new), new[0])
-                self._on_new_files()
+            elif renamed:
+                _log.info("Files with the names of others: %d, the first is %s", len(renamed), renamed[0])
+            if new or renamed:
+                self._on_change()
 
-    def _look(self) -> list[str]:
+    def _look(self) -> tuple[list[str], list[str]]:
         known = set(self._files)
         # A path that was there at the start may be gone later, also when it is forgotten.
         found = self._discovery.find((*known, *self._discovery.patterns))
         new = [file for file in found if file not in known]
-        if new:
+        inodes = _inodes(found)
+        renamed = _exchanged(self._inodes, inodes)
+        self._inodes |= inodes
+        if new or renamed:
             there = set(found)
             kept = [file for file in self._files if file in there or os.path.exists(file)]  # noqa: PTH110 - as above
             self._files = (*kept, *new)
-        return new
+        return new, renamed
+
+
+def _inodes(paths: Sequence[str]) -> dict[str, int]:
+    return {path: inode for path in paths if (inode := inode_at(path)) is not None}
+
+
+def _exchanged(before: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
+    """Return the paths of files that were known by other ones, which do not have them any more."""
+    known = {inode: path for path, inode in before.items()}
+    return [
+        path
+        for path, inode in now.items()
+        if before.get(path, inode) != inode and (former := known.get(inode)) is not None and now.get(former) != inode
+    ]

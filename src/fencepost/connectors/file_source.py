@@ -1,7 +1,8 @@
 """FileSource: typed rows of CSV, JSON lines, Parquet, ORC or Avro, or lines of text, from one file or many.
 
 Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, with `restart` if it is compressed, or `{"group": ..., "row": ..., "file": ...}`
-where the format has groups of rows (see `tables.table_file`). It is read in the order of its records;
+where the format has groups of rows (see `tables.table_file`), and with `identity` (see `file_identity`), so that a file
+that was renamed goes on where it was. It is read in the order of its records;
 of several files the first one with new records is read first. The files are distributed over up to `tasks.max` tasks.
 Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay the same
 keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task waits.
@@ -39,6 +40,7 @@ from fencepost.connectors.file_config import (
     SCHEMA,
     SETTLE,
     TASK_FILES,
+    TASK_RENAMED,
     TASK_SCHEMA,
     check_move,
     declared_columns,
@@ -46,8 +48,10 @@ from fencepost.connectors.file_config import (
     table_format,
 )
 from fencepost.connectors.file_discovery import FILES, Discovery, FileWatch
+from fencepost.connectors.file_identity import FileIdentity
 from fencepost.connectors.file_task import FileSourceTask
 from fencepost.connectors.growing_file import FILENAME_FIELD, blame, check_offsets
+from fencepost.connectors.renamed_files import former_names, together
 from fencepost.connectors.restart_point import check_content_offset
 from fencepost.connectors.schema_inference import ddl_text
 from fencepost.connectors.tables.table_file import TablePosition
@@ -107,13 +111,15 @@ class FileSourceConnector(SourceConnector):
         self._watch = FileWatch(
             discovery,
             interval_s=parsed[POLL_INTERVAL] / 1000,
-            on_new_files=context.request_task_reconfiguration,
+            on_change=context.request_task_reconfiguration,
             on_error=context.raise_error,
         )
         self._watch.start()
         self._config = dict(config)
         self._parsed = parsed
         self._inferred: str | None = None
+        # They stay, so that tasks whose files stay the same keep their configurations.
+        self._formers: dict[str, list[str]] = {}
 
     def stop(self) -> None:
         """End the watch."""
@@ -157,12 +163,18 @@ class FileSourceConnector(SourceConnector):
         defined = FILE_SOURCE_CONFIG.keys()
         own = {name: value for name, value in self._config.items() if name in defined}
         files = self._watch.files
+        self._formers |= former_names(files, self.context.offset_reader.items(), self.context.allowed_paths)
+        units = together(files, self._formers)
         # A single task waits for the first file, so that the connector does not seem to have none by mistake.
-        shares = distribute(files, min(max_tasks, len(files))) if files else [[]]
+        shares = distribute(list(units), min(max_tasks, len(units))) if files else [[]]
         if files and self._parsed[SCHEMA] == INFER:
             self._inferred = self._inferred or self._schema(files)
             own |= {TASK_SCHEMA: self._inferred}
-        return [own | {TASK_FILES: json.dumps(files)} for files in shares]
+        return [own | self._share([file for unit in share for file in units[unit]]) for share in shares]
+
+    def _share(self, files: Sequence[str]) -> dict[str, str]:
+        renamed = {file: self._formers[file] for file in files if file in self._formers}
+        return {TASK_FILES: json.dumps(files)} | ({TASK_RENAMED: json.dumps(renamed)} if renamed else {})
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
         """Say yes: a task's configuration names its files, and each file belongs to one task."""
@@ -180,4 +192,5 @@ class FileSourceConnector(SourceConnector):
         """Refuse offsets that a task could not start from."""
         tables = table_format(FILE_SOURCE_CONFIG.parse(config)) is not None
         check_offsets(offsets, TablePosition.of if tables else check_content_offset)
+        check_offsets(offsets, FileIdentity.in_offset)
         return True

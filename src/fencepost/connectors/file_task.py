@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import codecs
 import json
+import logging
 import os
 import threading
 import time
 from collections.abc import Sequence
 from functools import partial
 from io import FileIO
-from typing import cast
+from itertools import chain
+from typing import Any, Final, cast
 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from fencepost.api.errors import DataError
-from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset
+from fencepost.api.record import ArrowReader, PollResult, SourceBatch, SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceTask
 from fencepost.connectors.compression import Form, codec_of
 from fencepost.connectors.content_file import ContentFile, head_of
@@ -33,15 +35,18 @@ from fencepost.connectors.file_config import (
     INFER,
     MOVE_TO,
     NULL_VALUE,
+    POLL_INTERVAL,
     SCHEMA,
     SETTLE,
     TASK_FILES,
+    TASK_RENAMED,
     TASK_SCHEMA,
     declared_columns,
     dialect_of,
     table_format,
 )
 from fencepost.connectors.file_discovery import FILES
+from fencepost.connectors.file_identity import FileIdentity, FileTrack, inode_at
 from fencepost.connectors.growing_file import (
     FILENAME_FIELD,
     SPLIT_BYTES,
@@ -57,12 +62,21 @@ from fencepost.connectors.line_reader import LineReader
 from fencepost.connectors.object_files import ObjectContent, ObjectTable, identity_in
 from fencepost.connectors.object_store import is_object
 from fencepost.connectors.record_columns import RecordColumns
+from fencepost.connectors.renamed_files import resume
 from fencepost.connectors.restart_point import RestartPoint, replaced
 from fencepost.connectors.scan import FileRange, Quoting, scan_records
 from fencepost.connectors.tables.table_file import TableFile, TablePosition
 from fencepost.connectors.tables.table_reader import RowRange, TableReader
 
 _File = GrowingFile | ContentFile | TableFile
+
+LOOKS_FOR_RENAMED: Final = 3
+"""How many looks for files are waited for until a file that is not what it was is an error."""
+
+LEAST_WAIT_SECONDS: Final = 10.0
+"""The least time of that: after a look that finds the new name, tasks get new configurations."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 class FileSourceTask(SourceTask):
@@ -74,7 +88,12 @@ class FileSourceTask(SourceTask):
         self._files: list[_File] = []
         # From the committed offsets of compressed files.
         self._restarts: dict[str, RestartPoint] = {}
-        self._identities: dict[str, str | None] = {}
+        self._objects: dict[str, str | None] = {}
+        # Of files, not of objects.
+        self._tracks: dict[str, FileTrack] = {}
+        # Files that are not what they were: until when they may turn out to be renamed, and what is wrong otherwise.
+        self._suspects: dict[str, tuple[float, DataError]] = {}
+        self._adopted: list[tuple[SourcePartition, SourceOffset]] = []
         self._readers: dict[str, ArrowReader] = {}
         # Of files whose end is in what was returned so far.
         self._ended: dict[str, Mark] = {}
@@ -87,9 +106,16 @@ class FileSourceTask(SourceTask):
         self._columns = declared_columns({**self._parsed, **self._inferred})
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
         paths = cast("list[str]", json.loads(config[TASK_FILES]))
-        offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: path} for path in paths])
-        self._untold = set(paths)
-        self._files = [self._started(path, offset) for path, offset in zip(paths, offsets, strict=True)]
+        formers = cast("dict[str, list[str]]", json.loads(config.get(TASK_RENAMED, "{}")))
+        names = list(dict.fromkeys([*paths, *chain(*formers.values())]))
+        offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
+        resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)))
+        self._adopted = resumed.adopted
+        # A former name may be used again.
+        self._gone = [path for path in paths if path in resumed.abandoned and inode_at(path) is None]
+        there = [path for path in paths if path not in self._gone]
+        self._untold = set(there)
+        self._files = [self._started(path, resumed.offsets[path]) for path in there]
 
     def _started(self, path: str, offset: SourceOffset | None) -> _File:
         mark = Mark.in_offset(offset)
@@ -102,12 +128,14 @@ class FileSourceTask(SourceTask):
 
     def _new_file(self, path: str, offset: SourceOffset | None) -> _File:
         allowed, batch_bytes = self.context.allowed_paths, self._parsed[BATCH_BYTES]
+        if not is_object(path):
+            self._tracks[path] = FileTrack(path, FileIdentity.in_offset(path, offset), allowed)
         if (form := table_format(self._parsed)) is not None:
             table = ObjectTable if is_object(path) else TableFile
             return table(path, form, TablePosition.of(path, offset), batch_bytes, allowed)
         if (restart := RestartPoint.of(path, offset)) is not None:
             self._restarts[path] = restart
-        self._identities[path] = identity_in(offset)
+        self._objects[path] = identity_in(offset)
         plan: Planner = partial(_plan_csv, dialect_of(self._parsed).quoting) if self._format == "csv" else plan_lines
         plan = partial(plan_with_last_return, plan)
         return GrowingFile(path, position_of(path, offset), plan, batch_bytes, allowed)
@@ -118,6 +146,9 @@ class FileSourceTask(SourceTask):
 
     def poll(self) -> PollResult:
         """Return a batch of records of one file, or None after a second without any."""
+        if self._adopted:
+            adopted, self._adopted = self._adopted, []
+            return SourceBatch(reader=LineReader(allowed=self.context.allowed_paths), offsets=adopted, bytes=0)
         splits = wait_for(self._look, self._stopping)
         if not splits:
             return self._next_end()
@@ -125,9 +156,13 @@ class FileSourceTask(SourceTask):
         return SourceBatch(
             reader=self._reader(file),
             splits=splits,
-            offsets=[(file.partition, {**file.offset, **self._inferred})],
+            offsets=[(file.partition, self._offset(file))],
             bytes=sum(split.size for split in splits),
         )
+
+    def _offset(self, file: _File) -> dict[str, Any]:
+        track = self._tracks.get(file.path)
+        return {**file.offset, **(track.offset if track is not None else {}), **self._inferred}
 
     def commit(self) -> None:
         """Take away the files whose end is committed."""
@@ -152,7 +187,7 @@ class FileSourceTask(SourceTask):
                 mark = Mark.of(file.path, self.context.allowed_paths)
                 if mark is not None and mark.size == file.looked_at_size and mark.modified <= latest:
                     self._ended[file.path] = mark
-                    offset = {**file.offset, **self._inferred, ENDED_FIELD: mark.in_json()}
+                    offset = {**self._offset(file), ENDED_FIELD: mark.in_json()}
                     return SourceBatch(reader=self._reader(file), offsets=[(file.partition, offset)], bytes=0)
         return None
 
@@ -167,13 +202,36 @@ class FileSourceTask(SourceTask):
             for i, file in enumerate(self._files):
                 self._files[i] = self._told(file)
         for file in self._files:
-            if (
-                file.path not in self._untold
-                and file.path not in self._ended
-                and (splits := file.advance(whole=self._whole))
-            ):
+            if file.path not in self._untold and file.path not in self._ended and (splits := self._advance(file)):
                 return splits
         return []
+
+    def _advance(self, file: _File) -> Sequence[FileRange | RowRange]:
+        """Return the next records of a file, if it is the one that was read before.
+
+        A file with a new name is given to a task by that name soon. Until then another file in its place is not an error.
+        """
+        if (suspect := self._suspects.get(file.path)) is not None:
+            if self._whole or time.monotonic() >= suspect[0]:
+                raise suspect[1]
+            return []
+        track = self._tracks.get(file.path)
+        try:
+            splits = file.advance(whole=self._whole)
+            if track is not None:
+                track.follow(file.seen, _end(file) if splits else None)
+        except DataError as error:
+            if self._whole or track is None or not track.was_moved:
+                raise
+            wait_s = max(LEAST_WAIT_SECONDS, LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000)
+            self._suspects[file.path] = time.monotonic() + wait_s, error
+            _log.info(
+                "The path %s has another file now, or none. Waiting %g seconds in case the former one was renamed",
+                file.path,
+                wait_s,
+            )
+            return []
+        return splits
 
     def _told(self, file: _File) -> _File:
         """Return a file as what its first bytes say."""
@@ -206,7 +264,7 @@ class FileSourceTask(SourceTask):
             allowed,
             self._restarts.get(file.path),
         )
-        return ObjectContent(*given, self._identities.get(file.path)) if of_store else ContentFile(*given)
+        return ObjectContent(*given, self._objects.get(file.path)) if of_store else ContentFile(*given)
 
     def _reader(self, file: _File) -> ArrowReader:
         if not isinstance(file, ObjectContent):
@@ -277,6 +335,11 @@ class FileSourceTask(SourceTask):
             )
         # Files that are to be taken away are not in the list any more.
         return all(file.finished and self._after_end is AfterEnd.LEAVE for file in self._files)
+
+
+def _end(file: _File) -> int:
+    """Return up to which byte a file is known when records of it are returned."""
+    return file.position if isinstance(file, GrowingFile) else file.looked_at_size
 
 
 def _plan_csv(quoting: Quoting, file: FileIO, part: FileRange, size: int) -> list[FileRange]:

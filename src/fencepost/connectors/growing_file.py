@@ -14,6 +14,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
+from fencepost.connectors.file_identity import Stamp, stamp_of
 from fencepost.connectors.object_store import read_at
 from fencepost.connectors.scan import FileRange, last_line_end, open_file, split_lines, unreadable
 
@@ -122,6 +123,8 @@ class GrowingFile(Awaited):
         self._batch_bytes = batch_bytes
         self.looked_at_size = -1
         """The size at the last check of the file, -1 before the first."""
+        self.seen: Stamp | None = None
+        """What the last check of the file saw."""
         self._known_size: int | None = None
         self.exhausted = False
         """Whether no complete record was left after the position at the last check of the file."""
@@ -162,6 +165,7 @@ class GrowingFile(Awaited):
             return None
         except OSError as error:
             raise unreadable(self.path, error) from error
+        self.seen = stamp_of(status)
         if status.st_size < self.position:
             raise DataError(
                 f"The file {self.path} has {status.st_size} bytes, but was read up to byte {self.position}: it was "

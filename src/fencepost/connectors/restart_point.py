@@ -16,6 +16,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.compressed_parts import Place
 from fencepost.connectors.compression import ContentStream, Form
+from fencepost.connectors.file_identity import IDENTITY_FIELD
 from fencepost.connectors.foreign_content import UTF_8
 from fencepost.connectors.growing_file import position_of
 
@@ -93,5 +94,6 @@ def replaced(path: str, point: RestartPoint) -> DataError:
     return DataError(
         f"The file {path} was replaced by another one, or truncated, after it was read up to byte {point.position} of its "
         "content. Give new content a new name. Bring the former file back, or reset the connector's offsets to read the "
-        f"file that is there from its start. If it is the same content, compressed again, remove {RESTART_FIELD} from its offset"
+        f"file that is there from its start. If it is the same content, compressed again, remove {RESTART_FIELD} and "
+        f"{IDENTITY_FIELD} from its offset"
     )

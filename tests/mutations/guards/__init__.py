@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.mutations.guards import connectors, engine, herder, interfaces, kafka, runtime, spark, storage
+from tests.mutations.guards import connectors, engine, file_identity, herder, interfaces, kafka, runtime, spark, storage
 
 GUARDS = (
     *connectors.GUARDS,
     *engine.GUARDS,
+    *file_identity.GUARDS,
     *herder.GUARDS,
     *interfaces.GUARDS,
     *kafka.GUARDS,

@@ -149,8 +149,8 @@ GUARDS = (
     Guard(
         "the inferred schema in the offset",
         "connectors/file_task.py",
-        "offsets=[(file.partition, {**file.offset, **self._inferred})],",
-        "offsets=[(file.partition, file.offset)],",
+        "(track.offset if track is not None else {}), **self._inferred}",
+        "(track.offset if track is not None else {})}",
         "tests/unit/connectors/test_schema_inference.py::"
         "test_what_was_inferred_is_pinned_in_the_offset_and_a_restart_keeps_it",
     ),

@@ -25,6 +25,9 @@ class CommittedOffsets:
     def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
         return [self.offset(partition) for partition in partitions]
 
+    def items(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        return [({"filename": path}, {"position": position}) for path, position in self.positions.items()]
+
     def commit(self, batch: SourceBatch) -> None:
         for partition, offset in batch.offsets:
             self.positions[partition["filename"]] = offset["position"]

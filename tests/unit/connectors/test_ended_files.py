@@ -24,6 +24,9 @@ class Committed:
     def offsets(self, partitions: Any) -> list[dict[str, Any] | None]:
         return [self.of_files.get(partition["filename"]) for partition in partitions]
 
+    def items(self) -> list[tuple[dict[str, str], dict[str, Any]]]:
+        return [({"filename": path}, offset) for path, offset in self.of_files.items()]
+
     def commit(self, task: SourceTask | None, batch: SourceBatch) -> None:
         """Commit a batch, and tell its task unless it was killed just before."""
         for partition, offset in batch.offsets:
@@ -107,7 +110,7 @@ def test_a_new_file_of_the_same_name_is_read_from_its_start(path: Path, offsets:
     batch = polled(task)
     assert read(batch) == ["new 1", "new 2", "new 3"]
     offsets.commit(task, batch)
-    assert offsets.of_files[str(path)] == {"position": 18}
+    assert offsets.of_files[str(path)]["position"] == 18
     offsets.commit(task, polled(task))
     assert not path.exists()
 

@@ -98,7 +98,7 @@ def test_a_watch_tells_of_new_files_and_keeps_the_order_of_known_ones(tmp_path: 
     known, gone = touch(tmp_path / "b"), touch(tmp_path / "c")
     told = threading.Event()
     watch = FileWatch(
-        Discovery((str(tmp_path / "*"), gone), ANYWHERE), interval_s=0.01, on_new_files=told.set, on_error=pytest.fail
+        Discovery((str(tmp_path / "*"), gone), ANYWHERE), interval_s=0.01, on_change=told.set, on_error=pytest.fail
     )
     watch.start()
     assert watch.files == (known, gone)
@@ -108,7 +108,7 @@ def test_a_watch_tells_of_new_files_and_keeps_the_order_of_known_ones(tmp_path: 
     watch.stop()
     assert watch.files == (known, new)
     # A path that was forgotten is not missed.
-    assert watch._look() == []
+    assert watch._look() == ([], [])
 
 
 def test_a_link_whose_target_is_gone_is_as_a_file_that_is_gone(tmp_path: Path) -> None:
@@ -119,19 +119,19 @@ def test_a_link_whose_target_is_gone_is_as_a_file_that_is_gone(tmp_path: Path) -
     asked = FileWatch(
         Discovery((str(tmp_path / "in" / "*"), str(link)), ANYWHERE),
         interval_s=3600,
-        on_new_files=pytest.fail,
+        on_change=pytest.fail,
         on_error=pytest.fail,
     )
     asked.start()
     asked.stop()
     assert asked.files == (str(link),)
     target.unlink()
-    assert asked._look() == []
+    assert asked._look() == ([], [])
     new = touch(tmp_path / "in" / "c")
-    assert asked._look() == [new]
+    assert asked._look() == ([new], [])
     assert asked.files == (new,)
     target.touch()
-    assert asked._look() == [str(link)]
+    assert asked._look() == ([str(link)], [])
 
 
 def test_a_watch_ends_with_an_error_if_a_file_appears_that_may_not_be_read(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_watch_ends_with_an_error_if_a_file_appears_that_may_not_be_read(tmp_p
         told.set()
 
     discovery = Discovery((str(allowed / "*"),), AllowedPaths.of([str(allowed)]))
-    watch = FileWatch(discovery, interval_s=0.01, on_new_files=pytest.fail, on_error=on_error)
+    watch = FileWatch(discovery, interval_s=0.01, on_change=pytest.fail, on_error=on_error)
     watch.start()
     (allowed / "link").symlink_to(secret)
     assert told.wait(WAIT_SECONDS)

@@ -152,7 +152,7 @@ def test_each_start_goes_on_from_the_last_part_before_its_position(path: Path, k
 
 def test_a_file_of_one_member_has_no_restart_point(path: Path) -> None:
     path.write_bytes(gzip.compress(TEXT))
-    assert set(_read_some(path, 3)[0].positions[str(path)]) == {"position"}
+    assert set(_read_some(path, 3)[0].positions[str(path)]) == {"position", "identity"}
 
 
 def test_a_file_that_is_not_in_utf_8_has_no_restart_point(path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_file_that_is_not_in_utf_8_has_no_restart_point(path: Path) -> None:
     task = start(FileSourceTask(), {**config(path, **ROWS, encoding="latin-1"), "task.files": json.dumps([str(path)])})
     batch = task.poll()
     assert isinstance(batch, SourceBatch)
-    assert set(batch.offsets[0][1]) == {"position"}
+    assert set(batch.offsets[0][1]) == {"position", "identity"}
 
 
 @kinds
@@ -185,7 +185,7 @@ def test_without_the_restart_point_the_same_content_compressed_again_is_read_on(
     path.write_bytes(_in_members(gzip.compress)(TEXT))
     offsets, found = _read_some(path, 5)
     path.write_bytes(gzip.compress(TEXT))
-    del offsets.positions[str(path)]["restart"]
+    del offsets.positions[str(path)]["restart"], offsets.positions[str(path)]["identity"]
     task = _task(path, offsets)
     while len(found) < len(LINES):
         found += [row["n"] for row in read(task.poll())]

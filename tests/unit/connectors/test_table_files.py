@@ -43,6 +43,9 @@ class Offsets:
     def offsets(self, partitions: Iterable[Mapping[str, Any]]) -> list[Any]:
         return [self.committed.get(partition["filename"]) for partition in partitions]
 
+    def items(self) -> list[tuple[dict[str, str], Any]]:
+        return [({"filename": path}, offset) for path, offset in self.committed.items()]
+
     def commit(self, batch: SourceBatch) -> None:
         for partition, offset in batch.offsets:
             self.committed[partition["filename"]] = offset

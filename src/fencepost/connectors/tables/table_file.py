@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import DataError
 from fencepost.connectors.content_file import TRUNCATED_SECONDS
+from fencepost.connectors.file_identity import Stamp, stamp_of
 from fencepost.connectors.growing_file import FILENAME_FIELD, SPLIT_BYTES, Awaited
 from fencepost.connectors.scan import open_file, unreadable
 from fencepost.connectors.tables.columns import spark_columns
@@ -80,8 +81,8 @@ class TableFile(Awaited):
         self._allowed = allowed
         self._clock = clock
         self._grew_at = clock()
-        # Inode, time of the last change, and size.
-        self._seen: tuple[int, int, int] | None = None
+        self.seen: Stamp | None = None
+        """What the last look at the file saw."""
         self._incomplete: str | None = None
         self._left: int | None = None
         self.columns = StructType()
@@ -116,8 +117,8 @@ class TableFile(Awaited):
         if self.is_missing(whole=whole and not self.finished):
             return []
         seen = self._status()
-        if seen != self._seen:
-            self._seen, self._grew_at, self.looked_at_size = seen, self._clock(), seen[2]
+        if seen != self.seen:
+            self.seen, self._grew_at, self.looked_at_size = seen, self._clock(), seen[2]
             self._incomplete, self.finished = None, False
         if self.finished:
             return []
@@ -215,12 +216,12 @@ class TableFile(Awaited):
         else:
             splits.append(added)
 
-    def _status(self) -> tuple[int, int, int]:
+    def _status(self) -> Stamp:
         try:
             status = os.stat(self.path)  # noqa: PTH116 - called often: spares making a Path each time
         except OSError as error:
             raise unreadable(self.path, error) from error
-        return status.st_ino, status.st_mtime_ns, status.st_size
+        return stamp_of(status)
 
     def _file_size(self) -> int:
         return 0 if self.is_missing() else self._status()[2]

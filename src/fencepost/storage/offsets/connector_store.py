@@ -226,3 +226,8 @@ class ConnectorOffsetReader:
         if self._mends_copies:
             self._store.mend_copies(wanted)
         return found
+
+    def items(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        """Return all committed offsets of the connector: each source partition with its offset."""
+        self.reads += 1
+        return self._store.offsets(timeout_ms=self._timeout_ms)

@@ -60,6 +60,9 @@ class _NoOffsets:
     def offsets(self, partitions: Any) -> list[Any]:
         raise AssertionError(partitions)
 
+    def items(self) -> list[Any]:
+        raise AssertionError("nobody reads offsets")
+
 
 class _Listener:
     def __init__(self) -> None:

@@ -1,0 +1,66 @@
+"""Guards of files that are renamed or replaced."""
+
+from __future__ import annotations
+
+from tests.mutations.guard import Guard
+
+_TESTS = "tests/unit/connectors/test_renamed_files.py::"
+
+GUARDS = (
+    Guard(
+        "the bytes of a file before its position",
+        "connectors/file_identity.py",
+        "not self.identity.begins(file):",
+        "not self.identity:",
+        f"{_TESTS}test_a_file_that_is_replaced_by_one_as_long_is_told[same-plain-running]",
+    ),
+    Guard(
+        "the time of the last change of a file that got the inode of a deleted one",
+        "connectors/file_identity.py",
+        "(size == self.end and modified == self.modified)",
+        "size == self.end",
+        f"{_TESTS}test_a_new_file_with_the_inode_and_the_bytes_of_a_deleted_one_is_read",
+    ),
+    Guard(
+        "the offset of a file under its former name",
+        "connectors/renamed_files.py",
+        "            if best != file:",
+        "            if not best:",
+        f"{_TESTS}test_a_file_that_is_renamed_while_nothing_runs_is_not_read_again[as_text]",
+    ),
+    Guard(
+        "the start of a file that has the name of a renamed one",
+        "connectors/renamed_files.py",
+        "        offsets[name] = None",
+        "        offsets[name] = offsets[name]",
+        f"{_TESTS}test_rotated_logs_are_read_once_and_the_new_one_from_its_start[1]",
+    ),
+    Guard(
+        "the furthest offset of a file with several names",
+        "connectors/renamed_files.py",
+        "best = max(names",
+        "best = min(names",
+        f"{_TESTS}test_a_file_that_is_renamed_back_goes_on_at_its_furthest_position",
+    ),
+    Guard(
+        "the stale offset of a name that has another file",
+        "connectors/renamed_files.py",
+        "if _has(identities.get(former), inode)]",
+        "]",
+        f"{_TESTS}test_an_offset_of_another_file_under_a_former_name_is_not_taken",
+    ),
+    Guard(
+        "the commit of an adopted offset before all others",
+        "connectors/file_task.py",
+        "        if self._adopted:\n",
+        "        if not self._tracks:\n",
+        f"{_TESTS}test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing",
+    ),
+    Guard(
+        "the one task for a file and the former name it had",
+        "connectors/renamed_files.py",
+        "            if former in joined and joined",
+        "            if former not in joined and joined",
+        f"{_TESTS}test_the_names_of_one_file_are_of_one_task_wherever_they_were",
+    ),
+)
