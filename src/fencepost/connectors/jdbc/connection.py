@@ -50,7 +50,8 @@ _KEEPALIVE: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-_CONNECT_TIMEOUT_SECONDS: Final = "10"
+# An empty address is taken from the host, where none would be PGHOSTADDR of the process's environment.
+_OTHER: Final = {"connect_timeout": "10", "hostaddr": ""}
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class PostgresAddress:
                 parameters[parameter] = str(values[name])
         parameters.setdefault("dbname", parameters.get("user", "postgres"))
         where = f"{parameters['host']}:{parameters['port']}/{parameters['dbname']}"
-        return cls(where, _KEEPALIVE | {"connect_timeout": _CONNECT_TIMEOUT_SECONDS} | parameters)
+        return cls(where, _KEEPALIVE | _OTHER | parameters)
 
     def connect(self) -> Connection:
         """Open a connection in which each statement is a transaction. Raises ConfigError or RetriableError."""

@@ -41,7 +41,10 @@ _KEEPALIVE: Final = {
     "keepalives_count": "2",
     "tcp_user_timeout": "20000",
 }
-_OTHER: Final = {"connect_timeout": "10", "client_encoding": "UTF8", "application_name": "fencepost"}
+# An empty address is taken from the host, where none would be PGHOSTADDR of the process's environment.
+_OTHER: Final = {"connect_timeout": "10", "client_encoding": "UTF8", "application_name": "fencepost", "hostaddr": ""}
+# libpq sends PGDATESTYLE and PGTZ of the process's environment as well, and the server prefers them to `options`.
+_AGAINST_ENVIRONMENT: Final = "; ".join(f"SET {name} = '{_SESSION[name]}'" for name in ("DateStyle", "TimeZone"))
 # Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
 # intervention, system error, objects in use, and locks. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
@@ -89,7 +92,7 @@ class ConnectionSettings:
         # Not PGconn.connect, which keeps all threads of the process waiting for the server.
         driver, parameters = _psycopg(), self.parameters(**more)
         try:
-            return cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **parameters))
+            connection = cast("psycopg.Connection[Any]", driver.connect(autocommit=True, **parameters))
         except driver.OperationalError as error:
             from fencepost.connectors.pg_refusal import lasting_refusal  # noqa: PLC0415 - needs the optional package
 
@@ -101,6 +104,12 @@ class ConnectionSettings:
             ) from error
         except driver.Error as error:
             raise translated(error, failure) from error
+        try:
+            command(connection, _AGAINST_ENVIRONMENT)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 def command(
