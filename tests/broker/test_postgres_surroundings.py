@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig
-from fencepost.connectors.postgres.connection import ConnectionSettings
+from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError
+from fencepost.connectors.postgres.connector import PostgresSourceConnector
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
@@ -51,3 +56,30 @@ def test_the_environment_does_not_choose_the_server(postgres: EmbeddedPostgres, 
         assert connection.info.port == postgres.port
     with PostgresAddress.of(jdbc.values, ANYWHERE).connect() as connection:
         assert connection.info.port == postgres.port
+
+
+def test_a_standby_is_refused_before_anything_is_read():
+    folder = Path(tempfile.mkdtemp(prefix="fencepost-standby-"))
+    folder.chmod(0o755)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        primary = stack.enter_context(EmbeddedPostgres())
+        database = stack.enter_context(Database(primary))
+        database.execute(
+            "create table t(id int primary key); insert into t values (1); create publication mine for table t"
+        )
+        standby = EmbeddedPostgres(folder, settings={"hot_standby": "on"})
+        standby.base_backup(primary, "--write-recovery-conf", "--checkpoint", "fast")
+        stack.enter_context(standby)
+        topics = Topics(database, publication_name="mine", publication_autocreate_mode="disabled")
+        topics.change(database_port=str(standby.port))
+
+        with pytest.raises(PostgresError, match=r"is a standby: correct database.hostname .*promote it"):
+            topics.run()
+        assert topics.committed_offset is None
+        connector = PostgresSourceConnector()
+        connector.context = topics  # type: ignore[assignment]
+        config = {**topics.configs(), "name": "c", "connector.class": "PostgresSource"}
+        (refused,) = [value for value in connector.validate(config) if value.errors]
+        assert refused.name == "database.hostname"
+        assert "is a standby" in refused.errors[0]

@@ -16,6 +16,7 @@ from fencepost.connectors.postgres.config import DEFINITIONS, PostgresConfig
 from fencepost.connectors.postgres.connection import query
 from fencepost.connectors.postgres.left_out import left_out, refusal
 from fencepost.connectors.postgres.position import SourceState
+from fencepost.connectors.postgres.slot import check_primary
 from fencepost.connectors.postgres.task import PostgresSourceTask
 
 _BOUNDARY: Final = "transaction.boundary"
@@ -101,6 +102,7 @@ def _check_server(config: PostgresConfig) -> None:
     """Raise ConfigError or PostgresError if the server is there but cannot be captured."""
     try:
         with config.connection.connect() as connection:
+            check_primary(connection, config.connection)
             ((level,),) = query(connection, "SELECT current_setting('wal_level')")
             refused = refusal(left_out(connection, config))
     except RetriableError as error:

@@ -59,7 +59,12 @@ class SourceDatabase:
         """Return the connection."""
         if self._open is None or self._open.closed:
             connection = self._config.connection.connect()
-            held_tables.limit_lock_waits(connection)
+            try:
+                slots.check_primary(connection, self._config.connection)
+                held_tables.limit_lock_waits(connection)
+            except BaseException:
+                connection.close()
+                raise
             self._open = connection
         return self._open
 

@@ -93,6 +93,16 @@ def identify(connection: psycopg.Connection[Any]) -> Server:
     return Server(str(system), int(timeline or 0), parse_lsn(str(lsn)))
 
 
+def check_primary(connection: psycopg.Connection[Any], address: object) -> None:
+    """Raise PostgresError on a standby, which has no end of the log of its own and cannot write what chunks need."""
+    ((standby,),) = query(connection, "SELECT pg_is_in_recovery()")
+    if standby:
+        raise PostgresError(
+            f"PostgreSQL at {address} is a standby: correct database.hostname to that of the primary; or, if this server "
+            "is to become the primary, promote it and restart the task"
+        )
+
+
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     """Return a replication slot, None if there is none of this name."""
     reason = "invalidation_reason" if connection.info.server_version >= _WITH_INVALIDATION_REASON else "NULL"
