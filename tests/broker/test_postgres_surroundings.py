@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig
+from fencepost.connectors.postgres import slot as slots
 from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError
 from fencepost.connectors.postgres.connector import PostgresSourceConnector
 from fencepost.embedded.postgres import EmbeddedPostgres
@@ -83,3 +86,48 @@ def test_a_standby_is_refused_before_anything_is_read():
         (refused,) = [value for value in connector.validate(config) if value.errors]
         assert refused.name == "database.hostname"
         assert "is a standby" in refused.errors[0]
+
+
+def test_connectors_that_create_one_publication_at_once_both_get_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    database.execute("create table a(id int primary key); insert into a values (1)")
+    database.execute("create table b(id int primary key); insert into b values (1)")
+    mine = {"publication_name": "mine", "publication_autocreate_mode": "filtered"}
+    both = [Topics(database, table_include_list=rf"public\.{name}", **mine) for name in "ab"]
+    create, meeting = slots.create_publication, threading.Barrier(2)
+
+    def together(*arguments: object) -> None:
+        meeting.wait()
+        create(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slots, "create_publication", together)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(Topics.run, both))
+    for topics, name in zip(both, "ab", strict=True):
+        assert [key["id"] for key, _ in topics.events(f"public.{name}")] == [1]
+        topics.drop_slot()
+    assert any(topics.failed("was changed by somebody else") for topics in both)
+
+
+@pytest.mark.parametrize("table", ["t", "u"])
+def test_connectors_that_add_tables_at_once_both_get_them(
+    database: Database, monkeypatch: pytest.MonkeyPatch, table: str
+):
+    database.execute("create table s(id int primary key); create publication mine for table s")
+    database.execute("create table t(id int primary key); create table u(id int primary key)")
+    mine = {"publication_name": "mine", "publication_autocreate_mode": "filtered"}
+    both = [Topics(database, table_include_list=rf"public\.{name}", **mine) for name in ("t", table)]
+    add, meeting = slots.add_tables, threading.Barrier(2)
+
+    def together(*arguments: object) -> None:
+        meeting.wait()
+        add(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slots, "add_tables", together)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(Topics.run, both))
+    with database.connect() as connection:
+        assert slots.member_tables(connection, "mine") == ["public.s", *sorted({"public.t", f"public.{table}"})]
+    for topics in both:
+        topics.drop_slot()

@@ -92,14 +92,18 @@ class SourceDatabase:
         """Create the publication, or add tables to it, as the configuration says; return its parts."""
         config, connection = self._config, self.connection()
         found = slots.publication_parts(connection, config.publication)
-        if found is None:
-            self._create_publication(connection)
-        elif config.autocreate is Autocreate.FILTERED:
-            published = set(slots.member_tables(connection, config.publication))
-            wanted = self._captured_tables(connection)
-            if missing := [table for table in wanted if ".".join(table) not in published]:
-                _log.info("Adding %d tables to the publication %s", len(missing), config.publication)
-                slots.add_tables(connection, config.publication, missing)
+        try:
+            if found is None:
+                self._create_publication(connection)
+            elif config.autocreate is Autocreate.FILTERED:
+                self._add_missing_tables(connection)
+        except PostgresError as error:
+            if slots.publication_parts(connection, config.publication) == found:
+                raise
+            raise RetriableError(
+                f"The publication {config.publication} was changed by somebody else, as another connector, at the same time: "
+                "it is looked at again"
+            ) from error
         if left_out := slots.unpublished_operations(connection, config.publication):
             _log.warning(
                 "The publication %s leaves out %s: such changes do not get to Kafka. If they should, run ALTER PUBLICATION "
@@ -111,6 +115,14 @@ class SourceDatabase:
         self._check_left_out(connection)
         self.check_topics()
         return slots.publication_parts(connection, config.publication) or {}
+
+    def _add_missing_tables(self, connection: psycopg.Connection[Any]) -> None:
+        name = self._config.publication
+        published = set(slots.member_tables(connection, name))
+        wanted = self._captured_tables(connection)
+        if missing := [table for table in wanted if ".".join(table) not in published]:
+            _log.info("Adding %d tables to the publication %s", len(missing), name)
+            slots.add_tables(connection, name, missing)
 
     def _check_signals(self, connection: psycopg.Connection[Any]) -> None:
         config, table = self._config, self._config.signal_table
