@@ -131,3 +131,15 @@ def test_connectors_that_add_tables_at_once_both_get_them(
         assert slots.member_tables(connection, "mine") == ["public.s", *sorted({"public.t", f"public.{table}"})]
     for topics in both:
         topics.drop_slot()
+
+
+def test_a_change_that_the_server_cannot_send_ends_the_task(postgres: EmbeddedPostgres):
+    with Database(postgres, encoding="SQL_ASCII") as database:
+        database.execute("create table t(id int primary key, v text)")
+        topics = Topics(database)
+        topics.run()
+        database.execute(r"insert into t values (1, convert_from('\xe9ff', 'SQL_ASCII'))")
+
+        with pytest.raises(PostgresError, match=r"invalid byte sequence.*associated LSN.*correct the value.*To resync"):
+            topics.run()
+        topics.drop_slot()

@@ -68,6 +68,18 @@ def test_snapshot_and_stream_are_the_same_over_tls(trusted: Path, secured: TlsPr
     topics.drop_slot()
 
 
+def test_a_change_that_the_server_cannot_send_ends_the_task_over_tls(secured: TlsProxy, database: Database):
+    with Database(database.server, encoding="SQL_ASCII") as other:
+        topics = Topics(other, database_port=str(secured.port), database_sslmode="require")
+        other.execute("create table t(id int primary key, v text)")
+        topics.run()
+        other.execute(r"insert into t values (1, convert_from('\xe9ff', 'SQL_ASCII'))")
+
+        with pytest.raises(PostgresError, match=r"invalid byte sequence.*associated LSN.*correct the value.*To resync"):
+            topics.run()
+        topics.drop_slot()
+
+
 def test_copy_over_tls_has_the_same_rows(trusted: Path, secured: TlsProxy, database: Database):
     statement = "copy (select i::bigint, repeat('d', i) from generate_series(0, {last}) i) to stdout (format {form})"
 

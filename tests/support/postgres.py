@@ -16,8 +16,9 @@ from tests.support.topics import unique
 class Database:
     """A new database; it is dropped at the end, with whatever connections it still has."""
 
-    def __init__(self, server: EmbeddedPostgres) -> None:
+    def __init__(self, server: EmbeddedPostgres, encoding: str = "UTF8") -> None:
         self.server = server
+        self.encoding = encoding
         self.name = unique("test").replace("-", "_")
 
     @property
@@ -59,7 +60,7 @@ class Database:
         wait_for(dropped, what=f"the slot {name} is dropped")
 
     def __enter__(self) -> Self:
-        self._on_server(f"create database {self.name}")
+        self._on_server(f"create database {self.name} encoding '{self.encoding}' template template0")
         return self
 
     def __exit__(

@@ -17,7 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.api.errors import RetriableError
+from fencepost.api.errors import FencepostError, RetriableError
+from fencepost.connectors.postgres.connection import PostgresError
+from fencepost.connectors.postgres.slot import RESYNC
 
 COPY_DATA: Final = ord("d")
 XLOG_DATA: Final = ord("w")
@@ -25,6 +27,9 @@ KEEPALIVE: Final = ord("k")
 _BEGIN, _COMMIT = b"BC"
 _ANY_TIME: Final = b"NSA"
 """NoticeResponse, ParameterStatus and NotificationResponse."""
+
+_UNSENDABLE: Final = ("22", "54")
+"""Classes of SQLSTATE that a change itself is the cause of: its data, and limits of the server. The log keeps it so."""
 
 PAYLOAD: Final = 5
 """Where a CopyData's payload begins: after `d` and the length."""
@@ -38,7 +43,7 @@ Positions = NDArray[np.int64]
 def find_frames(data: bytearray, filled: int) -> tuple[Positions, int]:
     """Return where the complete messages in `data[:filled]` begin, and where the last one ends.
 
-    Raises RetriableError with the server's message if something else follows: the stream has ended.
+    Raises RetriableError or PostgresError with the server's message if something else follows: the stream has ended.
     """
     u8 = np.frombuffer(data, np.uint8, filled)
     starts = np.flatnonzero(u8[: max(filled - PAYLOAD, 0)] == COPY_DATA)
@@ -88,7 +93,7 @@ def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
     starts, at = [], 0
     while at + PAYLOAD <= filled:
         if data[at] != COPY_DATA and data[at] not in _ANY_TIME:
-            raise RetriableError(f"PostgreSQL ended the replication stream: {server_message(data[at:filled])}")
+            raise ended(server_message(data[at:filled]), _fields(data[at:filled]).get(b"C", ""))
         end = at + 1 + int.from_bytes(data[at + 1 : at + PAYLOAD], "big")
         if end > filled:
             break
@@ -98,10 +103,29 @@ def _walk(data: bytearray, filled: int) -> tuple[Positions, int]:
     return np.array(starts, np.int64), at
 
 
+def ended(said: str, state: str) -> FencepostError:
+    """Return the error to raise for a stream that the server ended: what it said, and its SQLSTATE."""
+    message = f"PostgreSQL ended the replication stream: {said}"
+    if not state.startswith(_UNSENDABLE):
+        return RetriableError(message)
+    return PostgresError(
+        f"{message}. It cannot send this change, at no later attempt either: correct the value in the database, or leave "
+        f"the table out of the publication. {RESYNC}"
+    )
+
+
 def server_message(answer: bytes | bytearray) -> str:
-    """Return the text of an ErrorResponse, as far as it is there: its severity, code and message."""
+    """Return the text of an ErrorResponse, as far as it is there: its severity, message and context."""
     if answer[:1] != b"E":
         return f"it sent a message of type {bytes(answer[:1])!r}"
-    fields = {part[:1]: part[1:].decode(errors="replace") for part in bytes(answer[PAYLOAD:]).split(b"\0") if part}
+    fields = _fields(answer)
     said = ": ".join(fields[kind] for kind in (b"V", b"M") if kind in fields)
-    return said or "it sent an error without text"
+    context = f" ({fields[b'W']})" if b"W" in fields else ""
+    return f"{said or 'it sent an error without text'}{context}"
+
+
+def _fields(answer: bytes | bytearray) -> dict[bytes, str]:
+    """Return the fields of an ErrorResponse that are there whole or in part, by their type."""
+    end = 1 + int.from_bytes(answer[1:PAYLOAD], "big")
+    parts = bytes(answer[PAYLOAD:end]).split(b"\0")
+    return {part[:1]: part[1:].decode(errors="replace") for part in parts if part}

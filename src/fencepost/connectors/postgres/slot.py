@@ -144,7 +144,7 @@ def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
     if slot is None:
         raise PositionLostError(
             f"The replication slot {name} does not exist, so the server did not keep the changes since the connector's "
-            f"offset. {_RESYNC}"
+            f"offset. {RESYNC}"
         )
     if slot.plugin != PLUGIN or slot.database != database:
         raise PostgresError(
@@ -154,7 +154,7 @@ def check_slot(slot: Slot | None, name: str, database: str) -> Slot:
     if slot.wal_status == "lost" or slot.confirmed is None or slot.invalidation_reason is not None:
         reason = slot.invalidation_reason or "wal_removed"
         happened = _INVALIDATIONS.get(reason, f"pg_replication_slots has {reason} as the reason. Remove its cause")
-        raise PositionLostError(f"The replication slot {name} was invalidated: {happened}. {_RESYNC}")
+        raise PositionLostError(f"The replication slot {name} was invalidated: {happened}. {RESYNC}")
     return slot
 
 
@@ -167,23 +167,23 @@ def check_state(state: SourceState, slot: Slot, server: Server, history: str | N
     if server.system != state.system:
         raise PositionLostError(
             f"The offset is of the database system {state.system}, but the server is {server.system}: it was restored "
-            f"or is another one. Correct database.hostname; or, if it is to replace the former one: {_RESYNC}"
+            f"or is another one. Correct database.hostname; or, if it is to replace the former one: {RESYNC}"
         )
     if history is not None and not shares_history(history, state.timeline, position.lsn):
         raise PositionLostError(
             f"The offset {lsn_text(position.lsn)} of timeline {state.timeline} is not part of the server's timeline "
             f"{server.timeline}: the server lost changes that are in Kafka, as after a failover to a standby that was "
-            f"behind. {_RESYNC}"
+            f"behind. {RESYNC}"
         )
     if slot.confirmed is not None and slot.confirmed > position.lsn:
         raise PositionLostError(
             f"The replication slot {slot.name} is at {lsn_text(slot.confirmed)}, past the connector's offset "
             f"{lsn_text(position.lsn)}: something else read or moved it, and the changes between are lost. To accept the "
-            f"gap, set lsn in the connector's offset to {lsn_text(slot.confirmed)}. Otherwise: {_RESYNC}"
+            f"gap, set lsn in the connector's offset to {lsn_text(slot.confirmed)}. Otherwise: {RESYNC}"
         )
 
 
-_RESYNC: Final = (
+RESYNC: Final = (
     "To resync, stop the connector, delete its offsets (DELETE /connectors/NAME/offsets) and the slot, and start it: it "
     "takes a new snapshot"
 )
@@ -199,7 +199,7 @@ def check_publication(state: SourceState, name: str, now: Mapping[str, str], dro
         raise PositionLostError(
             f"The publication {name} was changed ({', '.join(part or 'its settings' for part in altered)}): changes of "
             "tables that were taken out of it may be missing. To accept that, remove the field publication from the "
-            f"connector's offset. Otherwise: {_RESYNC}"
+            f"connector's offset. Otherwise: {RESYNC}"
         )
 
 

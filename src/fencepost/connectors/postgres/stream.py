@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError, driver_error
 from fencepost.connectors.postgres.decoder import EPOCH_US, Decoded, Decoder
-from fencepost.connectors.postgres.frames import find_frames, server_message, whole_transactions
+from fencepost.connectors.postgres.frames import ended, find_frames, server_message, whole_transactions
 from fencepost.connectors.postgres.position import Position, lsn_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ class ReplicationStream:
     def read(self, timeout_s: float) -> Decoded:
         """Wait for changes, and return those of a block: whole transactions if it has the end of any.
 
-        Raises RetriableError if the connection breaks; the decoder's position is then where to continue.
+        Raises RetriableError if the connection breaks; the decoder's position is then where to continue. Raises
+        PostgresError if the server cannot send a change.
         """
         self._fill(timeout_s)
         if time.monotonic() >= self._next_reply:
@@ -174,8 +175,7 @@ class ReplicationStream:
         while self._filled < limit:
             size, message = connection.get_copy_data(1)
             if size < 0:
-                reason = connection.error_message.decode(errors="replace").strip()
-                raise RetriableError(f"PostgreSQL ended the replication stream: {reason or 'no reason given'}")
+                raise _ended_by_libpq(connection)
             if size == 0:
                 if not _readable(connection.socket, wait):
                     return
@@ -257,6 +257,16 @@ def _start_by_libpq(connection: PGconn, wanted: str) -> None:
         said = f"PostgreSQL did not start the replication: {message}"
         raise RetriableError(said) if state.decode().startswith(_TEMPORARY) else PostgresError(said)
     connection.nonblocking = 1
+
+
+def _ended_by_libpq(connection: PGconn) -> FencepostError:
+    from psycopg import pq  # noqa: PLC0415 - an optional package
+
+    # The answer is there, or the connection is broken: nothing is waited for.
+    result = connection.get_result()
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) if result else None) or b""
+    reason = " ".join(connection.error_message.decode(errors="replace").split())
+    return ended(reason or "no reason given", state.decode())
 
 
 @contextmanager

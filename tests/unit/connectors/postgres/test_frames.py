@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.api.errors import RetriableError
+from fencepost.connectors.postgres.connection import PostgresError
 from fencepost.connectors.postgres.frames import find_frames, whole_transactions
 from tests.unit.connectors.postgres.messages import ACCOUNTS, begin, buffer, commit, frame, insert, keepalive, logged
 
@@ -58,11 +59,19 @@ def test_what_the_server_may_send_at_any_time_is_passed_over(kind: bytes):
     assert (starts.tolist(), end) == ([ends[0], ends[3]], ends[4])
 
 
-def test_an_error_of_the_server_is_told():
-    fields = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
-    error = b"E" + struct.pack(">I", len(fields) + 4) + fields
-    data = buffer(keepalive(1), error)
-    with pytest.raises(RetriableError, match="FATAL: terminating connection"):
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        (b"SFATAL\0VFATAL\0C57P01\0Mterminating connection", RetriableError, "FATAL: terminating connection"),
+        (b"VERROR\0C22021\0Minvalid byte\0Wslot x", PostgresError, r"invalid byte \(slot x\). It cannot send this"),
+        (b"VERROR\0CXX000\0Mcould not map", RetriableError, "could not map"),
+    ],
+)
+def test_an_error_of_the_server_is_told(fields: bytes, error: type[Exception], message: str):
+    answer = b"E" + struct.pack(">I", len(fields) + 6) + fields + b"\0\0"
+    # What followed in the block before is no part of it.
+    data = buffer(keepalive(1), answer, b"Wno\0Mno\0C57P01\0")
+    with pytest.raises(error, match=message):
         find_frames(data, len(data) - 64)
 
 
