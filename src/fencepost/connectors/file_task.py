@@ -106,7 +106,7 @@ class FileSourceTask(SourceTask):
         self._columns = declared_columns({**self._parsed, **self._inferred})
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
         paths = cast("list[str]", json.loads(config[TASK_FILES]))
-        formers = cast("dict[str, list[str]]", json.loads(config.get(TASK_RENAMED, "{}")))
+        formers: dict[str, list[str]] = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
         names = list(dict.fromkeys([*paths, *chain(*formers.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)))
