@@ -257,7 +257,7 @@ class ContentFile:
             # The two characters of one line end, in two reads.
             self._line += count_lines(data) - (returned and data.startswith(b"\n"))
             returned = data.endswith(b"\r")
-        self._returned = returned and self.form.codec is None
+        self._returned = returned
         self._part, self._noted = stream.part, start
         return stream
 
@@ -328,17 +328,26 @@ class ContentFile:
         data = bytes(self._data[:end])
         held = HeldRange(self.path, self.position, self.position + end, data, self._line)
         self._move_restart(held)
-        self._returned = self.form.codec is None and end == length and data.endswith(b"\r")
+        self._returned = end == length and data.endswith(b"\r")
         del self._data[:end]
         self.position += end
         self._line += count_lines(data)
         return held
 
     def _move_restart(self, held: HeldRange) -> None:
-        """Restart from the last part that begins in what is returned, or right after it."""
+        """Restart from the last part that begins in what is returned, or right after it, but not after a return at the end.
+
+        A line feed that follows later belongs to that return, and a part that begins with it cannot tell.
+        """
         while self._begun and self._begun[0][0] <= held.end:
-            position, place, fingerprint = self._begun.popleft()
-            before = held.data[: position - held.start]
+            position, place, fingerprint = self._begun[0]
+            before = held.data[: max(0, position - held.start)]
+            following = self._data[len(before) : len(before) + 1]
+            if before.endswith(b"\r") and not following:
+                return
+            self._begun.popleft()
+            if position < held.start:
+                continue
             # A line end in two parts is one.
-            cut = before.endswith(b"\r") and self._data[len(before) : len(before) + 1] == b"\n"
+            cut = before.endswith(b"\r") and following == b"\n"
             self._restart = RestartPoint(place, position, held.line + count_lines(before) - cut, fingerprint)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 
 from fencepost import RefusedRow, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
+from fencepost.connectors import content_file, growing_file
 from fencepost.connectors.line_numbers import line_number
+from tests.unit.connectors.support import CommittedOffsets, read
 from tests.unit.connectors.test_file_source import config, tasks
 
 
@@ -156,3 +160,39 @@ def test_lines_are_counted_from_any_position_that_was_counted_before(
     begins = [sum(len(text + end) for text, end in lines[:number]) for number in range(len(lines))]
     for number in data.draw(st.permutations(range(len(lines)))):
         assert line_number(str(path), begins[number], ANYWHERE) == number + 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("restart_bytes", [1, content_file.RESTART_BYTES])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_line_end_that_is_written_in_two_parts_is_one(
+    tmp_path: Path,
+    compress: Callable[[bytes], bytes],
+    restart_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    restarted: bool,
+) -> None:
+    monkeypatch.setattr(content_file, "RESTART_BYTES", restart_bytes)
+    monkeypatch.setattr(growing_file, "WAIT_SECONDS", growing_file.LOOK_SECONDS)
+
+    def read_in_parts(**properties: str) -> list[Any]:
+        path = tmp_path / properties["format"]
+        path.write_bytes(b"")
+        offsets, task, found = CommittedOffsets(), None, list[Any]()
+        for part in (b"0\r", b"\nx\r", b"\n1\r", b"y\r", b"\n", b"z\r\n"):
+            with path.open("ab") as file:
+                file.write(compress(part))
+            if task is None or restarted:
+                [task] = tasks(config(path, **properties), offsets=offsets)
+            while isinstance(batch := task.poll(), SourceBatch):
+                offsets.commit(batch)
+                reader: Any = batch.reader
+                for split in batch.splits:
+                    found += reader.read_tolerant(split) if "schema" in properties else read(batch)
+        return found
+
+    parts = read_in_parts(format="csv", schema="value INT")
+    refused = [row for part in parts if isinstance(part, list) for row in part]
+    assert [(row.raw, row.place["line"]) for row in refused] == [(b"x", "2"), (b"y", "4"), (b"z", "5")]
+    assert read_in_parts(format="text") == ["0", "x", "1", "y", "z"]
