@@ -22,17 +22,23 @@ from tests.support.processes import Process, wait_for
 BUCKET: Final = "incoming"
 _KEY: Final = "test-key"
 _SECRET: Final = "test-secret"
-_START_SECONDS: Final = 120.0
+START_SECONDS: Final = 120.0
+
+
+def nowhere() -> str:
+    """The URL of a server that is not there."""
+    return f"http://{HOST}:{free_ports(1)[0]}"
 
 
 class ObjectStore(ABC):
     """Starts the server with one bucket. `environment` is what a client's process needs.
 
-    `address` is the variable of it that names the server.
+    `host` is what follows the scheme in URLs: the name of the bucket, by default. `aliases` are more schemes.
     """
 
     scheme: ClassVar[str]
-    address: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    host: str = BUCKET
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -50,7 +56,11 @@ class ObjectStore(ABC):
             self._process.__exit__(kind, error, traceback)
 
     def url(self, key: str) -> str:
-        return f"{self.scheme}://{BUCKET}/{key}"
+        return f"{self.scheme}://{self.host}/{key}"
+
+    @abstractmethod
+    def away(self) -> dict[str, str]:
+        """Return what of the environment names a server that is not there."""
 
     def put(self, key: str, data: bytes) -> str:
         """Write an object, and return its URL."""
@@ -61,7 +71,7 @@ class ObjectStore(ABC):
     def delete(self, key: str) -> None:
         self.files.delete_file(f"{BUCKET}/{key}")
 
-    def _has_bucket(self) -> bool:
+    def has_bucket(self) -> bool:
         assert self._process is not None
         assert self._process.running, self._process.output[-2000:]
         try:
@@ -76,7 +86,10 @@ class Seaweed(ObjectStore):
     """Speaks S3."""
 
     scheme = "s3"
-    address = "AWS_ENDPOINT_URL"
+    aliases = ("s3a",)
+
+    def away(self) -> dict[str, str]:
+        return {"AWS_ENDPOINT_URL": nowhere()}
 
     def __enter__(self) -> Self:
         identities = self._directory / "identities.json"
@@ -105,7 +118,7 @@ class Seaweed(ObjectStore):
             endpoint_override=self.environment["AWS_ENDPOINT_URL"],
             allow_bucket_creation=True,
         )
-        wait_for(self._has_bucket, what="the server of objects answers", timeout=_START_SECONDS)
+        wait_for(self.has_bucket, what="the server of objects answers", timeout=START_SECONDS)
         return self
 
 
@@ -113,7 +126,9 @@ class GoogleStore(ObjectStore):
     """Speaks Google Cloud Storage, and keeps objects in memory."""
 
     scheme = "gs"
-    address = "STORAGE_EMULATOR_HOST"
+
+    def away(self) -> dict[str, str]:
+        return {"STORAGE_EMULATOR_HOST": nowhere()}
 
     def __enter__(self) -> Self:
         [port] = free_ports(1)
@@ -134,5 +149,5 @@ class GoogleStore(ObjectStore):
             project_id="test",
             retry_time_limit=timedelta(seconds=1),
         )
-        wait_for(self._has_bucket, what="the server of objects answers", timeout=_START_SECONDS)
+        wait_for(self.has_bucket, what="the server of objects answers", timeout=START_SECONDS)
         return self

@@ -23,7 +23,7 @@ from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.connectors.file_identity import inode_at
 from fencepost.connectors.growing_file import check_file
-from fencepost.connectors.object_store import check_allowed, is_object, key_of, objects_below, size_and_time
+from fencepost.connectors.object_store import ObjectUrl, check_allowed, is_object, objects_below, size_and_time
 
 FILES: Final = "files"
 ORDERS: Final = ("name", "time")
@@ -133,29 +133,38 @@ def _check_no_url(path: str) -> None:
     match = _URL.match(path)
     if match is None or os.path.lexists(path):
         return
-    if match[1].lower() == "file":
-        advice = f"Write the path alone: /{unquote(path[match.end() :])}"
+    scheme, rest = match[1].lower(), path[match.end() :]
+    if scheme == "file":
+        advice = f"Write the path alone: /{unquote(rest)}"
+    elif scheme in {"webhdfs", "swebhdfs", "hdfs"}:
+        # hdfs:/path has no host.
+        named = re.sub(r"^([^/]+):\d+(?=/|$)", r"\1:8020", rest) if "://" in match[0] else f"/{rest}"
+        advice = f"Write hdfs://{named}, with the host and port of the name node that fs.defaultFS of core-site.xml has"
+    elif azure := re.fullmatch(r"([^@/]+)@([^./]+)\.blob\.([^/]+)/(.*)", rest, re.DOTALL):
+        advice = "Write abfss://{}@{}.dfs.{}/{}".format(*azure.groups())
     else:
         advice = (
-            "Mount the store as a directory of the worker and of each Spark executor (for example with "
-            "rclone, for HDFS with its NFS gateway), copy the files to one, or read them by a data source of PySpark with "
-            "pyspark_source, which reads whatever Spark's executors can"
+            "Mount the store as a directory of the worker and of each Spark executor (for example with rclone), copy the "
+            "files to one, or read them by a data source of PySpark with pyspark_source, which reads whatever Spark's "
+            "executors can"
         )
     raise ConfigError(
         f"The property {FILES} names {path}, but FileSource reads files by their path in the file system, or as "
-        f"s3://bucket/key or gs://bucket/key, not by this URL. {advice}",
+        f"s3://bucket/key, gs://bucket/key, abfss://container@account.dfs.core.windows.net/key or hdfs://host:port/path, not by "
+        f"this URL. {advice}",
         name=FILES,
     )
 
 
 def check_object(url: str, allowed: AllowedPaths) -> None:
     """Raise ConfigError for a URL that may not be read, or names no object."""
+    parts = ObjectUrl.of(url)
     try:
         check_allowed(url, allowed)
+        parts.check()
     except ConfigError as error:
         raise ConfigError(f"The property {FILES} is refused. {error}", name=FILES) from None
-    bucket, _, key = key_of(url).partition("/")
-    if not key or glob.has_magic(bucket):
+    if not parts.path or glob.has_magic(parts.host):
         raise ConfigError(
             f"The property {FILES} names {url}: name objects in one bucket, for example s3://my-bucket/in/*.csv",
             name=FILES,

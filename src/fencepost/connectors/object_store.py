@@ -1,12 +1,13 @@
-"""Objects of S3, of servers that speak its protocol, and of Google Cloud Storage, by URL.
+"""Objects of S3, of servers that speak its protocol, of Google Cloud Storage and Azure, and files of HDFS, by URL.
 
-    s3://bucket/key    s3a://bucket/key    gs://bucket/key
+    s3://bucket/key    s3a://bucket/key    gs://bucket/key    abfss://container@account.dfs.core.windows.net/key
+    hdfs://host:port/path
 
-pyarrow talks to the server. Credentials, region and the address of another server than Amazon's or Google's come from the
-environment of the process, as for their own programs, and so on each Spark executor.
+Credentials and the address of the server come from the environment of the process, and so on each Spark executor: see
+`arrow_stores` and `hadoop_store`.
 
-An object is never changed, but it may be replaced: `check_unchanged` compares its ETag or generation before anything that
-was read of it is returned.
+An object is never changed, but it may be replaced: `check_unchanged` compares its ETag, generation or time of change before
+anything that was read of it is returned.
 """
 
 from __future__ import annotations
@@ -14,27 +15,65 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any, Final
+
+import pyarrow as pa
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.connectors.arrow_stores import AzureStore, GoogleStore, S3Store, azure_parts
+from fencepost.connectors.hadoop_store import HadoopStore
+from fencepost.connectors.store import Store
 
-SCHEMES: Final = ("s3", "s3a", "gs")
+_STORES: Final[dict[str, Callable[[str], Store]]] = {
+    "s3": S3Store,
+    "s3a": S3Store,
+    "gs": GoogleStore,
+    "abfs": AzureStore,
+    "abfss": AzureStore,
+    "hdfs": HadoopStore,
+}
 
-_URL: Final = re.compile(rf"({'|'.join(SCHEMES)})://([^/].*)", re.DOTALL | re.IGNORECASE)
+_URL: Final = re.compile(rf"({'|'.join(_STORES)})://([^/]*)(?:/(.*))?", re.DOTALL | re.IGNORECASE)
 _READ_AHEAD: Final = 4 << 20
-# pyarrow tells the kind of an error in its text alone.
-_PASSING: Final = re.compile(
-    r"AWS Error (NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|REQUEST_TIMEOUT|INTERNAL_FAILURE|THROTTLING)"
-    r"|HTTP status (429|5\d\d)"
-    r"|cloud::Status\((UNAVAILABLE|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|ABORTED|INTERNAL)"
-)
-_GOOGLE_RETRIES: Final = timedelta(seconds=5)
-"""How long Google's client tries again by itself, by default for a quarter of an hour. A poll that fails is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUrl:
+    """The parts of a URL. The host is that of a server, or the name of a bucket; `path` begins after the / behind it."""
+
+    scheme: str
+    host: str
+    path: str
+
+    @classmethod
+    def of(cls, url: str) -> ObjectUrl:
+        """Return the parts. Raises ValueError for what is not the URL of an object."""
+        match = _URL.fullmatch(url)
+        if match is None:
+            raise ValueError(url)
+        return cls(match[1], match[2], match[3] or "")
+
+    def at(self, path: str) -> str:
+        """Return the URL of another path."""
+        return f"{self.scheme}://{self.host}/{path}"
+
+    def store(self) -> Store:
+        """Return what reads it. Raises ConfigError as `check`."""
+        return _STORES[self.scheme.lower()](self.host)
+
+    def check(self) -> None:
+        """Raise ConfigError if it names nothing, or what reads it is not installed."""
+        scheme = self.scheme.lower()
+        if scheme == "hdfs":
+            self.store()
+        elif scheme.startswith("abfs"):
+            azure_parts(self.host)
+        elif not self.host:
+            raise ConfigError(f"{self.at(self.path)} names no bucket: write for example {scheme}://my-bucket/in/*.csv")
 
 
 def is_object(path: str) -> bool:
@@ -42,53 +81,25 @@ def is_object(path: str) -> bool:
     return _URL.fullmatch(path) is not None
 
 
-def key_of(url: str) -> str:
-    """Return the bucket and the key of a URL."""
-    match = _URL.fullmatch(url)
-    if match is None:
-        raise ValueError(url)
-    return match[2]
-
-
-@lru_cache(maxsize=2)
-def _connected(*, google: bool, endpoint: str | None) -> Any:
-    from pyarrow import fs  # noqa: PLC0415 - it starts threads, and few need it
-
-    if not google:
-        return fs.S3FileSystem(endpoint_override=endpoint)
-    if endpoint is None:
-        return fs.GcsFileSystem(retry_time_limit=_GOOGLE_RETRIES)
-    scheme, _, address = endpoint.rpartition("://")
-    return fs.GcsFileSystem(
-        anonymous=True,
-        scheme=scheme or "http",
-        endpoint_override=address.rstrip("/"),
-        retry_time_limit=_GOOGLE_RETRIES,
-    )
-
-
-def _store(url: str) -> Any:
-    if url.lower().startswith("gs:"):
-        return _connected(google=True, endpoint=os.environ.get("STORAGE_EMULATOR_HOST"))
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return _connected(google=False, endpoint=endpoint)
-
-
 @contextmanager
-def _told(url: str) -> Iterator[None]:
+def _told(url: str, store: Store) -> Iterator[None]:
     """Raise RetriableError for what may pass, DataError for other errors, and FileNotFoundError as it is."""
     try:
         yield
     except FileNotFoundError:
         raise
-    except OSError as error:
-        if _PASSING.search(str(error)):
-            raise RetriableError(f"The server of {url} does not answer as it should: {error}") from error
+    # RuntimeError is of hdfs-native.
+    except (OSError, RuntimeError, pa.ArrowException) as error:
+        if store.passing.search(str(error)):
+            raise RetriableError(f"The server of {url} does not answer as it should: {_told_in(error)}") from error
         raise DataError(
-            f"{url} cannot be read: {error}. Give the worker and each Spark executor the right to, by AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY for example, and AWS_ENDPOINT_URL for a server that is not Amazon's; for gs:// by "
-            "GOOGLE_APPLICATION_CREDENTIALS"
+            f"{url} cannot be read: {_told_in(error)}. Give the worker and each Spark executor the right to, by {store.rights}"
         ) from error
+
+
+def _told_in(error: Exception) -> str:
+    """Return what an error says, without the stack of a server or the number of a request behind it."""
+    return re.split(r"\\n|\n", str(error))[0]
 
 
 def check_allowed(url: str, allowed: AllowedPaths) -> None:
@@ -104,20 +115,18 @@ def size_and_time(url: str) -> tuple[int, float] | None:
 
     Raises DataError, or RetriableError if the server does not answer.
     """
-    with _told(url):
-        found = _store(url).get_file_info(key_of(url))
-    return (found.size, found.mtime.timestamp()) if found.is_file else None
+    parts = ObjectUrl.of(url)
+    store = parts.store()
+    with _told(url, store):
+        return store.status(parts.path)
 
 
 def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
     """Return the URLs of the objects in a directory, with the times of their last changes. Raises as `size_and_time`."""
-    from pyarrow import fs  # noqa: PLC0415 - as above
-
-    scheme = prefix[: prefix.index("://") + 3]
-    selector = fs.FileSelector(key_of(prefix).rstrip("/"), recursive=recursive, allow_not_found=True)
-    with _told(prefix):
-        found = _store(prefix).get_file_info(selector)
-    return {scheme + info.path: info.mtime.timestamp() for info in found if info.is_file}
+    parts = ObjectUrl.of(prefix)
+    store = parts.store()
+    with _told(prefix, store):
+        return {parts.at(path): at for path, at in store.below(parts.path, recursive=recursive)}
 
 
 class ObjectFile(io.RawIOBase):
@@ -126,10 +135,13 @@ class ObjectFile(io.RawIOBase):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
-        with _told(url):
-            self._file: Any = _store(url).open_input_file(key_of(url))
-            self.size: int = self._file.size()
-        self.identity = self._identity(self._file)
+        parts = ObjectUrl.of(url)
+        self._path = parts.path
+        self._store = parts.store()
+        with _told(url, self._store):
+            self._file = self._store.open(self._path)
+        self.size = self._file.size
+        self.identity = self._file.identity
         self._position = 0
         self._ahead = b""
         self._ahead_at = 0
@@ -171,11 +183,10 @@ class ObjectFile(io.RawIOBase):
 
     def _read_at(self, count: int, position: int) -> bytes:
         try:
-            with _told(self.url):
-                data: bytes = self._file.read_at(count, position)
+            with _told(self.url, self._store):
+                return self._file.read_at(count, position)
         except FileNotFoundError:
             raise self._replaced() from None
-        return data
 
     def close(self) -> None:
         """Let go of the object."""
@@ -184,9 +195,11 @@ class ObjectFile(io.RawIOBase):
 
     def check_unchanged(self) -> None:
         """Raise DataError if another object has taken the place of this one."""
-        with _told(self.url):
+        # The environment may name another server by now.
+        store = ObjectUrl.of(self.url).store()
+        with _told(self.url, store):
             try:
-                found = self._identity(_store(self.url).open_input_file(key_of(self.url)))
+                found = store.identity(self._path)
             except FileNotFoundError:
                 found = ""
         if found != self.identity:
@@ -197,11 +210,6 @@ class ObjectFile(io.RawIOBase):
             f"The object {self.url} was replaced or removed while it was read. Give new content a new name. Bring the "
             "former object back, or reset the connector's offsets to read the one that is there from its start"
         )
-
-    def _identity(self, file: Any) -> str:
-        metadata = file.metadata()
-        tag = metadata.get("ETag") or metadata.get("generation") or metadata.get("Last-Modified") or b""
-        return f"{file.size()}-{tag.decode().strip(chr(34))}"
 
 
 def check_unchanged(file: Any) -> None:

@@ -184,14 +184,19 @@ def test_one_task_waits_while_no_file_fits_a_pattern(tmp_path: Path, caplog: pyt
         connector.stop()
 
 
-@pytest.mark.parametrize("url", ["hdfs://host:8020/in/a.csv", "wasb://b/a", "abfs://b/a"])
-def test_a_url_is_refused_with_what_to_do(url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("sftp://host/in/a.csv", "Mount the store as a directory"),
+        ("webhdfs://host:9870/in/a.csv", "Write hdfs://host:8020/in/a.csv, with the host and port of the name node"),
+        ("hdfs:/in/a.csv", "Write hdfs:///in/a.csv, with"),
+        ("wasbs://c@a.blob.core.windows.net/in/*.csv", "Write abfss://c@a.dfs.core.windows.net/in/*.csv"),
+    ],
+)
+def test_a_url_is_refused_with_what_to_do(url: str, advice: str) -> None:
     [error] = errors_in(FileSourceConnector(), {"files": url, "format": "text", "topic": "t"})["files"]
-    assert (
-        f"names {url}, but FileSource reads files by their path in the file system, or as s3://bucket/key or gs://bucket/key, not by this URL"
-        in error
-    )
-    assert "Mount the store as a directory" in error
+    assert f"names {url}, but FileSource reads files by their path in the file system, or as s3://bucket/key" in error
+    assert advice in error
 
 
 @pytest.mark.parametrize("url", ["file:///data/in%20coming/*.csv", "file:/data/in%20coming/*.csv"])

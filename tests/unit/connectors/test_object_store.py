@@ -1,4 +1,4 @@
-"""Objects of a real server that speaks S3, SeaweedFS, and of one that speaks Google Cloud Storage, fake-gcs-server."""
+"""Objects of real servers: SeaweedFS (S3), fake-gcs-server (Google Cloud Storage), Azurite (Azure), and HDFS."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hdfs_native
 import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
@@ -16,10 +17,11 @@ from pyarrow import orc, parquet
 from fencepost import DataError, RetriableError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
-from fencepost.connectors import content_file, object_store
+from fencepost.connectors import arrow_stores, content_file, hadoop_store
 from fencepost.connectors.file_discovery import Discovery
 from fencepost.connectors.file_source import FileSourceConnector, FileSourceTask
-from fencepost.embedded.ports import HOST, free_ports
+from tests.support.azure_store import ACCOUNT, Azurite
+from tests.support.hadoop_store import Hdfs
 from tests.support.object_store import BUCKET, GoogleStore, ObjectStore, Seaweed
 from tests.support.topics import unique
 from tests.unit.connectors.support import errors_in, read, read_to_end, start
@@ -31,7 +33,7 @@ TEXT = "".join(f"{line}\n" for line in LINES).encode()
 ROWS = {"format": "csv", "schema": "n INT, t STRING"}
 
 
-@pytest.fixture(scope="module", params=[Seaweed, GoogleStore])
+@pytest.fixture(scope="module", params=[Seaweed, GoogleStore, Azurite, Hdfs])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     with request.param(tmp_path_factory.mktemp("objects")) as server:
         yield server
@@ -104,8 +106,9 @@ def test_the_objects_of_a_pattern_are_read_to_their_ends(store: ObjectStore, fol
     store.put(f"{folder}/1.csv", b"1\n2")
     store.put(f"{folder}/2.csv.gz", gzip.compress(b"3\n4\n"))
     pattern = store.url(f"{folder}/*")
-    [task] = tasks(config(pattern.replace("s3://", "s3a://"), format="text"))
-    assert read_to_end(task) == ["1", "2", "3", "4"]
+    for scheme in (store.scheme, *store.aliases):
+        [task] = tasks(config(pattern.replace(f"{store.scheme}://", f"{scheme}://"), format="text"))
+        assert read_to_end(task) == ["1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize("form", ["text", "parquet"])
@@ -163,7 +166,8 @@ def test_a_poll_goes_on_from_its_position_after_the_server_was_away(
         if len(rows) == len(LINES):
             break
         with monkeypatch.context() as away:
-            away.setenv(store.address, f"http://{HOST}:{free_ports(1)[0]}")
+            for name, value in store.away().items():
+                away.setenv(name, value)
             with pytest.raises(RetriableError):
                 task.poll()
     assert rows == list(range(len(LINES)))
@@ -171,7 +175,6 @@ def test_a_poll_goes_on_from_its_position_after_the_server_was_away(
 
 def test_what_is_no_object_is_refused_by_its_url(store: ObjectStore, folder: str) -> None:
     assert "there is no such object" in errors_of(files=store.url(f"{folder}/none.csv"), format="text")["files"]
-    assert "name objects in one bucket" in errors_of(files=f"{store.scheme}://*/rows.csv", format="text")["files"]
 
 
 def test_an_object_that_goes_away_while_it_is_read_is_missed(store: ObjectStore, folder: str) -> None:
@@ -189,11 +192,89 @@ def test_credentials_that_are_refused_are_told_with_what_to_set(
 ) -> None:
     url = store.put(f"{folder}/1.csv", b"1\n")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    object_store._connected.cache_clear()
+    arrow_stores._s3.cache_clear()
     try:
         assert "AWS_SECRET_ACCESS_KEY" in errors_of(files=url, format="text")["files"]
     finally:
-        object_store._connected.cache_clear()
+        arrow_stores._s3.cache_clear()
+
+
+@pytest.mark.parametrize("server", [Azurite], indirect=True)
+def test_azure_is_read_by_a_signature_and_not_by_a_wrong_key(
+    store: ObjectStore, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(store, Azurite)
+    store.put(f"{folder}/1.csv", b"1\n")
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", store.connection_with_signature())
+    [task] = tasks(config(store.url(f"{folder}/*"), format="text"))
+    assert read_to_end(task) == ["1"]
+    wrong = store.environment["AZURE_STORAGE_CONNECTION_STRING"].replace("AccountKey=", "AccountKey=AAAA")
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
+    assert "AZURE_STORAGE_CONNECTION_STRING" in errors_of(files=store.url(f"{folder}/1.csv"), format="text")["files"]
+
+
+@pytest.mark.parametrize("server", [Hdfs], indirect=True)
+def test_a_file_of_hdfs_is_named_by_its_name_node_or_by_the_default(store: ObjectStore, folder: str) -> None:
+    assert isinstance(store, Hdfs)
+    store.put(f"{folder}/100% of it.csv", b"1\n2\n")
+    for host in (store.address, ""):
+        [task] = tasks(config(f"hdfs://{host}/{folder}/*.csv", format="text"))
+        assert read_to_end(task) == ["1", "2"]
+
+
+@pytest.mark.parametrize("server", [Hdfs], indirect=True)
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_file_of_hdfs_that_is_still_written_is_waited_for(store: ObjectStore, folder: str, *, flushed: bool) -> None:
+    data = b"%07d\n" * 200_000 % tuple(range(200_000))
+    options = hdfs_native.WriteOptions(block_size=1 << 20, create_parent=True)
+    writer = store.files.create(f"/{folder}/1.txt", options)
+    url = store.url(f"{folder}/1.txt")
+    found = Discovery((store.url(f"{folder}/*"),), ANYWHERE)
+    for part in (b"", data[:1_000_001], data[1_000_001:]):
+        writer.write(part)
+        if flushed:
+            writer.hsync()
+        else:
+            assert found.find() == []
+        with pytest.raises(RetriableError, match="may be still written"):
+            _task(url, Offsets(), format="text").poll()
+    writer.close()
+    assert found.find() == [url]
+    assert read_to_end(_task(url, Offsets(), format="text")) == data.decode().split()
+
+
+@pytest.mark.parametrize("server", [Hdfs], indirect=True)
+def test_a_user_of_hdfs_who_may_not_read_is_told_so(
+    store: ObjectStore, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = store.put(f"{folder}/1.csv", b"1\n")
+    store.files.set_permission(f"/{folder}/1.csv", 0o600)
+    monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
+    with pytest.raises(
+        DataError, match=r"Permission denied: user=stranger[^\n]*\. Give the worker .* by HADOOP_USER_NAME"
+    ):
+        _task(url, Offsets(), format="text").poll()
+
+
+def test_hdfs_without_its_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hadoop_store, "hdfs_native", None)
+    assert "pip install 'fencepost[hdfs]'" in errors_of(files="hdfs://test/in/*.csv", format="text")["files"]
+
+
+@pytest.mark.parametrize(
+    ("url", "needed"),
+    [
+        ("s3:///in/*.csv", "names no bucket"),
+        ("s3://*/in/a.csv", "name objects in one bucket"),
+        ("gs://*/in/a.csv", "name objects in one bucket"),
+        (f"abfss://*@{ACCOUNT}.dfs.core.windows.net/in/a.csv", "name objects in one bucket"),
+        (f"abfss://{BUCKET}/in/*.csv", "abfss://container@account.dfs.core.windows.net/"),
+        ("hdfs://test:8020", "name objects in one bucket"),
+        ("hdfs://test/in/*.csv", "write its port, as hdfs://host:8020/path"),
+    ],
+)
+def test_a_url_that_names_nothing_is_refused(url: str, needed: str) -> None:
+    assert needed in errors_of(files=url, format="text")["files"]
 
 
 def test_a_worker_that_restricts_files_reads_no_objects(store: ObjectStore, folder: str) -> None:
@@ -203,7 +284,7 @@ def test_a_worker_that_restricts_files_reads_no_objects(store: ObjectStore, fold
 
 
 @pytest.mark.parametrize("after_end", ["delete", "move"])
-@pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_objects_are_not_taken_away(after_end: str, scheme: str) -> None:
-    found = errors_of(files=f"{scheme}://{BUCKET}/*.csv", format="text", files_after_end=after_end)
+@pytest.mark.parametrize("url", [f"s3://{BUCKET}", f"gs://{BUCKET}", f"abfss://{Azurite.host}", "hdfs://test:8020"])
+def test_objects_are_not_taken_away(after_end: str, url: str) -> None:
+    found = errors_of(files=f"{url}/*.csv", format="text", files_after_end=after_end)
     assert "is not there for objects" in found["files.after.end"]
