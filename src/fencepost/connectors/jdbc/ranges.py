@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SMALL_BYTES: Final = 8 << 20
 """The size up to which a table is read by the task itself: that is faster than starting a Spark job."""
 
+NO_NUMBER: Final = "null"
+"""The first column of a SELECT for a RangeReader."""
+
 _RANGE_BYTES: Final = 16 << 20
 _MOST_RANGES: Final = 64
 _BLOCK_BYTES: Final = 1 << 22
@@ -91,7 +94,7 @@ class ExportedSnapshot:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """An ArrowReader whose splits are SELECTs of the columns of `shape`, after a number of 64 bits. It can be pickled.
+    """An ArrowReader whose splits are SELECTs of the columns of `shape`, after a null. It can be pickled.
 
     The rows are transferred in the binary format if the columns have forms in it; the SELECTs are made for that.
     """

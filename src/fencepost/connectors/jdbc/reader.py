@@ -19,6 +19,7 @@ from fencepost.connectors.jdbc.offsets import QUERY_PARTITION, Offset, table_par
 from fencepost.connectors.jdbc.pg_binary import BinaryForm
 from fencepost.connectors.jdbc.properties import QUERY_SUFFIX, JdbcConfig
 from fencepost.connectors.jdbc.ranges import (
+    NO_NUMBER,
     SMALL_BYTES,
     ExportedSnapshot,
     RangeReader,
@@ -99,7 +100,7 @@ class QuerySource:
             )
 
     def select(self, first: str, shape: RowShape, rest: str = "", *, forms: Sequence[BinaryForm] | None = None) -> str:
-        """Return a SELECT of the columns after `first`, a whole number of 64 bits. The rows' alias is `t`.
+        """Return a SELECT of the columns after `first`, a whole number or NO_NUMBER. The rows' alias is `t`.
 
         `forms` are those of the binary format, None for a text.
         """
@@ -154,7 +155,7 @@ class QuerySource:
             shape = self._describe(export.server.connection)
             parts = page_ranges(export.server, self.table) if self.table is not None and ranges else ["true"]
             selects = [
-                self.select("0::bigint", shape, f"where {part} and ({condition})", forms=shape.forms) for part in parts
+                self.select(NO_NUMBER, shape, f"where {part} and ({condition})", forms=shape.forms) for part in parts
             ]
             reader = RangeReader(shape, self._address, export.export())
         except BaseException:

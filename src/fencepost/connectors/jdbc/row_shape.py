@@ -1,6 +1,6 @@
 """Rows of PostgreSQL as Arrow, from COPY in the formats csv and binary.
 
-The first column is a whole number that is no part of the row: the transaction that wrote it, or 0.
+The first column is a whole number that is no part of the row, such as the transaction that wrote it, or null.
 """
 
 from __future__ import annotations
