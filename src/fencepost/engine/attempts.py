@@ -3,7 +3,7 @@
 Spark runs a task again after a failure, and a whole stage after the loss of its shuffle input. By then the records of
 the first attempt are in Kafka. Python knows a task's attempt number, but not its stage's. The JVM names the thread of a
 task after both, `Executor task launch worker for task 1.0 in stage 4.0 (TID 9)`: so its name is put into the first row
-that a writer gets.
+that a writer gets. A stage without a shuffle before it has no such input to lose, so it is never run again.
 """
 
 from __future__ import annotations

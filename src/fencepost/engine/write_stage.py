@@ -157,13 +157,18 @@ class WriteStage:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run as a Spark partition."""
-        yield _report(lambda context: self._write_partition(given, context))
+        yield _report(lambda context: self._write_partition(of_first_attempt(given, context), context))
+
+    def write_runs(self, runs: Iterable[int]) -> Iterator[str]:
+        """Run as a partition of an RDD of the runs of splits to read; yield the texts of its report."""
+        given = pa.RecordBatch.from_pydict({"id": pa.array(runs, pa.int64())})
+        yield from _report_texts(lambda context: self._write_partition(iter([given]), context))
 
     def _write_partition(self, given: Iterator[pa.RecordBatch], context: TaskContext) -> Report:
         ownership = Ownership((context.partitionId() + self.spec.start) % self.writers, self.writers)
         errors = ErrorHandler(self.spec.pipeline.errors)
         with closing(self.spec.writer()) as writer:
-            rows = self.source.batches(of_first_attempt(given, context), errors)
+            rows = self.source.batches(given, errors)
             return self.write(rows, writer, ownership, errors)
 
     def write(
@@ -294,12 +299,16 @@ def targeted_records(batch: pa.RecordBatch) -> Iterator[Routed]:
 
 
 def _report(write: Callable[[TaskContext], Report]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"report": pa.array(_report_texts(write), pa.string())})
+
+
+def _report_texts(write: Callable[[TaskContext], Report]) -> list[str]:
     reports: Sequence[Report | FencepostError]
     try:
         reports = write(task_context()).pieces()
     except FencepostError as error:
         reports = [error]
-    return pa.RecordBatch.from_pydict({"report": pa.array([report_text(report) for report in reports], pa.string())})
+    return [report_text(report) for report in reports]
 
 
 def _message(content: Report | FencepostError) -> pa.RecordBatch:
