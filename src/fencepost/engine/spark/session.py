@@ -30,6 +30,7 @@ from fencepost.embedded.java import Java, find_java
 from fencepost.embedded.process import UTF_8
 from fencepost.engine.errors import SparkStartError
 from fencepost.engine.job_failure import JobFailure
+from fencepost.engine.spark import sockets
 from fencepost.engine.spark.background_start import BackgroundStart
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # See sockets.py, which gives them a folder.
+    sockets.ENABLED: "true",
 }
 
 
@@ -181,6 +184,7 @@ class LazySession:
         self._owned = False
         self._local = is_local(self._settings)
         self._background = BackgroundStart(self.get)
+        self._sockets = sockets.SocketFolder()
         self._stop_due = threading.Event()
         """Set by a stop that came while a session was being started: who starts it ends it."""
 
@@ -262,6 +266,7 @@ class LazySession:
         if session is not None and self._owned:
             atexit.unregister(self._stop_at_exit)
             _stop(session)
+        self._sockets.remove()
 
     def _stop_at_exit(self, started_by: int) -> None:
         # A process that was forked from this one has the same connections to the JVM.
@@ -297,13 +302,15 @@ class LazySession:
         java = find_java()
         with _LAUNCH, _environment(java, self._settings):
             _quiet_query_errors()
-            builder = SparkSession.builder.config(map=dict[str, bool | float | int | str | None](self._settings))
+            settings = self._settings | self._sockets.settings(self._settings)
+            builder = SparkSession.builder.config(map=dict[str, bool | float | int | str | None](settings))
             try:
                 session = builder.getOrCreate()
             except Exception as error:
                 # Before its JVM ends, which knows the causes.
                 failure = JobFailure.of(error)
                 _end_jvm()
+                self._sockets.remove()
                 raise SparkStartError(
                     f"Spark did not start with master {self._settings['spark.master']}: {failure.one_line}. "
                     "Check the spark.* settings and the messages of the JVM above"

@@ -31,6 +31,7 @@ def test_the_users_settings_win_and_others_are_left_out():
     assert settings["spark.driver.memory"] == "2g"
     assert "topic" not in settings
     assert "spark.driver.bindAddress" not in settings
+    assert "spark.python.unix.domain.socket.enabled" not in settings
     assert "spark.default.parallelism" not in settings
 
 
