@@ -17,6 +17,9 @@ import pyarrow.compute as pc
 
 _INT32_MAX = 2**31 - 1
 
+_FEWEST_IN_STRIDES = 256
+"""For fewer rows the calls take longer than a join row by row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -59,9 +62,71 @@ def join_columns(pieces: Sequence[str | Text], *, null: str = "null") -> pa.Arra
             args[-1] += text.prefix
             args += [text.body, text.suffix]
     kept = [arg for arg in args if not (isinstance(arg, str) and not arg)]
+    kept = _with_strides(kept)
     if len(kept) == 1 and kept[0].null_count == 0:
         return kept[0]
     return pc.binary_join_element_wise(*kept, "", null_handling="replace", null_replacement=null)
+
+
+def _with_strides(pieces: Sequence[Any]) -> list[Any]:
+    """Join neighbours that have one length in all rows.
+
+    They are copied in strides, a column at a time, which takes a third of the time of a join row by row.
+    """
+    joined: list[Any] = []
+    run: list[str | _Even] = []
+    for piece in pieces:
+        even = piece if isinstance(piece, str) else _Even.of(piece)
+        if even is None:
+            joined += [*_laid_out(run), piece]
+            run = []
+        else:
+            run.append(even)
+    return [*joined, *_laid_out(run)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Even:
+    """A column of which all texts have `width` bytes."""
+
+    strings: pa.Array
+    width: int
+
+    @classmethod
+    def of(cls, strings: pa.Array) -> _Even | None:
+        """None if the lengths differ, a text is null, or there are few."""
+        if len(strings) < _FEWEST_IN_STRIDES or strings.null_count:
+            return None
+        offsets = _parts(strings)[0]
+        width = int(offsets[1] - offsets[0])
+        # Of most columns the ends tell that they are not even.
+        if int(offsets[-1] - offsets[0]) != len(strings) * width or (lengths_of(strings) != width).any():
+            return None
+        return cls(strings, width)
+
+
+def _laid_out(run: Sequence[str | _Even]) -> list[Any]:
+    """Join constants and even columns. A single piece stays as it is."""
+    columns = [piece.strings for piece in run if isinstance(piece, _Even)]
+    if len(run) < 2 or not columns:
+        return columns or list(run)
+    count = len(columns[0])
+    row, places = b"", []
+    for piece in run:
+        places.append(len(row))
+        row += piece.encode() if isinstance(piece, str) else bytes(piece.width)
+    if count * len(row) > _INT32_MAX:
+        raise pa.ArrowCapacityError("The joined text does not fit an array of 32-bit offsets")
+    # Arrow's allocator keeps freed memory.
+    data = pa.allocate_buffer(count * len(row))
+    np.ndarray((count, len(row)), np.uint8, data)[:] = np.ndarray(len(row), np.uint8, row)
+    for piece, place in zip(run, places, strict=True):
+        if isinstance(piece, _Even) and piece.width:
+            offsets, texts = _parts(piece.strings)
+            given = np.ndarray(count, f"V{piece.width}", texts, int(offsets[0]), (piece.width,))
+            np.ndarray(count, given.dtype, data, place, (len(row),))[:] = given
+    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(row))
+    return [pa.StringArray.from_buffers(count, pa.py_buffer(ends), data)]
 
 
 def join_lists(offsets: np.ndarray[Any, Any], items: pa.Array, separator: str, nulls: pa.Array | None) -> pa.Array:

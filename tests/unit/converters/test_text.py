@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fencepost.converters.text import is_constant, valid_only
+from fencepost.converters.text import Text, is_constant, join_columns, valid_only
 
 pytestmark = pytest.mark.unit
 
@@ -44,3 +48,38 @@ def test_texts_are_null_where_they_or_the_others_are():
     assert found.to_pylist() == [None, "b", None, "d"]
     found.validate(full=True)
     assert valid_only(texts, pa.array([1, 1, 1, 1])) is texts
+
+
+def _column(texts: list[str | None], before: str) -> pa.Array:
+    """Many rows with these texts again and again, in the middle of a longer array."""
+    repeated = (texts * 300)[:300]
+    return pa.array([before, *repeated, before], pa.string()).slice(1, 300)
+
+
+_COLUMNS = st.one_of(
+    st.integers(0, 9).flatmap(lambda width: st.lists(st.text("01", min_size=width, max_size=width), min_size=1)),
+    st.lists(st.sampled_from(["ä", "ab", "{}"]), min_size=1),
+    st.lists(st.one_of(st.none(), st.text(max_size=4)), min_size=1),
+)
+_PIECES = st.lists(st.one_of(st.text(max_size=5), st.builds(_column, _COLUMNS, st.text(max_size=3))), max_size=7)
+
+
+@given(_PIECES, _COLUMNS, st.text(max_size=3))
+def test_many_rows_are_joined_like_single_ones(pieces: list[Any], column: list[str | None], around: str):
+    texts = [piece if isinstance(piece, str) else Text(piece) for piece in pieces]
+    texts.append(Text(_column(column, "x"), around, around[::-1]))
+    found = join_columns(texts)
+    found.validate(full=True)
+    for row in (0, 1, 137, 299):
+        single = [
+            piece if isinstance(piece, str) else Text(piece.body.slice(row, 1), piece.prefix, piece.suffix)
+            for piece in texts
+        ]
+        assert found[row].as_py() == join_columns(single)[0].as_py()
+    assert len(found) == 300
+
+
+def test_texts_of_which_one_is_longer_and_one_shorter_are_not_even():
+    texts = ["ab"] * 400
+    texts[7], texts[9] = "abc", "a"
+    assert join_columns(["<", Text(pa.array(texts)), ">"]).to_pylist() == [f"<{text}>" for text in texts]
