@@ -247,39 +247,48 @@ class _Reader:
 class RowFinder:
     """Finds rows by their marks. The array for that is kept: a new one of this size costs more than the search.
 
-    The first mark is looked for everywhere, and the others only where it is. So it should be rare.
+    The first mark is looked for everywhere, and so are others of the same byte, as a run of it begins once. The rest is
+    looked for only where these are. So they should be rare.
     """
 
     def __init__(self, marks: Marks = TEXT_MARKS) -> None:
-        self._first, *others = marks
-        self._others = ((0, _ROW), *others)
+        self._byte = marks[0][1]
+        self._everywhere = [at for at, byte in marks if byte == self._byte]
+        self._others = ((0, _ROW), *(mark for mark in marks if mark[1] != self._byte))
         self._reach = max(HEADER, *(at + 1 for at, _ in marks))
+        # Numpy copies parts of 8 or 16 bytes at any places half as fast: it has a way of its own for them.
+        self._window = self._reach + (self._reach & (self._reach - 1) == 0)
         self._found = np.empty(0, np.bool_)
 
     def find(self, data: bytearray, filled: int) -> tuple[Positions, int]:
         """Return where the complete rows at the beginning of `data[:filled]` begin, and where the last one ends."""
-        starts = self._candidates(data, filled)
-        if len(starts) and starts[0] == 0:
-            ends = starts + 1 + np.ndarray((filled - 3,), ">u4", data, 0, (1,))[starts + 1].astype(np.int64)
-            if (starts[1:] == ends[:-1]).all():
-                if ends[-1] > filled or data[starts[-1] : ends[-1]] == _TRAILER:
-                    starts, ends = starts[:-1], ends[:-1]
-                end = int(ends[-1]) if len(ends) else 0
-                if _ends_there(data, filled, end):
-                    return starts, end
+        starts, ends = self._candidates(data, filled)
+        if len(starts) and starts[0] == 0 and (starts[1:] == ends[:-1]).all():
+            if ends[-1] > filled or data[starts[-1] : ends[-1]] == _TRAILER:
+                starts, ends = starts[:-1], ends[:-1]
+            end = int(ends[-1]) if len(ends) else 0
+            if _ends_there(data, filled, end):
+                return starts, end
         return _walk(data, filled)
 
-    def _candidates(self, data: bytearray, filled: int) -> Positions:
-        count = max(filled - self._reach + 1, 0)
-        if len(self._found) < count:
+    def _candidates(self, data: bytearray, filled: int) -> tuple[Positions, Positions]:
+        """Return the places with all marks, and where their messages end."""
+        count = filled - self._window + 1
+        if count <= 0:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        if len(self._found) < filled:
             self._found = np.empty(len(data), np.bool_)
-        found = self._found[:count]
-        u8 = np.frombuffer(data, np.uint8, filled)
-        at, byte = self._first
-        starts = np.flatnonzero(np.equal(u8[at : at + count], byte, out=found))
-        for at, byte in self._others:
-            starts = starts[u8[starts + at] == byte]
-        return starts
+        found = np.equal(np.frombuffer(data, np.uint8, filled), self._byte, out=self._found[:filled])
+        first, *more = self._everywhere
+        marked = found[first : first + count]
+        for at in more:
+            np.logical_and(marked, found[at : at + count], out=marked)
+        starts = np.flatnonzero(marked)
+        windows = np.ndarray((count,), f"V{self._window}", data, 0, (1,))[starts]
+        columns = windows.view(np.uint8).reshape(-1, self._window)
+        kept = np.logical_and.reduce([columns[:, at] == byte for at, byte in self._others])
+        lengths = np.ascontiguousarray(columns[:, 1:HEADER]).view(">u4")[:, 0].astype(np.int64)
+        return starts[kept], (starts + 1 + lengths)[kept]
 
 
 def _ends_there(data: bytearray, filled: int, end: int) -> bool:

@@ -16,7 +16,7 @@ _FOLDER = "spark.python.unix.domain.socket.dir"
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A short path: that of `tmp_path` may be too long for a socket."""
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # noqa: S108 - see above
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
