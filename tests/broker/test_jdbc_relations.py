@@ -142,3 +142,35 @@ def test_rows_of_another_server_are_refused(database: Database, stamp: str) -> N
         )
         with pytest.raises(DataError, match=r"lie on another server, in the foreign table p1, .*Detach it"):
             reading.poll()
+
+
+@pytest.mark.parametrize("kind", ["partition", "child"])
+def test_a_table_whose_new_rows_would_not_be_marked_is_refused(database: Database, kind: str) -> None:
+    partitioned = " partition by range (v)" if kind == "partition" else ""
+    database.execute(f"create table t(v int{STAMP}){partitioned}; create table u(v int, xid xid8)")
+    with TableReading(database) as reading:
+        assert values(reading) == []
+        database.execute("insert into u values (1)")
+        database.execute("alter table t attach partition u default" if partitioned else "alter table u inherit t")
+        database.execute("insert into u values (2)")
+        with pytest.raises(
+            DataError, match=r'column xid of u, .*ALTER TABLE "public"."t" ALTER COLUMN "xid" SET DEFAULT'
+        ):
+            reading.poll()
+
+        database.execute("insert into u values (3)")
+        database.execute('alter table "public"."t" alter column "xid" set default pg_current_xact_id()')
+        database.execute("insert into u values (4)")
+        reading.restart()
+        assert values(reading) == [1, 2, 3, 4]
+        database.execute("insert into u values (5)")
+        assert values(reading) == [5]
+
+
+def test_a_default_that_a_partition_loses_is_noticed(database: Database) -> None:
+    database.execute(f"create table t(v int{STAMP}) partition by range (v); create table u partition of t default")
+    with TableReading(database) as reading:
+        assert values(reading) == []
+        database.execute("alter table u alter column xid drop default; insert into u values (1)")
+        with pytest.raises(DataError, match="rows that are inserted there directly would not be found"):
+            reading.poll()

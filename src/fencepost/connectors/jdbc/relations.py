@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from fencepost.api.errors import DataError
+from fencepost.connectors.jdbc.tables import quoted
 
 if TYPE_CHECKING:
     from fencepost.connectors.jdbc.server import OpenServer
@@ -29,6 +30,13 @@ select c.oid::bigint, c.oid::regclass::text, coalesce(pg_get_partition_constrain
 from pg_class c where c.oid = any(%s::oid[]) and c.relkind <> 'p' order by 2
 """
 
+_UNSTAMPED: Final = """
+select a.attrelid::regclass::text
+from pg_attribute a left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+where a.attrelid = any(%s::oid[]) and a.attname = %s
+  and coalesce(pg_get_expr(d.adbin, d.adrelid), '') not like '%%pg_current_xact_id()%%' order by 1
+"""
+
 
 def relations(server: OpenServer, table: str) -> tuple[int, ...]:
     """Return the numbers of the tables of the rows of `table`, a name for SQL; none for a view.
@@ -42,6 +50,17 @@ def relations(server: OpenServer, table: str) -> tuple[int, ...]:
             "of this one: mode=snapshot would not see new ones. Detach it, and read it there, or choose another mode"
         )
     return tuple(oid for oid, _, _ in found)
+
+
+def check_stamped(server: OpenServer, table: str, tables: Sequence[int], column: str) -> None:
+    """Raise DataError if rows that are inserted into one of the `tables` of `table` get no transaction in a column."""
+    names = [name for (name,) in server.connection.execute(_UNSTAMPED.encode(), (list(tables), column)).fetchall()]
+    if names:
+        raise DataError(
+            f"The column {column} of {', '.join(names)}, where rows of {table} lie, does not have the default "
+            "pg_current_xact_id(): rows that are inserted there directly would not be found. Run ALTER TABLE "
+            f"{table} ALTER COLUMN {quoted(column)} SET DEFAULT pg_current_xact_id(), which sets it there as well"
+        )
 
 
 def lie_in(tables: Sequence[int]) -> str:

@@ -27,7 +27,7 @@ from fencepost.api.errors import DataError
 from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, parse_lsn
 from fencepost.connectors.jdbc.properties import BATCH_ROWS
 from fencepost.connectors.jdbc.reader import LargeRows, PolledRows, QuerySource, Reader, TooMuchError
-from fencepost.connectors.jdbc.relations import lie_in, relations, with_rows
+from fencepost.connectors.jdbc.relations import check_stamped, lie_in, relations, with_rows
 from fencepost.connectors.jdbc.row_shape import RowShape
 from fencepost.connectors.jdbc.server import OpenServer, check_continues
 from fencepost.connectors.jdbc.snapshot import NOTHING, Snapshot
@@ -224,6 +224,9 @@ class SnapshotReader(Reader):
             new = self._with_subtransactions(server, old, new)
         # After the snapshot: a table that is attached later is read at the next poll.
         tables = relations(server, self.source.sql)
+        if self._column is not None:
+            # Before the offset lists them: once the default is there, all that a new one has by then is read.
+            check_stamped(server, self.source.sql, tables, self._column)
         return SnapshotOffset(new, column, server.system, server.timeline, parse_lsn(lsn), tables)
 
     def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot:
