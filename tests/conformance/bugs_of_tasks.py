@@ -61,6 +61,22 @@ class OffsetPerPage(StreamsTask):
         return -(-super().committed(stream) // 4) * 4
 
 
+@found_by("resumes_from_every_offset")
+class OffsetSinceTheStart(StreamsTask):
+    """A resumed task counts from where it began, so a second restart goes back."""
+
+    def start(self, config: Mapping[str, str]) -> None:
+        super().start(config)
+        self.began = dict(self.position)
+
+    def numbers(self, stream: str) -> list[int]:
+        return list(range(self.position[stream] + 1, LENGTH + 1))
+
+    def record(self, stream: str, number: int) -> SourceRecord:
+        offset = self.offset(number - self.began[stream])
+        return SourceRecord(self.partition(stream), offset, self.topic, value=f"{stream}{number}")
+
+
 @found_by("reads_the_source")
 class OffsetIsDatetime(StreamsTask):
     """The offset is a datetime, which JSON does not have."""
