@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +19,33 @@ def spark_session() -> SparkSession:
 
     A session that the process has already is used instead. Raises SparkStartError, or JavaNotFoundError without a Java.
     """
-    return _engine().session()
+    return _START.session()
+
+
+def seconds_since_start() -> float:
+    """Return for how long the session has been there: 0 while it starts, infinity if none was asked for."""
+    return _START.seconds_since()
+
+
+class _Start:
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._ready: float | None = None
+
+    def session(self) -> SparkSession:
+        with self._starting:
+            session = _engine().session()
+            if self._ready is None:
+                self._ready = time.monotonic()
+        return session
+
+    def seconds_since(self) -> float:
+        if self._ready is not None:
+            return time.monotonic() - self._ready
+        return 0.0 if self._starting.locked() else math.inf
+
+
+_START: Final = _Start()
 
 
 @cache

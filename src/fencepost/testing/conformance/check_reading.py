@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from fencepost.testing.conformance.caller import left_of
 from fencepost.testing.conformance.sequence import Reading, Seen, difference
 from fencepost.testing.conformance.subject import CheckedTask, Subject
 from fencepost.testing.conformance.violation import NotApplicableError, Violation, defined_at, raised
@@ -152,6 +153,8 @@ def stops_promptly(subject: Subject) -> None:
         poller.stopping.set()
         task.ask_to_stop()
         poller.join(subject.limits.stop_s)
+        while poller.is_alive() and (left_s := left_of(subject.limits.stop_s)) > 0:
+            poller.join(left_s)
         if poller.is_alive():
             raise Violation(
                 f"poll() did not return within {subject.limits.stop_s:g} s of stop(): wait with Event.wait, and let "
