@@ -80,9 +80,10 @@ class BackgroundStart:
 
 
 def run_first_job(session: SparkSession) -> None:
-    """Run a job without data: it loads classes, and starts Python workers."""
+    """Run jobs without data, of a DataFrame and of an RDD: they load classes, and start Python workers."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", "fencepost-warm-up")
     partitions = session.sparkContext.defaultParallelism
     numbers = session.range(0, partitions, numPartitions=partitions)
     # Sent to the workers by value: they need not import this module.
     numbers.mapInArrow(lambda batches: batches, "id BIGINT").toArrow()
+    session.sparkContext.parallelize(range(partitions), partitions).mapPartitions(list).collect()
