@@ -33,6 +33,7 @@ NO_TIMESTAMP: Final = -1
 ROW: Final = "__fencepost_row"
 """The column with a polled record's position in its batch."""
 
+_HIGHEST_PARTITION: Final = 2**31 - 1
 _PLAIN: Final = (pa.binary(), pa.large_binary())
 _WHOLE: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
@@ -228,8 +229,19 @@ def _convert_topic(
     records = normalize(rows.converted["value"], key=rows.converted.get("key"), timestamp=timestamp, headers=headers)
     if records.timestamp is not None:
         records = replace(records, timestamp=_checked_timestamps(topic, records.timestamp))
-    partition = left["partition"].cast(pa.int32()) if types.has_partition else None
+    partition = _partitions(topic, left["partition"]) if types.has_partition else None
     return Converted(topic, records, partition, left[ROW] if ROW in left.schema.names else None)
+
+
+def _partitions(topic: str, given: pa.Array) -> pa.Array:
+    """Return partitions as int32. Raises DataError for one that is no such number."""
+    for bound in pc.min_max(given).as_py().values():
+        if bound is not None and abs(bound) > _HIGHEST_PARTITION:
+            raise DataError(
+                f"A record for topic {topic} has {bound} in the column 'partition', and no topic has such a partition: "
+                "correct the column, or leave it out"
+            )
+    return given.cast(pa.int32())
 
 
 def _checked_timestamps(topic: str, timestamps: pa.Array) -> pa.Array:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from fencepost.api.errors import ConfigError
 from fencepost.kafka.admin.topic_creator import TopicCreator
+
+_OF_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class TopicGate:
@@ -25,10 +28,15 @@ class TopicGate:
     def admit(self, topics: Collection[str]) -> None:
         """Create missing topics, ahead of the first record for them.
 
-        Raises ConfigError for the task's own offsets topic, TopicCreationError or AuthorizationError for topics that
-        cannot be created.
+        Raises ConfigError for the task's own offsets topic and for topics of the brokers, TopicCreationError or
+        AuthorizationError for topics that cannot be created.
         """
         missing = set(topics) - self._known
+        if internal := _OF_BROKERS & missing:
+            raise ConfigError(
+                f"A record is for topic {min(internal)}, in which brokers keep state of their own, and take no records: send "
+                "it to another topic"
+            )
         if self._offsets_topic in missing:
             raise ConfigError(
                 f"Task {self._task} has a record for topic {self._offsets_topic}, which holds its own source offsets. "

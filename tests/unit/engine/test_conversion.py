@@ -77,6 +77,13 @@ def test_all_columns_become_parts_of_records():
     assert found.partition.to_pylist() == [2]
 
 
+@pytest.mark.parametrize("partition", [2**31, -(2**40)])
+def test_a_partition_that_no_topic_can_have_is_named(partition: int):
+    batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 2, "partition": pa.array([1, partition], pa.int64())})
+    with pytest.raises(DataError, match=f"topic t has {partition} in the column 'partition'"):
+        converted(batch, types("value BINARY, partition BIGINT"), pipeline("t", value=bytes_converter()))
+
+
 def timestamps(values: pa.Array, kind: str) -> list[int | None]:
     batch = pa.RecordBatch.from_pydict({"value": [b"v"] * len(values), "timestamp": values})
     steps = pipeline("t", value=bytes_converter())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Final
 
 from fencepost.kafka.errors import (
     AuthorizationError,
@@ -14,6 +15,8 @@ from fencepost.kafka.errors import (
 from fencepost.kafka.producer.produce_request import PartitionResult
 from fencepost.kafka.producer.transaction import TopicPartition
 from fencepost.kafka.transport.error_codes import EPOCH_IS_DEAD, LEADER_MOVED, PASSING, Code, code_name, refused
+
+_NO_KEY: Final = "If the topic is compacted, give each record a key, or write to a topic with cleanup.policy=delete"
 
 
 class Verdict(Enum):
@@ -77,4 +80,7 @@ def _refusal(transactional_id: str | None, topic_partition: TopicPartition, resu
         return AuthorizationError(f"transactional id {transactional_id}", "WRITE")
     if result.code == Code.INVALID_TIMESTAMP:
         return InvalidTimestampError(topic, result.message)
-    return refused(f"records for {topic}-{partition}", result.code, result.message)
+    told = result.message
+    if result.code == Code.INVALID_RECORD:
+        told = f"{(told or 'it does not tell why').rstrip('.')}. {_NO_KEY}"
+    return refused(f"records for {topic}-{partition}", result.code, told)

@@ -111,10 +111,13 @@ def test_outside_of_transactions_lost_sequences_ask_for_another_producer_id(code
     assert f"orders-3 does not know the producer's earlier records ({code.name})" in str(error)
 
 
-def test_a_refused_record_carries_the_broker_s_reason() -> None:
-    error = fatal_error("tid", ("orders", 3), PartitionResult(87, -1, -1, "no key on a compacted topic"))
+def test_a_refused_record_carries_the_broker_s_reason_and_the_remedy() -> None:
+    error = fatal_error("tid", ("orders", 3), PartitionResult(87, -1, -1, "no key on a compacted topic."))
 
-    assert str(error) == "The broker refused records for orders-3 with INVALID_RECORD (87): no key on a compacted topic"
+    assert str(error) == (
+        "The broker refused records for orders-3 with INVALID_RECORD (87): no key on a compacted topic. "
+        "If the topic is compacted, give each record a key, or write to a topic with cleanup.policy=delete"
+    )
 
 
 def test_codes_without_a_name_here_have_kafka_s() -> None:
