@@ -55,6 +55,11 @@ _PRODUCE_V2: Final = 12
 INIT_PRODUCER_ID: Final = 5
 """The last version without two-phase commit (KIP-939)."""
 
+_HELD_UP: Final = (
+    ": the last transaction is not complete, because a partition that it wrote to has no leader, or fewer replicas in sync "
+    "than min.insync.replicas. Check the brokers' health"
+)
+
 _OPENING_MS: Final = 1_000
 """How long a connection is opened at least: a deadline that is near must not lose one that opens at once."""
 
@@ -241,6 +246,7 @@ class TransactionCoordinator:
         sent: Callable[[], None] = lambda: None,
     ) -> Any:
         backoff = Backoff(_FIRST_PAUSE_MS, self._cluster.config.retry_backoff_max_ms)
+        problem = ""
         while True:
             try:
                 connection = self._connect(deadline)
@@ -250,11 +256,12 @@ class TransactionCoordinator:
                 code = code_of(answer)
                 if code not in passing:
                     return answer
-                problem = code_name(code)
+                problem = code_name(code) + (_HELD_UP if code == Code.CONCURRENT_TRANSACTIONS else "")
                 if code in COORDINATOR_MOVED:
                     self._leave()
             except BrokerUnavailableError as error:
-                problem = str(error)
+                # An answer says more than that there was no time left for another one.
+                problem = f"{problem}; then: {error}" if problem and deadline.passed else str(error)
                 self._leave()
             if deadline.passed or self._cancelled or self._interruption.requested:
                 raise BrokerUnavailableError(
