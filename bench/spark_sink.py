@@ -106,7 +106,7 @@ class Bench:
                 producer=IdempotentProducer(config.producer),
                 sink=topic,
                 batch=f"batch {batch}",
-                gate=SinkTopicGate(topic, config.storage_topic),
+                gate=SinkTopicGate(topic, config),
                 start=batch,
                 may_be_small=False,
             ).write(frame)
