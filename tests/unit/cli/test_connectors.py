@@ -154,6 +154,18 @@ def test_a_connector_with_a_name_of_all_sorts_is_reached_and_deleted(run: Run, h
     assert not herder.known
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_connector_that_another_tool_named_as_a_directory_is_deleted(
+    run: Run, herder: ModelHerder, file: Path, name: str
+) -> None:
+    run("create", file)
+    herder.known[name] = herder.known.pop("lines")
+
+    assert run("show", name)[0] == 0
+    assert run("delete", name)[0] == 0
+    assert not herder.known
+
+
 def test_a_connector_its_tasks_or_one_of_them_is_restarted(run: Run, file: Path) -> None:
     run("create", file)
 
