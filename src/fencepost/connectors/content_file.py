@@ -335,19 +335,13 @@ class ContentFile:
         return held
 
     def _move_restart(self, held: HeldRange) -> None:
-        """Restart from the last part that begins in what is returned, or right after it, but not after a return at the end.
-
-        A line feed that follows later belongs to that return, and a part that begins with it cannot tell.
-        """
+        """Restart from the last part that begins in what is returned, or right after it."""
         while self._begun and self._begun[0][0] <= held.end:
-            position, place, fingerprint = self._begun[0]
-            before = held.data[: max(0, position - held.start)]
-            following = self._data[len(before) : len(before) + 1]
-            if before.endswith(b"\r") and not following:
-                return
-            self._begun.popleft()
+            position, place, fingerprint = self._begun.popleft()
             if position < held.start:
+                # It begins with the line feed of a line end that was returned.
                 continue
+            before = held.data[: position - held.start]
             # A line end in two parts is one.
-            cut = before.endswith(b"\r") and following == b"\n"
+            cut = before.endswith(b"\r") and self._data[len(before) : len(before) + 1] == b"\n"
             self._restart = RestartPoint(place, position, held.line + count_lines(before) - cut, fingerprint)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from tests.mutations.guards import connectors, engine, file_identity, herder, interfaces, kafka, runtime, spark, storage
+from tests.mutations.guards import (
+    connectors,
+    engine,
+    file_identity,
+    files,
+    herder,
+    interfaces,
+    kafka,
+    runtime,
+    spark,
+    storage,
+)
 
 GUARDS = (
     *connectors.GUARDS,
     *engine.GUARDS,
     *file_identity.GUARDS,
+    *files.GUARDS,
     *herder.GUARDS,
     *interfaces.GUARDS,
     *kafka.GUARDS,
