@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.connectors.jdbc.connection import PostgresAddress
 from fencepost.connectors.jdbc.properties import JdbcConfig
 from fencepost.connectors.postgres import slot as slots
-from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError
+from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError, command
 from fencepost.connectors.postgres.connector import PostgresSourceConnector
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.postgres import Database
@@ -59,6 +59,24 @@ def test_the_environment_does_not_choose_the_server(postgres: EmbeddedPostgres, 
         assert connection.info.port == postgres.port
     with PostgresAddress.of(jdbc.values, ANYWHERE).connect() as connection:
         assert connection.info.port == postgres.port
+
+
+def test_timeouts_of_the_role_do_not_end_sessions_that_wait(database: Database):
+    role = f"waiting_{database.name}"
+    names = ["idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"]
+    known = [name for (name,) in database.execute("select name from pg_settings where name = any(%s)", [names])]
+    database.execute(f"create role {role} login replication")
+    for name in known:
+        database.execute(f"alter role {role} set {name} = '5s'")
+    jdbc = {"connection.url": database.jdbc_url, "connection.user": role, "topic.prefix": "p"}
+    settings = ConnectionSettings("127.0.0.1", database.server.port, role, database.name)
+    address = PostgresAddress.of(JdbcConfig.parse(jdbc).values, ANYWHERE)
+    try:
+        for connect in (settings.connect, settings.connect_for_replication, address.connect):
+            with closing(connect()) as connection:
+                assert [command(connection, f"SHOW {name}") for name in known] == [[["0"]]] * len(known)
+    finally:
+        database.execute(f"drop role {role}")
 
 
 def test_a_standby_is_refused_before_anything_is_read():

@@ -48,6 +48,20 @@ GUARDS = (
         "tests/broker/test_jdbc_relations.py::test_a_partition_attached_while_a_poll_reads_is_read_once",
     ),
     Guard(
+        "the refusal of a partition whose new rows have no transaction",
+        "connectors/jdbc/snapshot_reader.py",
+        "if self._column is not None:\n            # Before",
+        "if False:\n            # Before",
+        "tests/broker/test_jdbc_relations.py::test_a_default_that_a_partition_loses_is_noticed",
+    ),
+    Guard(
+        "the form of times that the worker's environment does not change",
+        "connectors/postgres/connection.py",
+        "command(connection, _SETTINGS)",
+        "pass",
+        "tests/broker/test_postgres_surroundings.py::test_the_environment_does_not_change_the_form_of_times[PGTZ-Asia/Tokyo]",
+    ),
+    Guard(
         "the refusal of a publication whose settings were changed and set back",
         "connectors/postgres/slot.py",
         "or former[3] == present[3]",

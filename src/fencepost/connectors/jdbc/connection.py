@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.errors import ConfigError, DataError, FencepostError, RetriableError
 from fencepost.connectors.jdbc.properties import PASSWORD, POSTGRES_PREFIX, URL, USER
+from fencepost.connectors.pg_session import WITHOUT_TIMEOUTS
 
 if TYPE_CHECKING:
     import psycopg
@@ -41,7 +42,7 @@ _TARGETS: Final = {
 _SESSION: Final = (
     "set time zone 'UTC'; set datestyle = 'ISO, YMD'; set intervalstyle = 'iso_8601'; set bytea_output = 'hex'; "
     "set extra_float_digits = 1; set client_encoding = 'UTF8'; set xmlbinary = 'base64'; "
-    "set default_transaction_read_only = on"
+    f"set default_transaction_read_only = on; {WITHOUT_TIMEOUTS}"
 )
 # A server that is gone without a word is noticed after a minute, also if it was sent something meanwhile.
 _KEEPALIVE: Final = {

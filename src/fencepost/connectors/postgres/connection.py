@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from fencepost.api.errors import ConfigError, FencepostError, RetriableError
+from fencepost.connectors.pg_session import WITHOUT_TIMEOUTS
 
 if TYPE_CHECKING:
     import psycopg
@@ -25,7 +26,6 @@ _SESSION: Final = {
     "bytea_output": "hex",
     "statement_timeout": "0",
     "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
     "search_path": "pg_catalog",
     # The stream has all rows: a snapshot without those that policies hide from the user is refused.
     "row_security": "off",
@@ -44,7 +44,12 @@ _KEEPALIVE: Final = {
 # An empty address is taken from the host, where none would be PGHOSTADDR of the process's environment.
 _OTHER: Final = {"connect_timeout": "10", "client_encoding": "UTF8", "application_name": "fencepost", "hostaddr": ""}
 # libpq sends PGDATESTYLE and PGTZ of the process's environment as well, and the server prefers them to `options`.
-_AGAINST_ENVIRONMENT: Final = "; ".join(f"SET {name} = '{_SESSION[name]}'" for name in ("DateStyle", "TimeZone"))
+_SETTINGS: Final = "; ".join(
+    [
+        *(f"SET {name} = '{_SESSION[name]}'" for name in ("DateStyle", "TimeZone")),
+        WITHOUT_TIMEOUTS,
+    ]
+)
 # Classes of SQLSTATE that a later attempt may not meet: connection, transaction rollback, resources, operator
 # intervention, system error, objects in use, and locks. https://www.postgresql.org/docs/current/errcodes-appendix.html
 _TEMPORARY: Final = ("08", "40", "53", "57", "58", "55006", "55P03")
@@ -105,7 +110,7 @@ class ConnectionSettings:
         except driver.Error as error:
             raise translated(error, failure) from error
         try:
-            command(connection, _AGAINST_ENVIRONMENT)
+            command(connection, _SETTINGS)
         except BaseException:
             connection.close()
             raise
