@@ -12,8 +12,9 @@ from fencepost.api.context import ConnectorTransactionBoundaries, ExactlyOnceSup
 from fencepost.api.errors import ConfigError, FencepostError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
-from fencepost.connectors.postgres.config import DEFINITIONS, PostgresConfig
+from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import query
+from fencepost.connectors.postgres.definitions import DEFINITIONS
 from fencepost.connectors.postgres.left_out import left_out, refusal
 from fencepost.connectors.postgres.position import SourceState
 from fencepost.connectors.postgres.slot import check_primary

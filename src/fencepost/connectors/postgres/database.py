@@ -12,9 +12,10 @@ from fencepost.api.errors import RetriableError
 from fencepost.connectors.postgres import held_tables
 from fencepost.connectors.postgres import slot as slots
 from fencepost.connectors.postgres.catalog import table_events
-from fencepost.connectors.postgres.config import Autocreate, PostgresConfig
+from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError, command, driver_error, query, translated
 from fencepost.connectors.postgres.decoder import Decoder
+from fencepost.connectors.postgres.definitions import Autocreate
 from fencepost.connectors.postgres.envelope import TableEvents
 from fencepost.connectors.postgres.left_out import left_out, refusal
 from fencepost.connectors.postgres.position import Position, SourceState

@@ -29,9 +29,10 @@ from fencepost.api.record import SourceBatch
 from fencepost.api.source import Config, SourceTask
 from fencepost.connectors.postgres.batches import ready
 from fencepost.connectors.postgres.catalog import relation_of
-from fencepost.connectors.postgres.config import PostgresConfig, SnapshotMode
+from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError
 from fencepost.connectors.postgres.database import SlotSnapshot, SourceDatabase
+from fencepost.connectors.postgres.definitions import SnapshotMode
 from fencepost.connectors.postgres.position import Position, SourceState
 from fencepost.connectors.postgres.slot import check_slot
 from fencepost.connectors.postgres.snapshot import PAGE_BYTES, SnapshotRangeReader, page_ranges
