@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -176,6 +179,36 @@ def test_a_promoted_standby_is_gone_on_with_if_it_has_the_slot(synchronized: boo
             standby.stop()
             primary.start()
             topics.drop_slot()
+
+
+def test_a_server_that_was_set_back_on_its_timeline_is_refused(tmp_path: Path):
+    with EmbeddedPostgres() as server, Database(server) as database:
+        database.execute("create table t(id int primary key); insert into t values (1)")
+        topics = Topics(database)
+        topics.run()
+        # As a snapshot of the volume has it.
+        server.kill()
+        copy = tmp_path / "data"
+        subprocess.run(["cp", "-a", str(server.data_folder), str(copy)], check=True)
+        server.start()
+        database.execute("insert into t select generate_series(2, 10000)")
+        topics.run()
+        server.kill()
+        shutil.rmtree(server.data_folder)
+        shutil.move(copy, server.data_folder)
+        server.start()
+        for _ in range(2):
+            with pytest.raises(PositionLostError, match=r"log ends at .*, before the connector's offset .*To resync"):
+                topics.run()
+            # It has another change at a place that is before the offset.
+            database.execute("insert into t values (-1) on conflict do nothing")
+
+        topics.committed_offset = None
+        topics.drop_slot()
+        topics.committed.clear()
+        topics.run()
+        assert sorted(key["id"] for key, _ in topics.events("public.t")) == [-1, 1]
+        topics.drop_slot()
 
 
 def _on(server: EmbeddedPostgres, statement: str) -> object:

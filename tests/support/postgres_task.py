@@ -169,7 +169,8 @@ class Topics:
             for part in batch.reader.read(split):
                 keys = part["key"].to_pylist() if "key" in part.schema.names else [None] * len(part)
                 tables = (topic.removeprefix(f"{self.prefix}.") for topic in part["topic"].to_pylist())
-                rows += zip(tables, map(json.dumps, keys), part["value"].to_pylist(), strict=True)
+                texts = [json.dumps(key, default=str) for key in keys]
+                rows += zip(tables, texts, part["value"].to_pylist(), strict=True)
             self.after_split()
         return rows
 

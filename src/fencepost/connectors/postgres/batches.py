@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,8 @@ from fencepost.api.record import SourceBatch, SourceOffset, SourcePartition
 from fencepost.connectors.postgres.decoder import Changes
 from fencepost.connectors.postgres.envelope import Draft, TableEvents
 from fencepost.connectors.postgres.relation import Relation
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,25 @@ class TableBatches:
     def __init__(self, find: Callable[[Relation], TableEvents | None]) -> None:
         self._find = find
         self._tables: dict[Relation, TableEvents | None] = {}
+        self._keys: dict[int, tuple[str, ...]] = {}
+        """The columns of the last key of each table."""
 
     def learn(self, relation: Relation) -> None:
-        """Look a relation up, when the stream first has it."""
-        if relation not in self._tables:
+        """Look a relation up, when the stream first has it, or has it again and its key may be another one."""
+        if relation not in self._tables or relation.primary_key_counts:
             self._tables[relation] = self._find(relation)
+        events = self._tables[relation]
+        if events is None:
+            return
+        former, key = self._keys.get(relation.oid), events.key_names
+        self._keys[relation.oid] = key
+        if former is not None and former != key:
+            _log.warning(
+                "The key of %s was (%s), and is (%s) from now on: its primary key or replica identity was altered. Records "
+                "with former keys stay in the topic %s, and no delete removes them; for a clean one, read the table into "
+                "another topic",
+                relation.name, ", ".join(former), ", ".join(key), events.topic,
+            )  # fmt: skip
 
     def drafts(self, changes: Iterable[Changes]) -> list[Draft]:
         """Return the events of changes, before they are put together."""

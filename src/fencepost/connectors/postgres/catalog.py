@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.connectors.postgres.config import PostgresConfig
 from fencepost.connectors.postgres.connection import PostgresError, query
-from fencepost.connectors.postgres.envelope import TableColumn, TableEvents
+from fencepost.connectors.postgres.envelope import KEY_REMEDY, TableColumn, TableEvents
 from fencepost.connectors.postgres.relation import Column, Relation, ReplicaIdentity
 from fencepost.connectors.postgres.slot import PublishedTable
 from fencepost.connectors.postgres.types import TypeInfo, key_type, resolved, value_type
@@ -38,8 +38,20 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
     if chosen is not None:
         _check_chosen(chosen, relation, identity, {column.name for _, column in kept})
         keys = chosen
-    elif relation.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING):
+    elif relation.primary_key_counts:
         keys = primary_key(connection, relation.oid)
+        if relation.identity is ReplicaIdentity.FULL and (later := sorted(keys - identity)):
+            raise PostgresError(
+                f"The primary key of {relation.name} has {', '.join(later)} now, but rows to be read were written before there "
+                f"was such a column. {KEY_REMEDY}"
+            )
+    names = {column.name for _, column in kept}
+    if (hidden := sorted(set(keys) - names)) and names & set(keys):
+        raise PostgresError(
+            f"Events of {relation.name} lack {', '.join(hidden)}, which column.exclude.list or the publication leaves out: "
+            "different rows would have one key. Leave out all columns of the key, or none, or choose others with "
+            "message.key.columns"
+        )
     kinds = [resolved(column.type_oid, column.modifier, known) for _, column in kept]
     columns = [
         TableColumn(
@@ -48,7 +60,7 @@ def table_events(connection: psycopg.Connection[Any], relation: Relation, config
             value_type(kind, config.decimals, config.times, config.intervals),
             column.name in keys,
             nullable_key=chosen is not None,
-            key_type=key_type(kind),
+            key_type=key_type(kind, config.decimals, config.times, config.intervals),
         )
         for (position, column), kind in zip(kept, kinds, strict=True)
     ]
@@ -102,10 +114,11 @@ def unique_key(connection: psycopg.Connection[Any], relation: Relation) -> tuple
 
 
 def table_shape(connection: psycopg.Connection[Any], table: int) -> str | None:
-    """Return a text that changes with a table's name, columns and replica identity, None if there is no such table."""
+    """Return a text that changes with a table's name, columns, replica identity and key, None if there is no such table."""
     ((shape,),) = query(
         connection,
-        "SELECT max(concat_ws('.', c.oid::regclass, c.relreplident)) || "
+        "SELECT max(concat_ws('.', c.oid::regclass, c.relreplident, (SELECT string_agg(concat_ws('.', indexrelid, indkey), ',' "
+        "ORDER BY indexrelid) FROM pg_index WHERE indrelid = c.oid AND (indisprimary OR indisreplident)))) || "
         "string_agg(concat_ws('.', attnum, attname, atttypid, atttypmod), ',' ORDER BY attnum) "
         "FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.oid = %s AND attnum > 0 AND NOT attisdropped",
         [table],

@@ -99,7 +99,7 @@ class Decoder:
     """Decodes one stream, block by block.
 
     `resume` is where a former stream ended: the changes of its unfinished transaction that were read are left out.
-    `describe` is called with each new or changed relation.
+    `describe` is called with each new or changed relation, and again with one that may have another primary key.
     """
 
     def __init__(self, resume: Position, describe: Callable[[Relation], None] = lambda _: None) -> None:
@@ -187,6 +187,9 @@ class Decoder:
             relation = parse_relation(block.message(at))
             former = self._relations.get(relation.oid)
             if former == relation:
+                if relation.primary_key_counts:
+                    # The server describes a table again after each command that altered it.
+                    self._describe(relation)
                 continue
             if former is not None:
                 yield low, at

@@ -41,6 +41,11 @@ _OPERATIONS: Final = {INSERT: "c", UPDATE: "u", DELETE: "d", TRUNCATE: "t"}
 _CREATE, _UPDATE, _DELETE, _TOMBSTONE, _TRUNCATE = range(5)
 _LETTERS: Final = pa.array(["c", "u", "d", "d", "t"])
 
+KEY_REMEDY: Final = (
+    "With REPLICA IDENTITY FULL the log does not have former primary keys: name the columns of the key with "
+    "message.key.columns, until the changes before the alteration are read"
+)
+
 Array = NDArray[Any]
 
 
@@ -90,6 +95,11 @@ class TableEvents:
     @property
     def _keys(self) -> list[TableColumn]:
         return [column for column in self.columns if column.key]
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return tuple(column.name for column in self._keys)
 
     @property
     def schema(self) -> str:
@@ -242,7 +252,14 @@ class TableEvents:
         missing = index < 0
         take = pa.array(index, mask=missing) if missing.any() else pa.array(index)
         mask = pa.array(missing) if missing.any() else None
-        return pa.StructArray.from_arrays([part.take(take) for part in both], [c.name for c in self._keys], mask=mask)
+        parts = [part.take(take) for part in both]
+        for column, part in zip(self._keys, parts, strict=True):
+            if not column.nullable_key and part.null_count > int(missing.sum()):
+                raise DataError(
+                    f"A row of {self.relation.name} has no {column.name}, which is a column of its primary key now: the "
+                    f"key was altered after that row was written. {KEY_REMEDY}"
+                )
+        return pa.StructArray.from_arrays(parts, [column.name for column in self._keys], mask=mask)
 
     def _key_column(self, column: TableColumn, changes: Changes) -> list[pa.Array]:
         """Return what the new and the old rows have of a key that represents values unlike rows."""

@@ -41,6 +41,11 @@ class Relation:
     columns: tuple[Column, ...]
 
     @property
+    def primary_key_counts(self) -> bool:
+        """Whether the table's key is its primary key, which the stream does not have."""
+        return self.identity in (ReplicaIdentity.FULL, ReplicaIdentity.NOTHING)
+
+    @property
     def name(self) -> str:
         """Schema and table, as in `table.include.list`."""
         return f"{self.schema}.{self.table}"

@@ -175,6 +175,12 @@ def check_state(state: SourceState, slot: Slot, server: Server, history: str | N
             f"{server.timeline}: the server lost changes that are in Kafka, as after a failover to a standby that was "
             f"behind. {RESYNC}"
         )
+    if server.lsn < position.lsn:
+        raise PositionLostError(
+            f"The server's log ends at {lsn_text(server.lsn)}, before the connector's offset {lsn_text(position.lsn)} of the "
+            "same timeline: it lost changes that are in Kafka, as where its volume was set back to a former state, and new "
+            f"changes would take their places. {RESYNC}"
+        )
     if slot.confirmed is not None and slot.confirmed > position.lsn:
         raise PositionLostError(
             f"The replication slot {slot.name} is at {lsn_text(slot.confirmed)}, past the connector's offset "

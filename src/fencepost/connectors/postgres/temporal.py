@@ -25,7 +25,7 @@ from typing import Final
 import pyarrow as pa
 
 from fencepost.connectors.postgres import values
-from fencepost.connectors.postgres.value_types import ValueType
+from fencepost.connectors.postgres.value_types import ValueType, unrounded
 
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, TIMETZ = 1082, 1083, 1114, 1184, 1266
 # Digits of a second that milliseconds have.
@@ -52,8 +52,7 @@ _ZONED: Final = {
     TIMESTAMPTZ: ValueType("STRING", pa.string(), values.zoned, semantic=f"{_NAME}ZonedTimestamp"),
     TIMETZ: ValueType("STRING", pa.string(), values.zoned_times, semantic=f"{_NAME}ZonedTime"),
 }
-ZONED_TIME_KEY: Final = ValueType("STRING", pa.string(), values.zoned_keys, semantic=f"{_NAME}ZonedTime")
-"""How keys represent timetz."""
+_ZONED_TIME_KEY: Final = ValueType("STRING", pa.string(), values.zoned_keys, semantic=f"{_NAME}ZonedTime")
 _ISO: Final = {
     DATE: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoDate"),
     TIME: ValueType("STRING", pa.string(), values.iso, semantic=f"{_NAME}IsoTime"),
@@ -80,3 +79,12 @@ def temporal_type(oid: int, modifier: int, precision: TimePrecision) -> ValueTyp
     times = _TIME if short and precision is TimePrecision.ADAPTIVE else _MICRO_TIME
     timestamps = _TIMESTAMP if short and precision is not TimePrecision.MICROSECONDS else _MICRO_TIMESTAMP
     return (_ZONED | {DATE: _DATE, TIME: times, TIMESTAMP: timestamps}).get(oid)
+
+
+def temporal_key(oid: int, precision: TimePrecision) -> ValueType | None:
+    """Return how a key represents a date or time, None if it does as rows do."""
+    if oid == TIMETZ:
+        return _ZONED_TIME_KEY
+    if precision is TimePrecision.CONNECT and oid in (TIME, TIMESTAMP):
+        return unrounded(_CONNECT[oid], values.within_milliseconds, "has microseconds, which are cut off")
+    return None

@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.connectors.postgres import values
-from fencepost.connectors.postgres.temporal import TIMETZ, ZONED_TIME_KEY, TimePrecision, temporal_type
-from fencepost.connectors.postgres.value_types import ValueType, casting
+from fencepost.connectors.postgres.temporal import TimePrecision, temporal_key, temporal_type
+from fencepost.connectors.postgres.value_types import ValueType, casting, unrounded
 
 BOOL, BYTEA, INT8, INT2, INT4, OID = 16, 17, 20, 21, 23, 26
 INTERVAL, FLOAT4, FLOAT8, NUMERIC, JSON, JSONB, XML, UUID = 1186, 700, 701, 1700, 114, 3802, 142, 2950
@@ -96,12 +96,23 @@ def value_type(
     return temporal_type(kind.oid, kind.modifier, times) or _TYPES.get(kind.oid, _TEXT)
 
 
-def key_type(kind: PostgresType) -> ValueType | None:
-    """Return how a key represents values of a type, None if it does as rows do."""
+def key_type(
+    kind: PostgresType,
+    decimals: DecimalHandling = DecimalHandling.PRECISE,
+    times: TimePrecision = TimePrecision.ADAPTIVE,
+    intervals: IntervalHandling = IntervalHandling.STRING,
+) -> ValueType | None:
+    """Return how a key represents values of a type, None if it does as rows do: then no two values are one."""
     if kind.element is not None:
-        element = key_type(kind.element)
+        element = key_type(kind.element, decimals, times, intervals)
         return None if element is None else _array_of(element)
-    return ZONED_TIME_KEY if kind.oid == TIMETZ else None
+    if kind.oid == NUMERIC and decimals is DecimalHandling.DOUBLE:
+        return unrounded(_TYPES[FLOAT8], values.beyond_doubles, "has more digits than a double keeps")
+    if kind.oid == INTERVAL and intervals is IntervalHandling.NUMERIC:
+        return unrounded(
+            _INTERVALS[intervals], values.with_months, "has months, which become as many microseconds as some days"
+        )
+    return temporal_key(kind.oid, times)
 
 
 def _array_of(element: ValueType) -> ValueType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -31,6 +31,21 @@ class ValueType:
 def casting(ddl: str, kind: pa.DataType, semantic: str | None = None) -> ValueType:
     """Return a type whose texts Arrow reads."""
     return ValueType(ddl, kind, lambda texts: texts.cast(kind), semantic=semantic)
+
+
+def unrounded(kind: ValueType, rounded: Callable[[pa.Array], pa.Array], why: str) -> ValueType:
+    """Return a type like `kind` for keys: it refuses texts that `rounded` finds, which may become the value of another.
+
+    `why` completes: the value ...
+    """
+
+    def read(texts: pa.Array) -> pa.Array:
+        found = texts.filter(rounded(texts))
+        if len(found):
+            raise DataError(f"{found[0].as_py()!r} {why}, so that two rows could have one key")
+        return kind.read(texts)
+
+    return replace(kind, read=read)
 
 
 def read_column(kind: ValueType, texts: pa.Array, where: str) -> pa.Array:

@@ -37,6 +37,9 @@ _UNITS_US: Final = {
     "hours": 3_600_000_000,
     "minutes": 60_000_000,
 }
+# All numbers of so many digits are different doubles, if they are not extremely large or small.
+_DOUBLE_DIGITS: Final = 15
+_DOUBLE_SIZE: Final = 290
 _TIME_ZONE: Final = re.compile(r"([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?$")
 
 
@@ -152,6 +155,22 @@ def iso(texts: pa.Array) -> pa.Array:
     # Infinities, and the marker of an item of an array that was not sent, begin with no digit.
     joined = pc.replace_substring_regex(texts, r"^(\d[^ ]*) ", r"\1T")
     return pc.replace_substring_regex(joined, r"^(\d.*)$", r"\1Z")
+
+
+def beyond_doubles(texts: pa.Array) -> pa.Array:
+    """Return which numbers may share their double with another: those of more than 15 digits, or of an extreme size."""
+    digits = pc.utf8_trim(pc.replace_substring_regex(texts, "[-.]", ""), "0")
+    return pc.or_(pc.greater(pc.utf8_length(digits), _DOUBLE_DIGITS), pc.greater(pc.utf8_length(texts), _DOUBLE_SIZE))
+
+
+def with_months(texts: pa.Array) -> pa.Array:
+    """Return which intervals have months or years: PostgreSQL takes a month for 30 days, their numbers for 30.4375."""
+    return pc.match_substring_regex(texts, "^P[^T]*[YM]")
+
+
+def within_milliseconds(texts: pa.Array) -> pa.Array:
+    """Return which times are no whole milliseconds."""
+    return pc.match_substring_regex(texts, r"\.\d{3}\d*[1-9]")
 
 
 def byteas(texts: pa.Array) -> pa.Array:
