@@ -15,10 +15,12 @@ import select
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from psycopg import OperationalError, conninfo, pq
 from psycopg.errors import ConnectionTimeout
+from psycopg.pq.misc import find_libpq_full_path
 
 _VERBOSE: Final = 2
 _ATTEMPT_S: Final = 5.0
@@ -83,6 +85,15 @@ _EVENTS: Final[dict[int, int]] = {
 
 
 def _be_verbose(connection: Any) -> None:
+    # Without the call no SQLSTATE is told, and the connection is tried again.
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(_libpq_of(connection))
+        library.PQsetErrorVerbosity(ctypes.c_void_p(connection.pgconn_ptr), _VERBOSE)
+
+
+def _libpq_of(connection: Any) -> str | None:
+    """Return the file of the libpq that a connection uses, or of a library that needs it."""
     # A library's handle finds what the libraries have that it needs: the driver's extension needs its libpq.
-    library = ctypes.CDLL(sys.modules[type(connection).__module__].__file__)
-    library.PQsetErrorVerbosity(ctypes.c_void_p(connection.pgconn_ptr), _VERBOSE)
+    if pq.__impl__ == "python":
+        return find_libpq_full_path()
+    return sys.modules[type(connection).__module__].__file__
