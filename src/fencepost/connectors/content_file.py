@@ -69,8 +69,24 @@ class _HeldFile(io.BytesIO):
 
 
 def open_range(part: FileRange, allowed: AllowedPaths) -> FileIO | io.BytesIO:
-    """Open what a range is read from, with positions of the file. Raises DataError as `open_file`."""
-    return _HeldFile(part) if isinstance(part, HeldRange) else open_file(part.path, allowed)
+    """Open what a range is read from, with positions of the file.
+
+    Raises DataError as `open_file`, and if the path has another file than that of the range.
+    """
+    if isinstance(part, HeldRange):
+        return _HeldFile(part)
+    file = open_file(part.path, allowed)
+    try:
+        if part.known is None or part.known.is_in(file):
+            return file
+    except OSError as error:
+        file.close()
+        raise unreadable(part.path, error) from error
+    file.close()
+    raise DataError(
+        f"The path {part.path} got another file before bytes {part.start} to {part.end} of the former one were read: it was "
+        "renamed or replaced. If it has a new name that the pattern fits, the task goes on with that; otherwise bring it back"
+    )
 
 
 def count_lines(data: bytes | bytearray) -> int:

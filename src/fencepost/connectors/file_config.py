@@ -55,6 +55,7 @@ BATCH_BYTES = "batch.bytes"
 TASK_FILES = "task.files"
 TASK_SCHEMA = "task.schema"
 TASK_RENAMED = "task.renamed"
+TASK_INODES = "task.inodes"
 
 INFER = "infer"
 """The value of `schema` for columns that are inferred."""

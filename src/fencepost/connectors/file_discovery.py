@@ -292,12 +292,27 @@ class FileWatch:
         self._stopping = threading.Event()
         self._files: tuple[str, ...] = ()
         self._inodes: dict[str, int] = {}
+        self._formers: dict[str, list[str]] = {}
         self._thread = threading.Thread(target=self._run, name="file-watch", daemon=True)
 
     @property
     def files(self) -> Sequence[str]:
         """The known files, in the order in which they are to be read. Thread-safe."""
         return self._files
+
+    @property
+    def inodes(self) -> Mapping[str, int] | None:
+        """The inode that each known file had at the last look, None if there are no further looks. Thread-safe."""
+        return self._inodes if self._looks_again else None
+
+    @property
+    def formers(self) -> Mapping[str, list[str]]:
+        """The names that the files of names had at the look before, whatever was committed of them. Thread-safe."""
+        return self._formers
+
+    @property
+    def _looks_again(self) -> bool:
+        return len(self._discovery.patterns) > 1 or any(map(is_pattern, self._discovery.patterns))
 
     def start(self) -> None:
         """Find the first files, and begin to watch if there is a pattern. Raises ConfigError as `Discovery.find`."""
@@ -310,7 +325,7 @@ class FileWatch:
                 ", ".join(self._discovery.patterns),
                 self._interval_s,
             )
-        if len(self._discovery.patterns) > 1 or any(map(is_pattern, self._discovery.patterns)):
+        if self._looks_again:
             self._thread.start()
 
     def stop(self) -> None:
@@ -322,7 +337,7 @@ class FileWatch:
     def _run(self) -> None:
         while not self._stopping.wait(self._interval_s):
             try:
-                new, renamed = self._look()
+                new, other = self._look()
             except RetriableError as error:
                 _log.warning("%s; the next look is in %g seconds", error, self._interval_s)
                 continue
@@ -331,9 +346,9 @@ class FileWatch:
                 return
             if new:
                 _log.info("New files: %d, the first is %s", len(new), new[0])
-            elif renamed:
-                _log.info("Files with the names of others: %d, the first is %s", len(renamed), renamed[0])
-            if new or renamed:
+            elif other:
+                _log.info("Names with other files: %d, the first is %s", len(other), other[0])
+            if new or other:
                 self._on_change()
 
     def _look(self) -> tuple[list[str], list[str]]:
@@ -342,24 +357,25 @@ class FileWatch:
         found = self._discovery.find((*known, *self._discovery.patterns))
         new = [file for file in found if file not in known]
         inodes = _inodes(found)
-        renamed = _exchanged(self._inodes, inodes)
-        self._inodes |= inodes
-        if new or renamed:
+        other = [path for path, inode in inodes.items() if path in known and self._inodes.get(path) != inode]
+        if new or other:
             there = set(found)
             kept = [file for file in self._files if file in there or os.path.exists(file)]  # noqa: PTH110 - as above
+            self._formers = _formers(self._formers, self._inodes, inodes)
+            self._inodes = {path: inode for path in (*kept, *new) if (inode := inodes.get(path)) is not None}
             self._files = (*kept, *new)
-        return new, renamed
+        return new, other
 
 
 def _inodes(paths: Sequence[str]) -> dict[str, int]:
     return {path: inode for path in paths if (inode := inode_at(path)) is not None}
 
 
-def _exchanged(before: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
-    """Return the paths of files that were known by other ones, which do not have them any more."""
-    known = {inode: path for path, inode in before.items()}
-    return [
-        path
-        for path, inode in now.items()
-        if before.get(path, inode) != inode and (former := known.get(inode)) is not None and now.get(former) != inode
-    ]
+def _formers(known: Mapping[str, list[str]], before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the former names of files that have other ones now, and those that were known of files that are there."""
+    names: dict[int, list[str]] = {}
+    for path, inode in before.items():
+        if now.get(path) != inode:
+            names.setdefault(inode, []).append(path)
+    moved = {path: names[inode] for path, inode in now.items() if before.get(path) != inode and inode in names}
+    return {path: formers for path, formers in known.items() if path in now} | moved

@@ -87,6 +87,10 @@ class FileIdentity:
         """Return whether an open file has the bytes of this one up to `end`, as far as samples tell. Raises OSError."""
         return _hashes(file, self.end) == (self.head, self.tail)
 
+    def is_in(self, file: FileIO) -> bool:
+        """Return whether an open file is this one, whose inode may be another one on another machine. Raises OSError."""
+        return os.fstat(file.fileno()).st_ino == self.inode or self.begins(file)
+
     def is_at(self, path: str, allowed: AllowedPaths) -> bool:
         """Return whether the file at a path is this one. Raises DataError if it cannot be read."""
         try:
@@ -94,6 +98,11 @@ class FileIdentity:
                 inode, modified, size = stamp_of(os.fstat(file.fileno()))
                 same = inode == self.inode and (size > self.end or (size == self.end and modified == self.modified))
                 return same and self.begins(file)
+        except DataError:
+            if inode_at(path) is None:
+                # Renamed or deleted since.
+                return False
+            raise
         except OSError as error:
             raise unreadable(path, error) from error
 
@@ -120,7 +129,8 @@ class FileTrack:
         self.path = path
         self.identity = identity
         self._allowed = allowed
-        self._seen: Stamp | None = None
+        self.seen: Stamp | None = None
+        """The last look at which it was the file."""
 
     @property
     def offset(self) -> dict[str, Any]:
@@ -137,17 +147,17 @@ class FileTrack:
 
         Raises DataError if it is another one.
         """
-        if seen is None or (seen == self._seen and end is None):
+        if seen is None or (seen == self.seen and end is None):
             return
         try:
             with open_file(self.path, self._allowed) as file:
-                if self.identity is not None and seen != self._seen and not self.identity.begins(file):
+                if self.identity is not None and seen != self.seen and not self.identity.begins(file):
                     raise self._replaced()
                 if end is not None:
                     self._take(FileIdentity.of(file, end), seen)
         except OSError as error:
             raise unreadable(self.path, error) from error
-        self._seen = seen
+        self.seen = seen
 
     def _take(self, found: FileIdentity, seen: Stamp) -> None:
         if found.inode != seen[0]:

@@ -40,6 +40,7 @@ from fencepost.connectors.file_config import (
     SCHEMA,
     SETTLE,
     TASK_FILES,
+    TASK_INODES,
     TASK_RENAMED,
     TASK_SCHEMA,
     check_move,
@@ -51,6 +52,7 @@ from fencepost.connectors.file_discovery import FILES, Discovery, FileWatch
 from fencepost.connectors.file_identity import FileIdentity
 from fencepost.connectors.file_task import FileSourceTask
 from fencepost.connectors.growing_file import FILENAME_FIELD, blame, check_offsets
+from fencepost.connectors.object_store import is_object
 from fencepost.connectors.renamed_files import former_names, together
 from fencepost.connectors.restart_point import check_content_offset
 from fencepost.connectors.schema_inference import ddl_text
@@ -164,6 +166,8 @@ class FileSourceConnector(SourceConnector):
         own = {name: value for name, value in self._config.items() if name in defined}
         files = self._watch.files
         self._formers |= former_names(files, self.context.offset_reader.items(), self.context.allowed_paths)
+        for file, formers in self._watch.formers.items():
+            self._formers[file] = list(dict.fromkeys([*self._formers.get(file, ()), *formers]))
         units = together(files, self._formers)
         # A single task waits for the first file, so that the connector does not seem to have none by mistake.
         shares = distribute(list(units), min(max_tasks, len(units))) if files else [[]]
@@ -174,7 +178,11 @@ class FileSourceConnector(SourceConnector):
 
     def _share(self, files: Sequence[str]) -> dict[str, str]:
         renamed = {file: self._formers[file] for file in files if file in self._formers}
-        return {TASK_FILES: json.dumps(files)} | ({TASK_RENAMED: json.dumps(renamed)} if renamed else {})
+        share = {TASK_FILES: json.dumps(files)} | ({TASK_RENAMED: json.dumps(renamed)} if renamed else {})
+        if (inodes := self._watch.inodes) is not None:
+            # A task whose names have other files gets another configuration, so that it starts anew.
+            share[TASK_INODES] = json.dumps({file: inodes.get(file) for file in files if not is_object(file)})
+        return share
 
     def partitions_follow_task_configs(self, config: Config) -> bool:  # noqa: ARG002 - it is so in all configurations
         """Say yes: a task's configuration names its files, and each file belongs to one task."""

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from io import FileIO
 from itertools import chain
@@ -39,6 +40,7 @@ from fencepost.connectors.file_config import (
     SCHEMA,
     SETTLE,
     TASK_FILES,
+    TASK_INODES,
     TASK_RENAMED,
     TASK_SCHEMA,
     declared_columns,
@@ -93,6 +95,11 @@ class FileSourceTask(SourceTask):
         self._tracks: dict[str, FileTrack] = {}
         # Files that are not what they were: until when they may turn out to be renamed, and what is wrong otherwise.
         self._suspects: dict[str, tuple[float, DataError]] = {}
+        # The inodes that the connector saw, of the names of files that it looks for.
+        self._inodes: dict[str, int | None] = {}
+        # Names that had another file when the task started: whether it was read under another name is not known.
+        self._unsure: set[str] = set()
+        self._waiting: set[str] = set()
         self._adopted: list[tuple[SourcePartition, SourceOffset]] = []
         self._readers: dict[str, ArrowReader] = {}
         # Of files whose end is in what was returned so far.
@@ -109,8 +116,10 @@ class FileSourceTask(SourceTask):
         formers: dict[str, list[str]] = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
         names = list(dict.fromkeys([*paths, *chain(*formers.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
-        resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)))
+        resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)), self.context.allowed_paths)
         self._adopted = resumed.adopted
+        self._inodes = json.loads(config.get(TASK_INODES, "{}"))
+        self._unsure = {path for path, inode in self._inodes.items() if inode_at(path) != inode}
         # A former name may be used again.
         self._gone = [path for path in paths if path in resumed.abandoned and inode_at(path) is None]
         there = [path for path in paths if path not in self._gone]
@@ -185,11 +194,19 @@ class FileSourceTask(SourceTask):
         for file in self._files:
             if file.finished and file.path not in self._ended:
                 mark = Mark.of(file.path, self.context.allowed_paths)
-                if mark is not None and mark.size == file.looked_at_size and mark.modified <= latest:
+                if mark is not None and self._was_read(file, mark) and mark.modified <= latest:
                     self._ended[file.path] = mark
                     offset = {**self._offset(file), ENDED_FIELD: mark.in_json()}
                     return SourceBatch(reader=self._reader(file), offsets=[(file.partition, offset)], bytes=0)
         return None
+
+    def _was_read(self, file: _File, mark: Mark) -> bool:
+        track = self._tracks.get(file.path)
+        return (
+            track is not None
+            and track.seen == (mark.inode, mark.modified, mark.size)
+            and mark.size == file.looked_at_size
+        )
 
     def _look(self) -> Sequence[FileRange | RowRange]:
         for path in [path for path in self._gone if os.path.exists(path)]:  # noqa: PTH110 - spares making a Path each time
@@ -215,13 +232,21 @@ class FileSourceTask(SourceTask):
             if self._whole or time.monotonic() >= suspect[0]:
                 raise suspect[1]
             return []
+        if self._has_another(file.path):
+            self._tell_waiting(file.path)
+            return []
         track = self._tracks.get(file.path)
         try:
-            splits = file.advance(whole=self._whole)
+            self._check_start(file.path)
+            splits: Sequence[FileRange | RowRange] = file.advance(whole=self._whole)
             if track is not None:
+                self._check_seen(file)
                 track.follow(file.seen, _end(file) if splits else None)
+                splits = [
+                    replace(split, known=track.identity) if type(split) is FileRange else split for split in splits
+                ]
         except DataError as error:
-            if self._whole or track is None or not track.was_moved:
+            if track is None or not self._may_be_told(file.path, track):
                 raise
             wait_s = max(LEAST_WAIT_SECONDS, LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000)
             self._suspects[file.path] = time.monotonic() + wait_s, error
@@ -233,9 +258,36 @@ class FileSourceTask(SourceTask):
             return []
         return splits
 
+    def _may_be_told(self, path: str, track: FileTrack) -> bool:
+        return path in self._unsure or self._has_another(path) or (track.was_moved and not self._whole)
+
+    def _has_another(self, path: str) -> bool:
+        """Return whether a name has another file than the connector saw: it tells soon whether that was renamed."""
+        return path in self._inodes and inode_at(path) not in {self._inodes[path], None}
+
+    def _tell_waiting(self, path: str) -> None:
+        if path not in self._waiting:
+            self._waiting.add(path)
+            _log.info("The path %s has another file now. Waiting for the next look for files to tell which one", path)
+
+    def _check_start(self, path: str) -> None:
+        """Raise DataError for an unread file that came back to its name: it may have been read under another one."""
+        if path in self._unsure and self._tracks[path].identity is None and inode_at(path) is not None:
+            raise DataError(
+                f"The file {path} had another name when the task started, and came back since: whether it was read under "
+                "that is not known. Restart the task"
+            )
+
+    def _check_seen(self, file: _File) -> None:
+        """Raise DataError if the last check of a file saw another one than the connector."""
+        seen, told = file.seen, self._inodes.get(file.path)
+        if seen is not None and told is not None and seen[0] != told:
+            self._unsure.add(file.path)
+            raise DataError(f"The path {file.path} got another file while it was looked at. Restart the task")
+
     def _told(self, file: _File) -> _File:
         """Return a file as what its first bytes say."""
-        if file.path not in self._untold or isinstance(file, ContentFile):
+        if file.path not in self._untold or isinstance(file, ContentFile) or self._has_another(file.path):
             return file
         if isinstance(file, TableFile):
             self._untold.remove(file.path)
@@ -311,7 +363,8 @@ class FileSourceTask(SourceTask):
     def _head(self, file: GrowingFile | ContentFile) -> FileRange:
         if isinstance(file, ContentFile):
             return head_of(file.path, file.form, self.context.allowed_paths)
-        return FileRange(file.path, 0, file.position)
+        track = self._tracks.get(file.path)
+        return FileRange(file.path, 0, file.position, known=track.identity if track is not None else None)
 
     def lag(self) -> float:
         """Return how many bytes of the files are left to poll."""

@@ -74,11 +74,14 @@ class Resumed:
 
 
 def resume(
-    files: Sequence[str], formers: Mapping[str, Sequence[str]], committed: Mapping[str, SourceOffset | None]
+    files: Sequence[str],
+    formers: Mapping[str, Sequence[str]],
+    committed: Mapping[str, SourceOffset | None],
+    allowed: AllowedPaths,
 ) -> Resumed:
     """Decide where files start, by the committed offsets of their names and of the former ones.
 
-    Raises DataError for an offset that no file source wrote.
+    Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
     identities = {path: FileIdentity.in_offset(path, offset) for path, offset in committed.items()}
     offsets = {file: committed.get(file) for file in files}
@@ -86,7 +89,7 @@ def resume(
     abandoned: set[str] = set()
     for file in files:
         inode = inode_at(file)
-        moved = [former for former in formers.get(file, ()) if _has(identities.get(former), inode)]
+        moved = [former for former in formers.get(file, ()) if _is_at(identities.get(former), file, allowed)]
         abandoned.update(moved)
         names = [file, *moved] if _has(identities.get(file), inode) else moved
         if moved:
@@ -99,6 +102,10 @@ def resume(
     return Resumed(
         offsets, [({FILENAME_FIELD: file}, offset) for file, offset in adopted.items()], frozenset(abandoned)
     )
+
+
+def _is_at(identity: FileIdentity | None, file: str, allowed: AllowedPaths) -> bool:
+    return identity is not None and identity.is_at(file, allowed)
 
 
 def _has(identity: FileIdentity | None, inode: int | None) -> bool:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO, FileIO
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -43,13 +43,21 @@ class Quoting:
     escape: int | None = None
 
 
+class KnownFile(Protocol):
+    """Which file it is."""
+
+    def is_in(self, file: FileIO) -> bool:
+        """Return whether an open file is this one. Raises OSError."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """The bytes of a file from `start` up to `end`; a split of a batch."""
+    """The bytes of a file from `start` up to `end`; a split of a batch. `known` is which file, None if any will do."""
 
     path: str
     start: int
     end: int
+    known: KnownFile | None = field(default=None, kw_only=True)
 
     @property
     def size(self) -> int:

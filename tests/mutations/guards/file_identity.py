@@ -45,7 +45,7 @@ GUARDS = (
     Guard(
         "the stale offset of a name that has another file",
         "connectors/renamed_files.py",
-        "if _has(identities.get(former), inode)]",
+        "if _is_at(identities.get(former), file, allowed)]",
         "]",
         f"{_TESTS}test_an_offset_of_another_file_under_a_former_name_is_not_taken",
     ),
@@ -62,5 +62,26 @@ GUARDS = (
         "            if former in joined and joined",
         "            if former not in joined and joined",
         f"{_TESTS}test_the_names_of_one_file_are_of_one_task_wherever_they_were",
+    ),
+    Guard(
+        "the file that the connector saw under a name",
+        "connectors/file_task.py",
+        "        if self._has_another(file.path):\n",
+        "        if not file.path:\n",
+        f"{_TESTS}test_another_file_in_place_of_a_renamed_one_is_waited_with",
+    ),
+    Guard(
+        "the file of a split",
+        "connectors/content_file.py",
+        "part.known is None or part.known.is_in(file)",
+        "part.known is None or part.known",
+        f"{_TESTS}test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails",
+    ),
+    Guard(
+        "the file that was read, before its name is taken away",
+        "connectors/file_task.py",
+        "track.seen == (mark.inode, mark.modified, mark.size)",
+        "track.seen is not None",
+        f"{_TESTS}test_an_unread_file_in_the_place_of_a_read_one_is_not_taken_away[log*]",
     ),
 )

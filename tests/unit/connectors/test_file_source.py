@@ -139,7 +139,7 @@ def test_task_configs_name_the_files_and_do_not_change_with_tasks_max(tmp_path: 
         configs.append(connector.task_configs(most))
         files = [json.loads(task["task.files"]) for task in configs[-1]]
         assert sorted(file for task in files for file in task) == sorted(str(file) for file in tmp_path.iterdir())
-        assert all(task.keys() == {"files", "topic", "format", "task.files"} for task in configs[-1])
+        assert all(task.keys() == {"files", "topic", "format", "task.files", "task.inodes"} for task in configs[-1])
     assert connector.partitions_follow_task_configs(properties)
 
 

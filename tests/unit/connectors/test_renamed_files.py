@@ -10,6 +10,7 @@ import random
 import shutil
 import threading
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -283,7 +284,7 @@ def test_another_file_in_place_of_a_renamed_one_is_waited_with(
     # The task does not know of the new name yet.
     assert not reader.poll()
     assert not reader.poll()
-    assert caplog.text.count("Waiting 10800 seconds in case the former one was renamed") == 1
+    assert caplog.text.count("Waiting for the next look for files to tell which one") == 1
     reader.restart()
     assert reader.read_all() == lines(1, 2, 3)
 
@@ -323,6 +324,126 @@ def test_a_watch_tells_that_known_names_have_other_known_files(tmp_path: Path) -
     (tmp_path / "log").write_text(text(3))
     assert told.wait(WAIT_SECONDS)
     watch.stop()
+
+
+def test_a_batch_of_a_name_that_gets_another_file_before_it_is_read_fails(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(text(1, 2))
+    reader = Reader(tmp_path / "log*")
+    batch = reader.tasks[0].poll()
+    assert isinstance(batch, SourceBatch)
+    rotate(tmp_path, text(3, 4, 5))
+    with pytest.raises(DataError, match="got another file before bytes 0 to 14 of the former one were read"):
+        read(batch)
+
+
+def test_a_split_is_read_where_its_file_has_another_inode(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(text(1, 2))
+    batch = Reader(tmp_path / "log*").tasks[0].poll()
+    assert isinstance(batch, SourceBatch)
+    # As on another machine.
+    shutil.copy(path, tmp_path / "copy")
+    (tmp_path / "copy").replace(path)
+    assert read(batch) == lines(1, 2)
+
+
+def test_each_rotation_of_the_same_names_changes_the_configuration(tmp_path: Path) -> None:
+    seen = []
+    rotate(tmp_path, text(0))
+    reader = Reader(tmp_path / "log*")
+    for number in range(1, 6):
+        rotate(tmp_path, text(number))
+        (tmp_path / "log.2").unlink(missing_ok=True)
+        seen += reader.restart()
+        reader.read_all()
+    assert all(given != following for given, following in pairwise(seen))
+    assert sorted(reader.rows) == lines(0, 1, 2, 3, 4, 5)
+
+
+def test_a_name_with_another_file_than_the_connector_saw_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text(1))
+    reader = Reader(tmp_path / "*")
+    reader.read_all()
+    (tmp_path / "b").write_text(text(2))
+    reader.restart()
+    # Its former name is not known to the task, which would take it for a new file.
+    (tmp_path / "a").replace(tmp_path / "b")
+    assert reader.read_all() == lines(1)
+    reader.restart()
+    assert reader.read_all() == lines(1)
+
+
+def test_a_file_that_comes_back_to_a_name_after_the_start_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_task, "LEAST_WAIT_SECONDS", 0.0)
+    (tmp_path / "a").write_text(text(1))
+    reader = Reader(tmp_path / "*", files_poll_interval_ms="1")
+    reader.read_all()
+    (tmp_path / "a").rename(tmp_path / "b")
+    [given] = reader.restart()
+    (tmp_path / "b").rename(tmp_path / "a")
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    assert not reader.poll()
+    (tmp_path / "a").rename(tmp_path / "b")
+    with pytest.raises(DataError, match="had another name when the task started"):
+        any(reader.poll() for _ in range(1000))
+    assert reader.rows == lines(1)
+
+
+def test_a_file_that_begins_as_the_former_one_of_its_name_is_not_taken_for_it(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    rotate(tmp_path, text(1, 2))
+    assert reader.read_all() == lines(1)
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(1, 1, 2)
+
+
+def test_a_file_that_is_renamed_before_its_first_commit_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text(1))
+    connector, context = FileSourceConnector(), ConnectorContext()
+    told = threading.Event()
+    context.request_task_reconfiguration = told.set  # type: ignore[method-assign]
+    reader = Reader(tmp_path / "*", files_poll_interval_ms="10")
+    connector.context = context
+    connector.start(reader.properties)
+    [task] = reader.tasks
+    batch = task.poll()
+    assert isinstance(batch, SourceBatch)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert told.wait(WAIT_SECONDS)
+    [given] = connector.task_configs(1)
+    connector.stop()
+    # The former task commits as it ends.
+    reader.offsets.commit(task, batch)
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    assert reader.read_all() == []
+
+
+def test_a_new_file_with_the_inode_of_a_former_name_is_read_from_its_start(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text(1, 2))
+    reader = Reader(tmp_path / "*")
+    reader.read_all()
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "b").write_text(text(3, 4, 5))
+    # The watch saw the inode under the former name.
+    given = {**reader.properties, "task.files": json.dumps([str(tmp_path / "b")])}
+    given["task.renamed"] = json.dumps({str(tmp_path / "b"): [str(tmp_path / "a")]})
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    assert reader.read_all() == lines(1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("pattern", ["log", "log*"])
+def test_an_unread_file_in_the_place_of_a_read_one_is_not_taken_away(pattern: str, tmp_path: Path) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / pattern, files_after_end="delete")
+    assert reader.poll()
+    rotate(tmp_path, text(3, 4))
+    assert not reader.poll()
+    assert (tmp_path / "log").read_text() == text(3, 4)
 
 
 @pytest.mark.parametrize(
