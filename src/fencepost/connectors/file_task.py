@@ -114,12 +114,14 @@ class FileSourceTask(SourceTask):
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
         paths = cast("list[str]", json.loads(config[TASK_FILES]))
         formers: dict[str, list[str]] = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
+        self._inodes = json.loads(config.get(TASK_INODES, "{}"))
+        self._unsure = {path for path, inode in self._inodes.items() if inode_at(path) != inode}
+        # An offset is adopted only where the connector knows what became of the file that had the name before.
+        formers = {file: names for file, names in formers.items() if file not in self._unsure}
         names = list(dict.fromkeys([*paths, *chain(*formers.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)), self.context.allowed_paths)
         self._adopted = resumed.adopted
-        self._inodes = json.loads(config.get(TASK_INODES, "{}"))
-        self._unsure = {path for path, inode in self._inodes.items() if inode_at(path) != inode}
         # A former name may be used again.
         self._gone = [path for path in paths if path in resumed.abandoned and inode_at(path) is None]
         there = [path for path in paths if path not in self._gone]

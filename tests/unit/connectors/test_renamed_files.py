@@ -446,6 +446,23 @@ def test_an_unread_file_in_the_place_of_a_read_one_is_not_taken_away(pattern: st
     assert (tmp_path / "log").read_text() == text(3, 4)
 
 
+def test_files_that_are_rotated_again_before_the_task_starts_are_read_once(tmp_path: Path) -> None:
+    rotate(tmp_path, text(0))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    for number in (1, 2):
+        rotate(tmp_path, text(number))
+        [given] = reader.restart()
+        reader.read_all()
+    # The last one of the names is not known to the task yet.
+    (tmp_path / "log.2").rename(tmp_path / "log.3")
+    rotate(tmp_path, text(3))
+    reader.tasks = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    reader.read_all()
+    reader.restart()
+    assert sorted(reader.read_all()) == lines(0, 1, 2, 3)
+
+
 @pytest.mark.parametrize(
     "identity", ["", "{}", "[]", '{"inode": "1", "modified": 1, "end": 1, "head": "", "tail": ""}']
 )
