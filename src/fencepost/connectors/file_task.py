@@ -67,6 +67,7 @@ from fencepost.connectors.record_columns import RecordColumns
 from fencepost.connectors.renamed_files import resume
 from fencepost.connectors.restart_point import RestartPoint, replaced
 from fencepost.connectors.scan import FileRange, Quoting, scan_records
+from fencepost.connectors.seen_inodes import SeenInodes
 from fencepost.connectors.tables.table_file import TableFile, TablePosition
 from fencepost.connectors.tables.table_reader import RowRange, TableReader
 
@@ -95,11 +96,7 @@ class FileSourceTask(SourceTask):
         self._tracks: dict[str, FileTrack] = {}
         # Files that are not what they were: until when they may turn out to be renamed, and what is wrong otherwise.
         self._suspects: dict[str, tuple[float, DataError]] = {}
-        # The inodes that the connector saw, of the names of files that it looks for.
-        self._inodes: dict[str, int | None] = {}
-        # Names that had another file when the task started: whether it was read under another name is not known.
-        self._unsure: set[str] = set()
-        self._waiting: set[str] = set()
+        self._inodes = SeenInodes({}, 0.0)
         self._adopted: list[tuple[SourcePartition, SourceOffset]] = []
         self._readers: dict[str, ArrowReader] = {}
         # Of files whose end is in what was returned so far.
@@ -114,10 +111,10 @@ class FileSourceTask(SourceTask):
         self._after_end = AfterEnd(self._parsed[AFTER_END].lower())
         paths = cast("list[str]", json.loads(config[TASK_FILES]))
         formers: dict[str, list[str]] = json.loads(config[TASK_RENAMED]) if TASK_RENAMED in config else {}
-        self._inodes = json.loads(config.get(TASK_INODES, "{}"))
-        self._unsure = {path for path, inode in self._inodes.items() if inode_at(path) != inode}
+        self._looks_s = LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000
+        self._inodes = SeenInodes(json.loads(config[TASK_INODES]) if TASK_INODES in config else {}, self._looks_s)
         # An offset is adopted only where the connector knows what became of the file that had the name before.
-        formers = {file: names for file, names in formers.items() if file not in self._unsure}
+        formers = {file: names for file, names in formers.items() if not self._inodes.is_unsure(file)}
         names = list(dict.fromkeys([*paths, *chain(*formers.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)), self.context.allowed_paths)
@@ -234,15 +231,15 @@ class FileSourceTask(SourceTask):
             if self._whole or time.monotonic() >= suspect[0]:
                 raise suspect[1]
             return []
-        if self._has_another(file.path):
-            self._tell_waiting(file.path)
+        if self._inodes.has_another(file.path):
             return []
         track = self._tracks.get(file.path)
         try:
-            self._check_start(file.path)
+            if track is not None:
+                self._inodes.check_start(file.path, track)
             splits: Sequence[FileRange | RowRange] = file.advance(whole=self._whole)
             if track is not None:
-                self._check_seen(file)
+                self._inodes.check_seen(file.path, file.seen)
                 track.follow(file.seen, _end(file) if splits else None)
                 splits = [
                     replace(split, known=track.identity) if type(split) is FileRange else split for split in splits
@@ -250,7 +247,7 @@ class FileSourceTask(SourceTask):
         except DataError as error:
             if track is None or not self._may_be_told(file.path, track):
                 raise
-            wait_s = max(LEAST_WAIT_SECONDS, LOOKS_FOR_RENAMED * self._parsed[POLL_INTERVAL] / 1000)
+            wait_s = max(LEAST_WAIT_SECONDS, self._looks_s)
             self._suspects[file.path] = time.monotonic() + wait_s, error
             _log.info(
                 "The path %s has another file now, or none. Waiting %g seconds in case the former one was renamed",
@@ -261,35 +258,11 @@ class FileSourceTask(SourceTask):
         return splits
 
     def _may_be_told(self, path: str, track: FileTrack) -> bool:
-        return path in self._unsure or self._has_another(path) or (track.was_moved and not self._whole)
-
-    def _has_another(self, path: str) -> bool:
-        """Return whether a name has another file than the connector saw: it tells soon whether that was renamed."""
-        return path in self._inodes and inode_at(path) not in {self._inodes[path], None}
-
-    def _tell_waiting(self, path: str) -> None:
-        if path not in self._waiting:
-            self._waiting.add(path)
-            _log.info("The path %s has another file now. Waiting for the next look for files to tell which one", path)
-
-    def _check_start(self, path: str) -> None:
-        """Raise DataError for an unread file that came back to its name: it may have been read under another one."""
-        if path in self._unsure and self._tracks[path].identity is None and inode_at(path) is not None:
-            raise DataError(
-                f"The file {path} had another name when the task started, and came back since: whether it was read under "
-                "that is not known. Restart the task"
-            )
-
-    def _check_seen(self, file: _File) -> None:
-        """Raise DataError if the last check of a file saw another one than the connector."""
-        seen, told = file.seen, self._inodes.get(file.path)
-        if seen is not None and told is not None and seen[0] != told:
-            self._unsure.add(file.path)
-            raise DataError(f"The path {file.path} got another file while it was looked at. Restart the task")
+        return self._inodes.is_unsure(path) or (track.was_moved and not self._whole)
 
     def _told(self, file: _File) -> _File:
         """Return a file as what its first bytes say."""
-        if file.path not in self._untold or isinstance(file, ContentFile) or self._has_another(file.path):
+        if file.path not in self._untold or isinstance(file, ContentFile) or self._inodes.has_another(file.path):
             return file
         if isinstance(file, TableFile):
             self._untold.remove(file.path)

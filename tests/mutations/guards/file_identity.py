@@ -66,7 +66,7 @@ GUARDS = (
     Guard(
         "the file that the connector saw under a name",
         "connectors/file_task.py",
-        "        if self._has_another(file.path):\n",
+        "        if self._inodes.has_another(file.path):\n",
         "        if not file.path:\n",
         f"{_TESTS}test_another_file_in_place_of_a_renamed_one_is_waited_with",
     ),

@@ -21,7 +21,7 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.source import SourceTask
-from fencepost.connectors import file_task, growing_file
+from fencepost.connectors import file_task, growing_file, seen_inodes
 from fencepost.connectors.file_discovery import Discovery, FileWatch
 from fencepost.connectors.file_source import FileSourceConnector
 from fencepost.connectors.file_task import FileSourceTask
@@ -309,6 +309,21 @@ def test_another_file_fails_the_task_at_once_that_is_to_end(tmp_path: Path) -> N
     rotate(tmp_path, text(3))
     with pytest.raises(DataError, match="was truncated or replaced"):
         reader.poll()
+
+
+def test_a_task_whose_machine_numbers_files_otherwise_reads_them_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log*", files_poll_interval_ms="1")
+    [given] = reader.restart()
+    inodes = {path: inode + 1_000_000 for path, inode in json.loads(given["task.inodes"]).items()}
+    reader.tasks = [start(FileSourceTask(), {**given, "task.inodes": json.dumps(inodes)}, reader.offsets)]  # type: ignore[arg-type]
+    assert not reader.poll()
+    monkeypatch.setattr(seen_inodes, "NUMBERING_WAIT_SECONDS", 0.0)
+    assert any(reader.poll() for _ in range(1000))
+    assert reader.rows == lines(1, 2)
+    assert caplog.text.count("the file system numbers files for each machine") == 1
 
 
 def test_a_watch_tells_that_known_names_have_other_known_files(tmp_path: Path) -> None:

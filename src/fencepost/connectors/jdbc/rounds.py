@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 
-class Table(Protocol):
+class NamedTable(Protocol):
     """What is asked."""
 
     @property
@@ -20,7 +20,7 @@ class Table(Protocol):
         """Whether the last answer had all that was there when it was asked."""
 
 
-T = TypeVar("T", bound=Table)
+T = TypeVar("T", bound=NamedTable)
 R = TypeVar("R")
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
