@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 
-class NamedTable(Protocol):
+class AskedTable(Protocol):
     """What is asked."""
 
     @property
@@ -20,7 +20,7 @@ class NamedTable(Protocol):
         """Whether the last answer had all that was there when it was asked."""
 
 
-T = TypeVar("T", bound=NamedTable)
+T = TypeVar("T", bound=AskedTable)
 R = TypeVar("R")
 
 _LONGEST_WAIT_SECONDS: Final = 1.0
