@@ -32,10 +32,6 @@ def reader(database: Database) -> Iterator[str]:
         connection.execute(f"drop role {name}".encode())
 
 
-def keys(topics: Topics, table: str) -> list[int]:
-    return [key["id"] for key, _ in topics.events(table)]
-
-
 def test_a_publication_that_left_changes_out_for_a_while_is_refused(topics: Topics, database: Database):
     database.execute("create table t(id int primary key); create publication mine for table t")
     topics.run()
@@ -59,7 +55,7 @@ def test_another_owner_and_a_vacuum_do_not_change_a_publication(topics: Topics, 
     database.execute("insert into t values (2)")
     topics.run()
 
-    assert keys(topics, "public.t") == [1, 2]
+    assert topics.ids("public.t") == [1, 2]
 
 
 def test_a_snapshot_that_policies_would_leave_rows_out_of_is_refused(topics: Topics, database: Database, reader: str):
@@ -72,7 +68,7 @@ def test_a_snapshot_that_policies_would_leave_rows_out_of_is_refused(topics: Top
         topics.run()
     database.execute(f"alter role {reader} bypassrls")
     topics.run()
-    assert keys(topics, "public.t") == [1, 9]
+    assert topics.ids("public.t") == [1, 9]
 
 
 @pytest.mark.parametrize("mode", ["disabled", "filtered"])
@@ -95,4 +91,4 @@ def test_captured_tables_that_are_not_published_are_told_of(
         caplog.clear()
     topics.run()
     assert ("lacks public.later" in caplog.text) is (mode == "disabled")
-    assert keys(topics, "public.later") == ([2] if mode == "filtered" else [])
+    assert topics.ids("public.later") == ([2] if mode == "filtered" else [])

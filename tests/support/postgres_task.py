@@ -77,6 +77,10 @@ class Topics:
         """Keys and values of a table's events, in order."""
         return [(json.loads(key), value) for part in self.committed for name, key, value in part if name == table]
 
+    def ids(self, table: str) -> list[int]:
+        """The ids in the keys of a table's events, in order."""
+        return [key["id"] for key, _ in self.events(table)]
+
     def run(self, chance: random.Random | None = None, crash: float = 0.0) -> bool:
         """Run a task until it has read the log to its end; return False if it crashed, with what it had not committed.
 

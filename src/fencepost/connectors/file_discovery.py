@@ -318,6 +318,9 @@ class FileWatch:
         """Find the first files, and begin to watch if there is a pattern. Raises ConfigError as `Discovery.find`."""
         self._files = tuple(self._discovery.find())
         self._inodes = _inodes(self._files)
+        while (again := _inodes(self._files)) != self._inodes:
+            # Files are being renamed: a file may have been seen by two names.
+            self._inodes = again
         if not self._files:
             _log.warning(
                 "No file%s fits %s yet: waiting for one, with a look every %g seconds",
@@ -358,6 +361,9 @@ class FileWatch:
         new = [file for file in found if file not in known]
         inodes = _inodes(found)
         other = [path for path, inode in inodes.items() if path in known and self._inodes.get(path) != inode]
+        if (new or other) and _inodes(found) != inodes:
+            # Files are being renamed: a file may have been seen by two names, or by none. The next look tells.
+            return [], []
         if new or other:
             there = set(found)
             kept = [file for file in self._files if file in there or os.path.exists(file)]  # noqa: PTH110 - as above

@@ -342,8 +342,9 @@ class FileSourceTask(SourceTask):
         return FileRange(file.path, 0, file.position, known=track.identity if track is not None else None)
 
     def lag(self) -> float:
-        """Return how many bytes of the files are left to poll."""
-        return sum(file.lag for file in self._files)
+        """Return how many bytes of the files are left to poll, without those of files that are not what they were."""
+        sure = (file for file in self._files if file.path not in self._suspects)
+        return sum(file.lag for file in sure if not self._inodes.is_unsure(file.path))
 
     def stop(self) -> None:
         """Wake a blocked poll."""

@@ -265,7 +265,7 @@ GUARDS = (
         "connectors/postgres/streaming.py",
         "        if self._new_table:",
         "        if False:",
-        "tests/broker/test_postgres_faults.py::test_a_table_added_to_the_publication_is_captured[True]",
+        "tests/broker/own_postgres/test_postgres_faults.py::test_a_table_added_to_the_publication_is_captured[True]",
     ),
     Guard(
         "the refusal of a server whose log ends before the offset",

@@ -21,8 +21,9 @@ import pytest
 from fencepost import DataError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.source import SourceTask
-from fencepost.connectors import file_task, growing_file, seen_inodes
+from fencepost.connectors import file_discovery, file_task, growing_file, seen_inodes
 from fencepost.connectors.file_discovery import Discovery, FileWatch
+from fencepost.connectors.file_identity import inode_at
 from fencepost.connectors.file_source import FileSourceConnector
 from fencepost.connectors.file_task import FileSourceTask
 from tests.unit.connectors.support import ConnectorContext, read, start
@@ -324,6 +325,38 @@ def test_a_task_whose_machine_numbers_files_otherwise_reads_them_after_a_while(
     assert any(reader.poll() for _ in range(1000))
     assert reader.rows == lines(1, 2)
     assert caplog.text.count("the file system numbers files for each machine") == 1
+
+
+def test_a_look_in_the_midst_of_a_rotation_is_left_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotate(tmp_path, text(1))
+    watch = FileWatch(
+        Discovery((str(tmp_path / "log*"),), ANYWHERE), interval_s=3600, on_change=pytest.fail, on_error=pytest.fail
+    )
+    watch.start()
+    (tmp_path / "log.1").write_text(text(2))
+
+    def looked_at(path: str) -> int | None:
+        inode = inode_at(path)
+        if path == str(tmp_path / "log") and inode is not None:
+            (tmp_path / "log").rename(tmp_path / "log.1")
+        return inode
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file_discovery, "inode_at", looked_at)
+        assert watch._look() == ([], [])
+    assert watch._look() == ([str(tmp_path / "log.1")], [])
+    assert watch.formers == {str(tmp_path / "log.1"): [str(tmp_path / "log")]}
+    watch.stop()
+
+
+def test_the_lag_is_that_of_files_that_are_what_they_were(tmp_path: Path) -> None:
+    rotate(tmp_path, text(1, 2))
+    reader = Reader(tmp_path / "log*")
+    reader.read_all()
+    [given] = reader.restart()
+    rotate(tmp_path, text(3))
+    [reader.tasks[0]] = [start(FileSourceTask(), given, reader.offsets)]  # type: ignore[arg-type]
+    assert reader.tasks[0].lag() == 0
 
 
 def test_a_watch_tells_that_known_names_have_other_known_files(tmp_path: Path) -> None:

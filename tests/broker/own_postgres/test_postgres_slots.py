@@ -1,13 +1,9 @@
-"""The replication slot of a task of PostgresSource: lost, waited for, or used by another.
-
-The server is the tests' own, since they change its settings.
-"""
+"""The replication slot of a task of PostgresSource: lost, waited for, or used by another."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,41 +12,10 @@ from fencepost.connectors.postgres import slot_wait
 from fencepost.connectors.postgres.connection import PositionLostError
 from fencepost.connectors.postgres.slot import Slot, check_slot
 from fencepost.connectors.postgres.task import PostgresSourceTask
-from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.fault_proxy import FaultProxy, Link
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(settings={"wal_sender_timeout": "2s", "max_wal_size": "64MB"}) as server:
-        yield server
-
-
-@pytest.fixture
-def database(server: EmbeddedPostgres) -> Iterator[Database]:
-    with Database(server) as database:
-        yield database
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
-
-
-@pytest.fixture
-def proxy(server: EmbeddedPostgres) -> Iterator[FaultProxy]:
-    proxy = FaultProxy(server.port, framed=False).start()
-    yield proxy
-    proxy.stop()
-
-
-def keys(topics: Topics, table: str) -> list[int]:
-    return [key["id"] for key, _ in topics.events(table)]
 
 
 def invalidate_slot(database: Database) -> None:
@@ -99,7 +64,7 @@ def test_a_slot_that_was_dropped_is_refused(running: bool, topics: Topics, datab
     with pytest.raises(PositionLostError, match="past the connector's offset"):
         topics.run()
 
-    assert keys(topics, "public.t") == [1]
+    assert topics.ids("public.t") == [1]
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -179,7 +144,7 @@ def test_a_new_slot_that_waits_for_transactions_tells_of_them(
         pid = writer.info.backend_pid
         wait_for(lambda: len(notices()) > 1, what="two notices")
         writer.commit()
-        wait_for(lambda: keys(topics, "public.t") == [1], what="the row")
+        wait_for(lambda: topics.ids("public.t") == [1], what="the row")
     process = f"process {pid} \\(of postgres in {database.name}, open for \\d+ s\\)"
     assert all(re.search(rf", for \d+ s now, .*: {process}\. pg_terminate", notice) for notice in notices())
 
@@ -223,7 +188,7 @@ def test_a_second_task_waits_until_the_slot_is_free(topics: Topics, database: Da
             waiting = f'replication slot "{topics.slot}" is active for PID'
             wait_for(lambda: topics.failed(waiting) or second.failed(waiting), what="the refusal of the other")
         database.execute("insert into t values (1)")
-        wait_for(lambda: keys(second, "public.t"), what="the change")
+        wait_for(lambda: second.ids("public.t"), what="the change")
 
     assert second.fatal is None
-    assert keys(second, "public.t") == [1]
+    assert second.ids("public.t") == [1]

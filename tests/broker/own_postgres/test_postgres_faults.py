@@ -1,7 +1,4 @@
-"""The task of PostgresSource when its publication, its connection or its server is tampered with.
-
-The server is the tests' own, since they kill it and change its settings.
-"""
+"""The task of PostgresSource when its publication, its connection or its server is tampered with."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import json
 import os
 import random
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -29,36 +25,6 @@ from tests.support.fault_proxy import FaultProxy, Link
 from tests.support.postgres import Database
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(settings={"wal_sender_timeout": "2s", "max_wal_size": "64MB"}) as server:
-        yield server
-
-
-@pytest.fixture
-def database(server: EmbeddedPostgres) -> Iterator[Database]:
-    with Database(server) as database:
-        yield database
-
-
-@pytest.fixture
-def topics(database: Database) -> Iterator[Topics]:
-    topics = Topics(database)
-    yield topics
-    topics.drop_slot()
-
-
-@pytest.fixture
-def proxy(server: EmbeddedPostgres) -> Iterator[FaultProxy]:
-    proxy = FaultProxy(server.port, framed=False).start()
-    yield proxy
-    proxy.stop()
-
-
-def keys(topics: Topics, table: str) -> list[int]:
-    return [key["id"] for key, _ in topics.events(table)]
 
 
 def test_what_is_sent_to_a_server_that_is_gone_ends_the_connection(topics: Topics, database: Database):
@@ -92,9 +58,9 @@ def test_a_server_that_gave_up_a_silent_stream_is_gone_on_with(topics: Topics, d
         wait_for(lambda: not topics.slot_in_use(), what="the server to end the stream")
         proxy.heal()
         database.execute("insert into t values (3)")
-        wait_for(lambda: len(keys(topics, "public.t")) == 3, what="all changes")
+        wait_for(lambda: len(topics.ids("public.t")) == 3, what="all changes")
 
-    assert keys(topics, "public.t") == [1, 2, 3]
+    assert topics.ids("public.t") == [1, 2, 3]
     assert topics.fatal is None
 
 
@@ -148,7 +114,7 @@ def test_a_server_killed_in_mid_snapshot_is_read_from_the_start(topics: Topics, 
 
     assert runs == 3
     assert len(topics.committed) == 1
-    assert sorted(keys(topics, "public.wide")) == list(range(1, 5001))
+    assert sorted(topics.ids("public.wide")) == list(range(1, 5001))
 
 
 def test_a_transaction_of_100_000_rows_with_savepoints_is_whole(topics: Topics, database: Database):
@@ -196,7 +162,7 @@ def test_a_table_taken_out_of_the_publication_is_refused(running: bool, topics: 
     del topics.committed_offset["publication"]
     database.execute("insert into t values (2)")
     assert topics.run()
-    assert keys(topics, "public.t") == [2]
+    assert topics.ids("public.t") == [2]
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -211,15 +177,15 @@ def test_a_table_added_to_the_publication_is_captured(running: bool, topics: Top
         with topics.running():
             wait_for(topics.slot_in_use, what="the stream")
             database.execute("insert into t values (1)")
-            wait_for(lambda: keys(topics, "public.t"), what="the first change")
+            wait_for(lambda: topics.ids("public.t"), what="the first change")
             database.execute(add)
             database.execute("insert into later values (2)")
-            wait_for(lambda: keys(topics, "public.later"), what="the change of the new table")
+            wait_for(lambda: topics.ids("public.later"), what="the change of the new table")
     else:
         database.execute(add)
         database.execute("insert into later values (2)")
         topics.run()
-    assert keys(topics, "public.later") == [2]
+    assert topics.ids("public.later") == [2]
 
     topics.run()
     database.execute("alter publication mine drop table later")
@@ -245,12 +211,12 @@ def test_tables_that_are_dropped_or_renamed_do_not_end_the_stream(running: bool,
         with topics.running():
             wait_for(topics.slot_in_use, what="the stream")
             tamper()
-            wait_for(lambda: keys(topics, "public.t"), what="the change")
+            wait_for(lambda: topics.ids("public.t"), what="the change")
     else:
         tamper()
     assert topics.run()
 
-    assert keys(topics, "public.gone") == keys(topics, "public.latter") == keys(topics, "public.t") == [1]
+    assert topics.ids("public.gone") == topics.ids("public.latter") == topics.ids("public.t") == [1]
     # The same name for another table: what happened between its creation and its publication is missing.
     database.execute("drop table t; create table t(id int primary key); insert into t values (2)")
     with pytest.raises(PositionLostError, match=r"public\.t"):
@@ -268,7 +234,7 @@ def test_a_locked_table_holds_up_the_stream_only_until_it_is_published(
         owner.execute("lock table t in access exclusive mode")
         database.execute("insert into other values (1)")
         topics.run()
-        assert keys(topics, "public.other") == [1]
+        assert topics.ids("public.other") == [1]
 
     database.execute("create table later(id int primary key)")
     with database.connect(autocommit=False) as owner:
@@ -278,7 +244,7 @@ def test_a_locked_table_holds_up_the_stream_only_until_it_is_published(
             owner.commit()
             wait_for(topics.slot_in_use, what="the stream")
             database.execute("insert into later values (2)")
-            wait_for(lambda: keys(topics, "public.later"), what="the change of the new table")
+            wait_for(lambda: topics.ids("public.later"), what="the change of the new table")
     assert topics.fatal is None
 
 
@@ -295,7 +261,7 @@ def test_a_server_that_is_down_is_waited_for_and_a_wrong_database_refused(topics
         server.start()
     assert topics.fatal is None
     assert topics.run()
-    assert keys(topics, "public.t") == [1]
+    assert topics.ids("public.t") == [1]
 
     wrong = errors(config | {"database.dbname": "nosuch"})
     assert list(wrong) == ["database.hostname"]
