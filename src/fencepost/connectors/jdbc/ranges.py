@@ -28,7 +28,7 @@ SMALL_BYTES: Final = 8 << 20
 NO_NUMBER: Final = "null"
 """The first column of a SELECT for a RangeReader."""
 
-_RANGE_BYTES: Final = 16 << 20
+_RANGE_BYTES: Final = 32 << 20
 _MOST_RANGES: Final = 64
 _BLOCK_BYTES: Final = 1 << 22
 """Large, because a block pushes Python's own code and data out of the cache: its calls for one take milliseconds."""
@@ -50,7 +50,7 @@ def table_bytes(server: OpenServer, table: TableId) -> int:
 
 
 def page_ranges(server: OpenServer, table: TableId) -> list[str]:
-    """Return conditions for the rows `t` of a table that cut it into ranges of about 16 MiB."""
+    """Return conditions for the rows `t` of a table that cut it into ranges of about 32 MiB."""
     total, largest, page = server.row(_SIZES, (table.sql(), table.sql()))
     count = min(_MOST_RANGES, -(-total // _RANGE_BYTES))
     if count <= 1 or server.connection.info.server_version < _FIRST_WITH_RANGES:
