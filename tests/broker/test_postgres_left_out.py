@@ -85,7 +85,7 @@ def test_a_temporary_table_is_told_of(topics: Topics, database: Database, caplog
     with database.connect() as session:
         session.execute("create temporary table brief(id int)")
         topics.run()
-    assert "brief, which is a temporary table" in caplog.text
+    assert any("brief, which is a temporary table" in message for message in caplog.messages)
 
 
 def test_a_table_that_becomes_unlogged_while_it_is_captured_ends_the_task(topics: Topics, database: Database):
@@ -101,7 +101,8 @@ def test_a_table_that_becomes_unlogged_while_it_is_captured_ends_the_task(topics
 def test_an_entry_that_matches_nothing_is_told_of(topics: Topics, caplog: pytest.LogCaptureFixture):
     topics.change(table_include_list=r"public\.t,public\.ordres")
     topics.run()
-    assert r"No table is matched by public\.ordres of table.include.list" in caplog.text
+    told = r"No table is matched by public\.ordres of table.include.list"
+    assert any(told in message for message in caplog.messages)
 
 
 def test_partitions_and_their_root_are_captured_by_the_names_that_are_sent(
@@ -114,7 +115,7 @@ def test_partitions_and_their_root_are_captured_by_the_names_that_are_sent(
     database.execute("insert into m values (1)")
     topics.run()
     assert [key["id"] for key, _ in topics.events("public.m0")] == [1]
-    assert "captures no changes" not in caplog.text
+    assert not any("captures no changes" in message for message in caplog.messages)
 
 
 def test_a_partition_whose_changes_have_the_name_of_its_root_is_refused(database: Database):

@@ -158,5 +158,10 @@ def test_a_failed_task_leaves_no_transaction_open(broker: EmbeddedBroker, topic:
         assert task.join(120)
     where = TopicPartition(topic, 0)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    end = admin.list_offsets({where: OffsetSpec.latest()})[where].result(120).offset
-    assert end == 2 * 100 + 1, "two batches and the abort marker"
+
+    def end() -> int:
+        return int(admin.list_offsets({where: OffsetSpec.latest()})[where].result(120).offset)
+
+    # The coordinator answers before the leaders have written the markers.
+    wait_for(lambda: end() > 2 * 100, what="the abort marker behind two batches")
+    assert end() == 2 * 100 + 1

@@ -70,11 +70,21 @@ class Tasks:
             zombies.append(zombie)
         return zombies
 
+    def _read_between_commits(self) -> tuple[list[Any], list[Any]] | None:
+        """The values in the topic, and the committed offsets; None if something was committed meanwhile."""
+        offsets = f"{self.group.id}-offsets"
+        before = read_offsets(self.bootstrap_servers, offsets, self.name)
+        found = values(read_topic(self.bootstrap_servers, self.topic))
+        committed = read_offsets(self.bootstrap_servers, offsets, self.name)
+        return (found, committed) if committed == before else None
+
     def assert_exactly_once(self, worker: WorkerApi) -> None:
         """Stop the connector, and fail unless each task sent all up to its committed offset, once and in order."""
         self.stop(worker)
-        found = values(read_topic(self.bootstrap_servers, self.topic))
-        committed = read_offsets(self.bootstrap_servers, f"{self.group.id}-offsets", self.name)
+        # A task on another worker may end its last transaction after the connector is STOPPED.
+        between = wait_for(self._read_between_commits, what="the last commits")
+        assert between is not None
+        found, committed = between
         sent = 0
         for partition, offset in committed:
             assert offset is not None
