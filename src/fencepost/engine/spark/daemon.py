@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import gc
 import importlib
+import socket
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from typing import Final
 
 from pyspark import daemon
@@ -46,6 +49,23 @@ def import_ahead() -> None:
     gc.freeze()
 
 
+def quiet_if_cancelled(work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
+    """Return pyspark's function of a forked worker, without the traceback for a JVM that has closed the connection.
+
+    The JVM does so when a job is cancelled or the session stops, and tells of it itself.
+    """
+
+    @wraps(work)
+    def worker(sock: socket.socket, authenticated: bool) -> int:
+        try:
+            return work(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    return worker
+
+
 if __name__ == "__main__":
     import_ahead()
+    vars(daemon)["worker"] = quiet_if_cancelled(daemon.worker)
     daemon.manager()

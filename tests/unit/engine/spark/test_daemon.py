@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+
+from fencepost.engine.spark.daemon import quiet_if_cancelled
 
 _FIRST_BATCH = """
 import json
@@ -40,3 +43,16 @@ def test_a_first_batch_imports_nothing():
     found = subprocess.run([sys.executable, "-c", _FIRST_BATCH], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout) == []
+
+
+def test_a_worker_whose_connection_the_jvm_has_closed_ends_quietly():
+    ours, jvms = socket.socketpair()
+
+    def work(sock: socket.socket, authenticated: bool) -> int:
+        assert authenticated
+        jvms.close()
+        sock.sendall(b"a result")
+        return 0
+
+    with ours:
+        assert quiet_if_cancelled(work)(ours, True) == 1
