@@ -194,6 +194,17 @@ def test_other_tasks_are_started_after_those_of_all_workers_were_fenced(
     assert_all(bootstrap_servers, topic, name, tasks=4, limit=400)
 
 
+def task_counts(bootstrap_servers: str, group: Group, name: str) -> list[int]:
+    """The counts of a connector's tasks that fencing rounds wrote."""
+    written = read_topic(bootstrap_servers, f"{group.id}-configs")
+    return [json.loads(r.value)["task-count"] for r in written if r.key == f"tasks-fencing-{name}".encode() and r.value]
+
+
+def wait_for_task_counts(bootstrap_servers: str, group: Group, name: str, *counts: int) -> None:
+    """Wait until the tasks of a changed connector start: those from before the change are RUNNING until then."""
+    wait_for(lambda: task_counts(bootstrap_servers, group, name) == list(counts), what=f"the task counts are {counts}")
+
+
 def test_former_tasks_are_fenced_when_a_connector_changes_its_guarantee(
     pair: tuple[Worker, Worker], group: Group, bootstrap_servers: str
 ) -> None:
@@ -203,8 +214,10 @@ def test_former_tasks_are_fenced_when_a_connector_changes_its_guarantee(
     tasks.create(leader)
     tasks.wait_until_shared(leader, follower)
     tasks.change(follower, support="disabled")
+    wait_for_task_counts(bootstrap_servers, group, tasks.name, 2, 0)
     tasks.wait_until_shared(leader, follower)
     tasks.change(leader, support="required")
+    wait_for_task_counts(bootstrap_servers, group, tasks.name, 2, 0, 2)
     tasks.wait_until_shared(leader, follower)
     tasks.assert_exactly_once(follower)
 
@@ -223,9 +236,7 @@ def test_former_tasks_are_fenced_when_a_connector_changes_its_guarantee(
             with pytest.raises(ProducerFencedError):
                 producer.commit_transaction()
     tasks.assert_exactly_once(leader)
-    counts = [r.value for r in read_topic(bootstrap_servers, f"{group.id}-configs") if tasks.name in str(r.key)
-              and (r.key or b"").startswith(b"tasks-fencing-")]  # fmt: skip
-    assert counts == [b'{"task-count":2}', b'{"task-count":0}', b'{"task-count":2}', b'{"task-count":0}']
+    assert task_counts(bootstrap_servers, group, tasks.name) == [2, 0, 2, 0]
     assert leader.request("DELETE", f"/connectors/{tasks.name}").status == 204
 
 
