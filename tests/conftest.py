@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pyspark.logger import PySparkLogger
 from xdist.remote import Producer
 
 from fencepost.api.secrets import SECRETS
@@ -76,6 +78,14 @@ def _no_idle_connections() -> Iterator[None]:
     """Connections that are kept for their next user are sockets left open, at the end, and warnings are errors."""
     yield
     POOL.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _captured_in_the_format_of_pytest() -> Iterator[None]:
+    """Without the format that loggers of pyspark would set: pytest adds its handlers to those that do not propagate."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PySparkLogger, "addHandler", logging.Logger.addHandler)
+        yield
 
 
 @pytest.fixture(autouse=True)
