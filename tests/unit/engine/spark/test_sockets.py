@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -46,4 +50,59 @@ def test_a_path_too_long_for_a_socket_means_tcp(temporary: Path, monkeypatch: py
 )
 def test_the_users_choice_of_sockets_stays(temporary: Path, given: dict[str, str]):
     assert SocketFolder().settings(given) == {}
+    temporary.rmdir()
+
+
+_HOLD = f"""
+import sys, tempfile
+from fencepost.engine.spark.sockets import SocketFolder
+tempfile.tempdir = sys.argv[1]
+sockets = SocketFolder()
+print(sockets.settings({{"{_ENABLED}": "true"}})["{_FOLDER}"], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_folder_of_a_process_that_was_killed_is_removed_by_another(temporary: Path):
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(temporary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        used = Path(process.stdout.readline().strip())
+        (used / ".left.sock").touch()
+        sockets = SocketFolder()
+        sockets.settings({_ENABLED: "true"})
+        assert used.is_dir(), "its process is alive"
+        sockets.remove()
+        process.send_signal(signal.SIGKILL)
+    sockets.settings({_ENABLED: "true"})
+    assert not used.exists()
+    sockets.remove()
+    temporary.rmdir()
+
+
+def test_what_has_the_name_of_a_folder_but_is_none_stays(temporary: Path):
+    kept = temporary / "kept"
+    kept.mkdir()
+    (temporary / "fencepost-sockets-link").symlink_to(kept)
+    (temporary / "fencepost-sockets-file").touch()
+    sockets = SocketFolder()
+    sockets.settings({_ENABLED: "true"})
+    sockets.remove()
+    assert sorted(path.name for path in temporary.iterdir()) == [
+        "fencepost-sockets-file",
+        "fencepost-sockets-link",
+        "kept",
+    ]
+
+
+def test_the_folder_of_another_user_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch):
+    other = temporary / "fencepost-sockets-other"
+    other.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
+    sockets = SocketFolder()
+    sockets.settings({_ENABLED: "true"})
+    sockets.remove()
+    assert other.is_dir()
+    other.rmdir()
     temporary.rmdir()
