@@ -93,9 +93,11 @@ class Sink:
     ) -> Written:
         """Write a frame and commit it with its progress, unless `decide` says that it is in Kafka.
 
-        Raises a FencepostError after the last attempt, or at once for one that would fail again.
+        Raises a FencepostError after the last attempt, or at once for one that would fail again. If the first attempt
+        failed otherwise, a note says how.
         """
         left = ATTEMPTS
+        first: FencepostError | None = None
         while True:
             left -= 1
             try:
@@ -107,9 +109,11 @@ class Sink:
                     )
                     return Written(skipped=True)
                 result = self._write(frame, pipeline, progress)
-            except _PASSING as error:
-                if not left or isinstance(error, _LASTING):
+            except FencepostError as error:
+                if not left or isinstance(error, _LASTING) or not isinstance(error, _PASSING):
+                    _note_first(error, first, ATTEMPTS - left)
                     raise
+                first = first or error
                 self.statistics = replace(self.statistics, retries=self.statistics.retries + 1)
                 _log.warning("%s is written again, in a new transaction: %s", capitalized(self._named(progress)), error)
             else:
@@ -217,3 +221,10 @@ class Sink:
 
     def _named(self, progress: Progress) -> str:
         return f"the {self.key}" if progress.batch is None else f"batch {progress.batch} of sink {self.key.sink}"
+
+
+def _note_first(error: FencepostError, first: FencepostError | None, attempt: int) -> None:
+    """Note the failure of the first attempt at that of a later one, if it was another."""
+    # Spark searches the text of a cancelled one, and a long one overflows its stack.
+    if first is not None and str(first) != str(error) and not isinstance(error, BatchCancelledError):
+        error.add_note(f"This was attempt {attempt}. The first one failed otherwise: {first}")
