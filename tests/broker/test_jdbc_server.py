@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -144,6 +146,31 @@ def test_a_server_that_is_killed_is_read_on_after_its_recovery(folder: Path) -> 
         with opened(server) as again:
             reading.server = again
             assert reading.rest() == [{"id": 2}]
+
+
+@pytest.mark.parametrize("columns", ["id int, xid xid8 default pg_current_xact_id()", "id int"], ids=["column", "xmin"])
+def test_a_number_that_is_given_again_after_a_crash_hides_no_row(folder: Path, columns: str) -> None:
+    with EmbeddedPostgres(folder / "server") as server:
+        run(server, f"create table t({columns})")
+        run(server, "insert into t values (1)")
+        database = Plain(server)
+        with TableReading(database) as reading, database.connect(autocommit=False) as writer:
+            ((log_writer,),) = database.execute("select pid from pg_stat_activity where backend_type = 'walwriter'")
+            # What is not committed is in memory only, until a commit or this process writes it.
+            os.kill(log_writer, signal.SIGSTOP)
+            run(server, "insert into t values (2)")
+            ((lost,),) = writer.execute("insert into t values (3) returning pg_current_xact_id()::text").fetchall()
+            writer.rollback()
+            assert [row["id"] for row in reading.rest()] == [1, 2]
+            offset = reading.offset
+            server.kill()
+        server.start()
+        ((again,),) = database.execute("insert into t values (4) returning pg_current_xact_id()::text")
+        assert again == lost
+
+        with TableReading(database) as reading:
+            reading.restart(offset)
+            assert [row["id"] for row in reading.rest()] == [4]
 
 
 @pytest.mark.parametrize(

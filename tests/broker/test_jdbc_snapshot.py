@@ -69,6 +69,39 @@ def test_six_writers_lose_and_double_nothing_over_many_starts(database: Database
     assert_exactly_once(found, expected)
 
 
+def test_a_transaction_that_ends_while_its_parts_are_looked_up_comes_whole(database: Database) -> None:
+    database.execute(XMIN)
+    # Each row is of a subtransaction of its own.
+    parts = (
+        "do $$ begin for i in 1..3000 loop begin insert into t(v) values (%s); exception when division_by_zero then end; "
+        "end loop; end $$"
+    )
+    transactions = 40
+
+    def write_parts() -> None:
+        for number in range(transactions):
+            database.execute(parts % number)
+
+    def end_others() -> None:
+        # Without others that end, nothing is looked up.
+        with database.connect() as connection:
+            while writer.is_alive():
+                connection.execute("select pg_current_xact_id()")
+
+    polls: list[list[int]] = []
+    writer, other = threading.Thread(target=write_parts), threading.Thread(target=end_others)
+    with TableReading(database, {"batch.max.rows": 10_000_000}) as reading:
+        writer.start()
+        other.start()
+        while writer.is_alive():
+            polls.append(numbers(reading.poll()))
+        polls.append(numbers(reading.rest()))
+
+    seen = [number for poll in polls for number in set(poll)]
+    assert sorted(seen) == list(range(transactions))
+    assert sum(map(len, polls)) == transactions * 3000
+
+
 @pytest.mark.parametrize("table", [COLUMN, XMIN], ids=["column", "xmin"])
 def test_a_long_transaction_delays_only_itself(database: Database, table: str) -> None:
     database.execute(table)

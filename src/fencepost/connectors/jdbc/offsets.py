@@ -110,8 +110,8 @@ class SnapshotOffset:
     """What was delivered of a table: the rows of the transactions in `snapshot`.
 
     `column` has the transactions of the rows; None: PostgreSQL's own column xmin. `system` is the system identifier of
-    the server's data, and `timeline` their timeline, which a failover changes. All of these transactions have ended
-    before the position `lsn` of its WAL. `relations` are the numbers of the tables that were read, see `relations`; None in
+    the server's data, and `timeline` their timeline, which a failover changes. Those of the transactions that were
+    committed are before the position `lsn` of its WAL, which is flushed. `relations` are the numbers of the tables that were read, see `relations`; None in
     offsets of old versions.
     """
 

@@ -67,8 +67,8 @@ class OpenServer:
 def check_continues(server: OpenServer, offset: SnapshotOffset, title: str) -> None:
     """Raise DataError unless the server has all transactions of an offset, with the same numbers.
 
-    After a failover the new primary has those up to where its timeline began. A server that was restored from a backup,
-    or that lost its last transactions in a crash (synchronous_commit=off), is behind the offset's position in the WAL.
+    After a failover the new primary has those up to where its timeline began. A server that was restored from a backup is
+    behind the offset's position in the WAL. One that crashed is not, as it keeps what was flushed.
     """
     if server.system != offset.system:
         raise DataError(

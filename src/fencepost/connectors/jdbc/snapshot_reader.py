@@ -9,6 +9,11 @@ the last poll. A row's transaction is known from
 In xmin stand subtransactions too, after a savepoint or in an EXCEPTION block of PL/pgSQL. A snapshot of PostgreSQL does
 not list those that run, so each that it does not know to have ended is looked up (`pg_xact_status`). It matters only
 that what is in the snapshot had ended before the statement that reads: so the look-up may be later than the snapshot.
+A transaction that ends while its subtransactions are looked up is left to the next poll, with all that began after it.
+
+A snapshot ends with the last transaction that was committed. Those after it that were rolled back have no rows, and may
+be in no log yet: after a crash the server gives their numbers to others, whose rows are new.
+
 xmin has 32 bits. From transaction 2^32 on, rows of long ago could not be told from new ones: then it is refused.
 
 Rows of tables that were not read before, such as a partition that was attached, are all new (see `relations`).
@@ -44,7 +49,20 @@ _MOST_RUNNING: Final = 1000
 MOST_BYTES: Final = 64 << 20
 """The size of a transaction's rows from which on they are not read by the task, but by Spark."""
 
-_NOW: Final = "select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
+# What is committed was flushed before: a crash does not take it back.
+_NOW: Final = """
+select s::text, pg_current_wal_flush_lsn()::text,
+       pg_xact_status((pg_snapshot_xmax(s)::text::bigint - 1)::text::xid8) = 'committed'
+from pg_current_snapshot() s
+"""
+
+# As a column the series is not made further than the first that is found.
+_LAST_COMMITTED: Final = """
+select max(x) from (
+    select x from (select generate_series(%s::bigint, %s::bigint, -1) x) s
+    where pg_xact_status(x::text::xid8) = 'committed' limit 1
+) last
+"""
 
 _RUNNING: Final = """
 select x from (select unnest(%s::bigint[]) union all select generate_series(%s::bigint, %s::bigint)) c(x)
@@ -67,6 +85,7 @@ class SnapshotReader(Reader):
         self._idle_at: str | None = None
         self._column: str | None = None
         self._column_is_known = False
+        self._in_doubt = False
 
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
         """Return the rows of transactions that have ended since the last read.
@@ -78,11 +97,15 @@ class SnapshotReader(Reader):
         text = str(server.one("select pg_current_snapshot()::text"))
         if text == self._idle_at:
             return None
-        self.whole = True
-        try:
-            found = self._read(server)
-        except TooMuchError:
-            return self._read_large(server)
+        self._in_doubt = True
+        found: PolledRows | LargeRows | None = None
+        # Nothing found means that there is nothing, but for transactions that have ended since this call.
+        while found is None and self._in_doubt:
+            self.whole, self._in_doubt = True, False
+            try:
+                found = self._read(server)
+            except TooMuchError:
+                return self._read_large(server)
         if found is None:
             self._idle_at = text
         return found
@@ -212,7 +235,7 @@ class SnapshotReader(Reader):
 
     def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> SnapshotOffset:
         """Return the transactions that have ended, the old ones included, for rows found by a column."""
-        text, lsn = server.row(_NOW)
+        text, lsn, last_committed = server.row(_NOW)
         new = Snapshot.parse(text)
         if new.xmax < old.xmax:
             raise DataError(
@@ -220,6 +243,9 @@ class SnapshotReader(Reader):
                 f"{self.source.title} were read: it lacks rows that were delivered, and gives others their transactions' "
                 "numbers. Connect to the right server, or delete the connector's offsets to read the table from the start"
             )
+        if not last_committed:
+            last = server.one(_LAST_COMMITTED, (new.xmax - 1, old.xmax))
+            new = Snapshot.of(old.xmax if last is None else last + 1, new.running)
         if column is None:
             new = self._with_subtransactions(server, old, new)
         # After the snapshot: a table that is attached later is read at the next poll.
@@ -243,11 +269,17 @@ class SnapshotReader(Reader):
                 _RUNNING, (list(some), more.start, more.stop - 1, _MOST_RUNNING + 1)
             ).fetchall()
         ]
-        ended = Snapshot.of(new.xmax, running)
-        if len(running) <= _MOST_RUNNING:
+        ended = Snapshot.of(new.xmax, (*running, *new.running))
+        last = running[-1] - 1 if len(running) > _MOST_RUNNING else None
+        now = Snapshot.parse(str(server.one("select pg_current_snapshot()::text")))
+        # Of one that has ended meanwhile, some subtransactions were found running, and others, later ones, ended.
+        if doubtful := [xid for xid in new.running if xid in now]:
+            self._in_doubt = True
+            last = doubtful[0] - 1 if last is None else min(last, doubtful[0] - 1)
+        if last is None:
             return ended
         self.whole = False
-        return old.through(ended, running[-1] - 1)
+        return old.through(ended, last)
 
 
 def _xid(column: str | None) -> str:
