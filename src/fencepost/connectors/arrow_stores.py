@@ -58,6 +58,15 @@ class _ArrowStore(Store):
             if found.is_file:
                 yield found.path.partition("/")[2], found.mtime.timestamp()
 
+    def is_missing(self) -> bool:
+        from pyarrow import fs  # noqa: PLC0415 - as above
+
+        try:
+            return bool(self._files.get_file_info(self._bucket).type == fs.FileType.NotFound)
+        except OSError:
+            # A right of its own, which who may list objects need not have.
+            return False
+
     def open(self, path: str) -> StoredObject:
         return _ArrowObject(self._files.open_input_file(f"{self._bucket}/{path}"))
 

@@ -122,11 +122,18 @@ def size_and_time(url: str) -> tuple[int, float] | None:
 
 
 def objects_below(prefix: str, *, recursive: bool) -> dict[str, float]:
-    """Return the URLs of the objects in a directory, with the times of their last changes. Raises as `size_and_time`."""
+    """Return the URLs of the objects in a directory, with the times of their last changes.
+
+    Raises as `size_and_time`, and DataError if there is no such bucket: a look finds nothing in it, as in an empty one.
+    """
     parts = ObjectUrl.of(prefix)
     store = parts.store()
     with _told(prefix, store):
-        return {parts.at(path): at for path, at in store.below(parts.path, recursive=recursive)}
+        found = {parts.at(path): at for path, at in store.below(parts.path, recursive=recursive)}
+        missing = not found and store.is_missing()
+    if missing:
+        raise DataError(f"There is no {parts.scheme}://{parts.host}: create it, or correct the URL")
+    return found
 
 
 class ObjectFile(io.RawIOBase):

@@ -34,6 +34,10 @@ class Store(ABC):
     def below(self, path: str, *, recursive: bool) -> Iterator[tuple[str, float]]:
         """Yield the paths of the objects in a directory, with the times of their last changes."""
 
+    def is_missing(self) -> bool:
+        """Return whether the bucket or container itself does not exist, as far as this process may know."""
+        return False
+
     @abstractmethod
     def open(self, path: str) -> StoredObject:
         """Open an object. Raises FileNotFoundError if there is none."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from fencepost import DataError, RetriableError, SourceBatch
+from fencepost import ConfigError, DataError, RetriableError, SourceBatch
 from fencepost.api.allowed_paths import ANYWHERE, AllowedPaths
 from fencepost.api.source import SourceTask
 from fencepost.connectors import arrow_stores, content_file, hadoop_store
@@ -100,6 +100,18 @@ def test_a_pattern_finds_objects_as_it_finds_files(store: ObjectStore, folder: s
         assert [url.removeprefix(store.url(f"{folder}/")) for url in found] == [
             path.removeprefix(f"{tmp_path}/") for path in local
         ], pattern
+
+
+def test_a_bucket_that_is_missing_is_no_empty_match(store: ObjectStore) -> None:
+    pattern = store.url("in/*.csv").replace(BUCKET, "nobucket")
+    discovery = Discovery((pattern,), ANYWHERE)
+    if pattern == store.url("in/*.csv"):
+        # HDFS has no buckets.
+        assert discovery.find() == []
+        return
+    with pytest.raises(ConfigError, match=r"There is no \w+://nobucket.*: create it, or correct the URL"):
+        discovery.find()
+    assert Discovery((store.url("none/*.csv"),), ANYWHERE).find() == []
 
 
 def test_the_objects_of_a_pattern_are_read_to_their_ends(store: ObjectStore, folder: str) -> None:
