@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -103,7 +104,11 @@ class TaskInstance:
     def _ask_lag(self) -> float | None:
         what = self._what("lag")
         lag = call_plugin(what, self._task.lag)
-        return None if lag is None else call_plugin(what, float, lag)
+        if lag is None:
+            return None
+        number: float = call_plugin(what, float, lag)
+        # JSON has no other numbers, and an estimate no use for them.
+        return number if math.isfinite(number) else None
 
     def settled(self, records: list[tuple[SourceRecord, RecordMetadata | None]]) -> None:
         """Call the task's commit_record for each settled record, in order. Its errors are logged."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -59,6 +60,17 @@ def test_a_task_whose_lag_fails_keeps_running_and_is_not_asked_again(caplog: pyt
     assert [instance.lag(), instance.lag()] == [None, None]
     assert task.calls == 1
     assert [record.message for record in caplog.records] == ["lag() of task c-0 failed, and is not called again"]
+
+
+@pytest.mark.parametrize("lag", [math.inf, -math.inf, math.nan])
+def test_a_lag_that_is_no_finite_number_is_unknown(caplog: pytest.LogCaptureFixture, lag: float):
+    class Endless(_Task):
+        def lag(self) -> float:
+            return lag
+
+    instance = TaskInstance(ConnectorTaskId("c", 0), Endless)
+    assert (instance.first_lag(), instance.lag()) == (None, None)
+    assert not caplog.records
 
 
 class _Told(_Task):
