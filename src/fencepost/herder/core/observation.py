@@ -10,6 +10,8 @@ from typing import Any, Final
 Json = dict[str, Any]
 
 _SUMS: Final = ("records", "bytes", "rate", "skipped", "transactions", "aborted", "restarts", "open_records")
+_MESSAGE_LENGTH: Final = 500
+_MORE: Final = " ..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,15 @@ def summed(tasks: Iterable[Mapping[str, Any]]) -> Json:
 
 
 def message_of(trace: str | None) -> str | None:
-    """Return the message of a trace: Java's traces begin with it, Python's have it after the last frame."""
+    """Return the message of a trace, as much of it as a table has room for."""
     if not trace or not trace.strip():
         return None
-    lines = trace.strip().splitlines()
+    message = _message_line(trace.strip().splitlines())
+    return message if len(message) <= _MESSAGE_LENGTH else f"{message[: _MESSAGE_LENGTH - len(_MORE)]}{_MORE}"
+
+
+def _message_line(lines: Sequence[str]) -> str:
+    """Java's traces begin with the message, Python's have it after the last frame."""
     if not lines[0].startswith("Traceback"):
         return lines[0]
     frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
