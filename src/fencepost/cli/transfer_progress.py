@@ -19,6 +19,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from fencepost.cli.count_progress import LINE_SECONDS, repeated
 from fencepost.cli.logs import JsonFormatter
@@ -121,7 +122,8 @@ def _live(transfers: Transfers) -> Iterator[None]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
-        TextColumn("{task.fields[told]}", markup=False),
+        # A narrow terminal has it on two lines.
+        TextColumn("{task.fields[told]}", markup=False, table_column=Column()),
     )
     estimate = Estimate()
     lines: dict[str, TaskID] = {}

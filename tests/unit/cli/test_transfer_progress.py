@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+
 import pytest
 
 from fencepost.cli.tables import shown_size
@@ -80,3 +85,31 @@ def test_one_of_a_kind_is_singular_and_small_sizes_are_shown() -> None:
 )
 def test_sizes_are_shown_in_the_unit_that_fits(count: int, shown: str) -> None:
     assert shown_size(count) == shown
+
+
+_SHOW = """
+import time
+from fencepost.cli.transfer_progress import shown_progress
+from fencepost.runtime.metrics.transaction_metrics import TransferCounts
+from fencepost.runtime.metrics.transfers import Transfer
+
+class Transfers:
+    def of_connectors(self):
+        return {"lines": Transfer(TransferCounts(1_000, 2_500_000, open=2_653_506, transactions=12, skipped=7), 0.5)}
+
+with shown_progress(Transfers()):
+    time.sleep(1)
+"""
+
+
+def test_a_terminal_of_80_columns_shows_everything() -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    subprocess.run([sys.executable, "-c", _SHOW], stderr=theirs, env=environment, check=True, timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 65_536).decode()
+    os.close(ours)
+
+    live = " ".join(shown.partition("lines: ")[0].split())
+    for part in ("lines ", "50%", "(+2,653,506 not committed)", "2.5 MB", "0 rows/s", "12 transactions", "7 skipped"):
+        assert part in live
