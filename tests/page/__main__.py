@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.herder.distributed.group_metrics import GroupMetrics
 from tests.page.chromium import Tab, chromium
+from tests.page.hardships import check_hardships
 from tests.page.looks import check_contrast, check_plots, take_down_labels
 from tests.page.terminal import picture_of_demo, picture_of_top
 from tests.support.model_herder import ModelHerder
@@ -42,6 +43,7 @@ def main() -> None:
     pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fencepost-page-") as folder:
         print(f"500 connectors are shown after {_many_connectors(Path(folder)):.2f} s")
+        check_hardships(Path(folder))
         with EmbeddedBroker(Path(folder) / "broker") as broker:
             _use(Path(folder), broker.bootstrap_servers, pictures)
     picture_of_demo(pictures / "demo.svg")

@@ -1,16 +1,20 @@
 // Requests to the worker: the REST API above this folder, and what only the page needs below api/.
 
+const LOOK_SECONDS = 30;
+
 export class Refused extends Error {}
 
 async function request(method, path, body) {
   const options = { method, headers: { Accept: "application/json" } };
+  if (method === "GET") options.signal = AbortSignal.timeout(LOOK_SECONDS * 1000);
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
   let response;
   try {
-    response = await fetch(path, options);
+    // The address of the page without the user and password that it may have been opened with: fetch refuses these.
+    response = await fetch(new URL(path, location.href), options);
   } catch {
     throw new Refused("The worker does not answer");
   }
@@ -23,6 +27,17 @@ async function request(method, path, body) {
   }
   if (!response.ok) throw new Refused(answer?.message ?? `Status ${response.status}`);
   return answer;
+}
+
+// Looks now, and again some time after the end of each look, so that a slow worker gets no second question meanwhile.
+// Returns what ends it.
+export function repeat(look, ms) {
+  let timer = null;
+  let ended = false;
+  const wait = () => { timer = setTimeout(() => (document.hidden ? wait() : run()), ms); };
+  const run = () => look().finally(() => { if (!ended) wait(); });
+  run();
+  return () => { ended = true; clearTimeout(timer); };
 }
 
 const part = encodeURIComponent;

@@ -3,7 +3,7 @@
 import { render } from "./vendor/preact.mjs";
 import { useEffect, useReducer } from "./vendor/hooks.mjs";
 import { Connector } from "./connector.js";
-import { Problem, html } from "./format.js";
+import { Problem, clock, html } from "./format.js";
 import { connect, live, subscribe } from "./live.js";
 import { Overview } from "./overview.js";
 import { Topic } from "./topic.js";
@@ -30,18 +30,36 @@ function Group({ group }) {
     ${breaking.length ? html`<${Problem} text=${`These workers break exactly-once delivery: ${breaking.join(", ")}`} />` : null}`;
 }
 
+function Connection() {
+  const { connected, heard } = live;
+  const text = connected ? "live" : heard === null ? "not connected" : `not connected since ${clock(heard)}`;
+  return html`<span role="status" class=${connected ? "" : "error"}>${text}</span>`;
+}
+
+// Where one types, Escape leaves the field, with what was typed.
+function onEscape(event) {
+  if (event.key !== "Escape" || location.hash.length <= 2) return;
+  if (event.target.tagName === "INPUT") event.target.blur();
+  else location.hash = "#/";
+}
+
+// As a link to a place in the page would, whose address names something else.
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
 function Page() {
   const [, again] = useReducer((number) => number + 1, 0);
   useEffect(() => {
     addEventListener("hashchange", again);
     const forget = subscribe(again);
-    const onKey = (event) => { if (event.key === "Escape" && location.hash.length > 2) location.hash = "#/"; };
-    addEventListener("keydown", onKey);
-    return () => { removeEventListener("hashchange", again); removeEventListener("keydown", onKey); forget(); };
+    addEventListener("keydown", onEscape);
+    return () => { removeEventListener("hashchange", again); removeEventListener("keydown", onEscape); forget(); };
   }, []);
-  return html`<a class="skip" href="#main">Skip to the content</a>
+  return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header><a class="home" href="#/">fencepost</a>${live.group ? html`<${Group} group=${live.group} />` : null}
-      <span role="status" class=${live.connected ? "" : "error"}>${live.connected ? "live" : "not connected"}</span></header>
+      <${Connection} /></header>
     <main id="main" tabindex="-1"><${Problem} text=${live.problem} /><${View} /></main>`;
 }
 

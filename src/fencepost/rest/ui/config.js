@@ -25,26 +25,34 @@ function Property({ name, value, info, onInput, onRemove }) {
 
 export function Configuration({ name, config }) {
   const [draft, setDraft] = useState(config);
-  const [checks, setChecks] = useState(null);
+  const [checks, setChecks] = useState({ of: null, found: null });
   const [told, setTold] = useState("");
   const [added, setAdded] = useState("");
-  const changed = JSON.stringify(draft) !== JSON.stringify(config);
+  const key = JSON.stringify(draft);
+  const changed = key !== JSON.stringify(config);
+  // What is known of a former draft says nothing about this one.
+  const checked = checks.of === key;
+  const errors = checks.found?.error_count ?? 0;
   // What was saved, here or elsewhere, is what is edited from then on.
   useEffect(() => { setDraft(config); }, [JSON.stringify(config)]);
   useEffect(() => {
     let current = true;
+    setTold("");
     const timer = setTimeout(() => {
       api.validate(draft["connector.class"] ?? "", draft).then(
-        (found) => { if (current) { setChecks(found); setTold(""); } },
+        (found) => { if (current) { setChecks({ of: key, found }); setTold(""); } },
         (error) => { if (current) setTold(error.message); });
-    }, checks === null ? 0 : PAUSE_MS);
+    }, checks.found === null ? 0 : PAUSE_MS);
     return () => { current = false; clearTimeout(timer); };
-  }, [JSON.stringify(draft)]);
-  const infos = new Map((checks?.configs ?? []).map((info) => [info.value.name, info]));
+  }, [key]);
+  const infos = new Map((checks.found?.configs ?? []).map((info) => [info.value.name, info]));
   const unset = [...infos.values()].filter((info) => info.definition && !(info.value.name in draft));
   const missing = unset.filter((info) => info.value.errors.length);
   const set = (key, value) => setDraft({ ...draft, [key]: value });
   const remove = (key) => setDraft(Object.fromEntries(Object.entries(draft).filter(([other]) => other !== key)));
+  const outcome = !checked ? (told ? "Not checked." : "Checking ...")
+    : errors ? `${errors === 1 ? "1 property has an error" : `${errors} properties have errors`}.`
+    : changed ? "Valid, not saved." : "";
   const save = () => api.configure(name, draft).then(() => setTold("Saved."), (error) => setTold(error.message));
   const add = (event) => { event.preventDefault(); if (added) { set(added, ""); setAdded(""); } };
   return html`<section><h2>Configuration</h2>
@@ -55,8 +63,8 @@ export function Configuration({ name, config }) {
       <input list="unset" value=${added} onInput=${(event) => setAdded(event.target.value)} /></label>
       <datalist id="unset">${unset.map((info) => html`<option value=${info.value.name}>${info.definition.documentation}</option>`)}</datalist>
       <button>Add</button></form>
-    <p class="line"><button disabled=${!changed || !checks || checks.error_count > 0} onClick=${save}>Save</button>
+    <p class="line"><button disabled=${!changed || !checked || errors > 0} onClick=${save}>Save</button>
       <button disabled=${!changed} onClick=${() => setDraft(config)}>Discard changes</button>
-      <span role="status">${checks?.error_count ? `${checks.error_count === 1 ? "1 property has an error" : `${checks.error_count} properties have errors`}.` : changed ? "Valid, not saved." : ""}</span></p>
+      <span role="status">${outcome}</span></p>
     <${Problem} text=${told} /></section>`;
 }

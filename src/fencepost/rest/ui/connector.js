@@ -1,7 +1,7 @@
 // One connector: its tasks, rates, transactions, offsets, topics and configuration.
 
 import { useEffect, useRef, useState } from "./vendor/hooks.mjs";
-import { api } from "./api.js";
+import { api, repeat } from "./api.js";
 import { Configuration } from "./config.js";
 import { Head, Problem, State, ago, clock, count, html, size } from "./format.js";
 import { RatePlot, TimeLine } from "./plots.js";
@@ -80,9 +80,7 @@ export function Connector({ name, live }) {
   const look = () => loaded(name).then((all) => { setFound(all); setProblem(""); }, (error) => setProblem(error.message));
   useEffect(() => {
     setFound(null);
-    look();
-    const timer = setInterval(() => { if (!document.hidden) look(); }, REFRESH_MS);
-    return () => clearInterval(timer);
+    return repeat(look, REFRESH_MS);
   }, [name]);
   if (found === null) {
     return html`<h1>${name}</h1>${problem ? html`<${Problem} text=${problem} />` : html`<p role="status">Asking the worker ...</p>`}`;

@@ -1,8 +1,15 @@
 // The state of the group, which the worker sends as it changes, and the rates seen since the page was opened.
 
-const KEPT = 300;
+import { setClock } from "./format.js";
 
-export const live = { group: null, rows: new Map(), rates: new Map(), problem: "", connected: false };
+const KEPT = 300;
+// A worker sends something every few seconds. Browsers notice neither that it is frozen nor that the network is gone.
+const CHECK_MS = 1_000;
+const SILENT_MS = 10_000;
+const LOST_MS = 30_000;
+const AGAIN_MS = 2_000;
+
+export const live = { group: null, rows: new Map(), rates: new Map(), problem: "", connected: false, heard: null };
 const listeners = new Set();
 
 export function subscribe(listener) {
@@ -17,6 +24,8 @@ function tell() {
 function apply(event) {
   const { rows, whole, problem, ...group } = event;
   live.problem = problem ?? "";
+  live.heard = Date.now();
+  setClock(event.now);
   if (problem === undefined) {
     live.group = group;
     if (whole) live.rows = new Map();
@@ -34,9 +43,38 @@ function apply(event) {
   tell();
 }
 
+function setConnected(connected) {
+  if (live.connected === connected) return;
+  live.connected = connected;
+  tell();
+}
+
 export function connect() {
   const source = new EventSource("api/events");
-  source.onopen = () => { live.connected = true; tell(); };
-  source.onerror = () => { live.connected = false; tell(); };
-  source.onmessage = (message) => apply(JSON.parse(message.data));
+  let heard = performance.now();
+  let errors = 0;
+  const again = (ms) => {
+    clearInterval(checking);
+    source.close();
+    setConnected(false);
+    setTimeout(connect, ms);
+  };
+  const checking = setInterval(() => {
+    const silent = performance.now() - heard;
+    if (silent > LOST_MS) again(0);
+    else if (silent > SILENT_MS) setConnected(false);
+  }, CHECK_MS);
+  source.onerror = () => {
+    errors += 1;
+    // An answer that is no stream, as proxies give while a worker restarts: browsers do not ask again by themselves.
+    if (source.readyState === EventSource.CLOSED) again(AGAIN_MS);
+    // The worker ends each stream after a while, which is followed by a new one.
+    else if (errors > 1) setConnected(false);
+  };
+  source.onmessage = (message) => {
+    heard = performance.now();
+    errors = 0;
+    live.connected = true;
+    apply(JSON.parse(message.data));
+  };
 }

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "./vendor/hooks.mjs";
 import uPlot from "./vendor/uPlot.mjs";
-import { html } from "./format.js";
+import { html, now as workerNow } from "./format.js";
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -93,7 +93,7 @@ function drawTransactions(plot, bars) {
 }
 
 export function TimeLine({ tasks }) {
-  const now = Date.now() / 1000;
+  const now = workerNow() / 1000;
   const bars = tasks.flatMap((task) => [
     ...task.ended.map((each) => ({ task: task.task, since: each.since / 1000, until: each.until / 1000, end: each.end })),
     ...(task.open_since === null ? [] : [{ task: task.task, since: task.open_since / 1000, until: now, end: "OPEN" }]),

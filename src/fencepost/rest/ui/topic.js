@@ -1,7 +1,7 @@
 // What read_committed consumers can read of a topic, and the transactions that hide the rest.
 
 import { useEffect, useState } from "./vendor/hooks.mjs";
-import { api } from "./api.js";
+import { api, repeat } from "./api.js";
 import { Head, Problem, ago, clock, count, html, span } from "./format.js";
 
 const REFRESH_MS = 3000;
@@ -28,11 +28,7 @@ export function Topic({ name }) {
   const [problem, setProblem] = useState("");
   const look = () => api.topic(name).then((found) => { setView(found); setProblem(""); },
     (error) => setProblem(error.message));
-  useEffect(() => {
-    look();
-    const timer = setInterval(look, REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [name]);
+  useEffect(() => repeat(look, REFRESH_MS), [name]);
   const abort = async (id) => {
     if (!confirm(`Abort the transaction of ${id}? Its producer is fenced; a running task of it fails or restarts.`)) return;
     try {
