@@ -150,7 +150,7 @@ DEFINITIONS: Final = (
     .define(
         "topic.prefix", _T.STRING, ConfigDef.NO_DEFAULT, _I.HIGH,
         "The name of the server in topics and events: changes of public.orders go to the topic PREFIX.public.orders. "
-        "Offsets are kept under it, so it must not change.",
+        "Offsets are kept under it, so it must not change, and no other connector may have it.",
         validator=_prefix,
     )
     .define(
