@@ -151,7 +151,7 @@ class FileTrack:
             return
         try:
             with open_file(self.path, self._allowed) as file:
-                if self.identity is not None and seen != self.seen and not self.identity.begins(file):
+                if self.identity is not None and not self.identity.begins(file):
                     raise self._replaced()
                 if end is not None:
                     self._take(FileIdentity.of(file, end), seen)

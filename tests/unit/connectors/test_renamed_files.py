@@ -134,6 +134,18 @@ def test_a_file_that_is_replaced_by_one_as_long_is_told(
         reader.poll()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_file_that_is_overwritten_while_it_is_read_is_told(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text(text(1, 2, 3))
+    reader = Reader(path, batch_bytes="7", encoding=encoding)
+    assert reader.poll()
+    path.write_text(text(4, 5, 6))
+    with pytest.raises(DataError, match="was replaced by another one after it was read up to byte"):
+        reader.poll()
+    assert reader.rows == lines(1)
+
+
 def test_an_edited_end_of_a_file_is_no_replacement(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(text(1) + "bad")
