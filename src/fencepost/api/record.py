@@ -107,13 +107,13 @@ class SourceBatch:
     `value` is null in Kafka, so a null value is a tombstone, whatever its type. Splits are read in the order given; rows
     of one key and rows of one Kafka partition keep their order.
 
-    `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed.
-    `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job, and
+    `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed. None
+    instead of an offset removes that of the source partition. `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job, and
     so are the first larger ones, before Spark has started. None means unknown: such a batch is read on executors.
     """
 
     dataframe: DataFrame | None = None
-    offsets: Sequence[tuple[SourcePartition, SourceOffset]] = ()
+    offsets: Sequence[tuple[SourcePartition, SourceOffset | None]] = ()
     reader: ArrowReader | None = None
     splits: Sequence[Any] = field(default=())
     bytes: int | None = None
@@ -136,7 +136,8 @@ class SourceBatch:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise DataError(f"SourceBatch(offsets=...) has an item that is {kind_of(pair)}: it takes {pairs}")
             _check_mapping("SourceBatch", "offsets", pair[0], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
-            _check_mapping("SourceBatch", "offsets", pair[1], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
+            if pair[1] is not None:
+                _check_mapping("SourceBatch", "offsets", pair[1], '[({"filename": "/data/a.csv"}, {"position": 4096})]')
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,8 @@ class FileSourceTask(SourceTask):
         # Files that are not what they were: until when they may turn out to be renamed, and what is wrong otherwise.
         self._suspects: dict[str, tuple[float, DataError]] = {}
         self._inodes = SeenInodes({}, 0.0)
-        self._adopted: list[tuple[SourcePartition, SourceOffset]] = []
+        # Offsets to commit before anything else: those of renamed files, None for a name that has no file any more.
+        self._changed: list[tuple[SourcePartition, SourceOffset | None]] = []
         self._readers: dict[str, ArrowReader] = {}
         # Of files whose end is in what was returned so far.
         self._ended: dict[str, Mark] = {}
@@ -118,7 +119,7 @@ class FileSourceTask(SourceTask):
         names = list(dict.fromkeys([*paths, *chain(*formers.values())]))
         offsets = self.context.offset_reader.offsets([{FILENAME_FIELD: name} for name in names])
         resumed = resume(paths, formers, dict(zip(names, offsets, strict=True)), self.context.allowed_paths)
-        self._adopted = resumed.adopted
+        self._changed = resumed.changed
         # A former name may be used again.
         self._gone = [path for path in paths if path in resumed.abandoned and inode_at(path) is None]
         there = [path for path in paths if path not in self._gone]
@@ -154,9 +155,9 @@ class FileSourceTask(SourceTask):
 
     def poll(self) -> PollResult:
         """Return a batch of records of one file, or None after a second without any."""
-        if self._adopted:
-            adopted, self._adopted = self._adopted, []
-            return SourceBatch(reader=LineReader(allowed=self.context.allowed_paths), offsets=adopted, bytes=0)
+        if self._changed:
+            changed, self._changed = self._changed, []
+            return SourceBatch(reader=LineReader(allowed=self.context.allowed_paths), offsets=changed, bytes=0)
         splits = wait_for(self._look, self._stopping)
         if not splits:
             return self._next_end()
@@ -182,6 +183,8 @@ class FileSourceTask(SourceTask):
             self._files = [file for file in self._files if file.path != path]
             if mark.is_at(path, self.context.allowed_paths):
                 take_away(path, self._after_end, self._parsed[MOVE_TO])
+                # Another file may get its name or its inode.
+                self._changed.append(({FILENAME_FIELD: path}, None))
             self._gone.append(path)
         self._ended.clear()
 
@@ -363,7 +366,7 @@ class FileSourceTask(SourceTask):
                 f"{FILES}, or put the files there. Relative paths start at the worker's working directory"
             )
         # Files that are to be taken away are not in the list any more.
-        return all(file.finished and self._after_end is AfterEnd.LEAVE for file in self._files)
+        return not self._changed and all(file.finished and self._after_end is AfterEnd.LEAVE for file in self._files)
 
 
 def _end(file: _File) -> int:

@@ -1,11 +1,12 @@
 """Renamed files go on where they were: their new names adopt the source offsets of the former ones.
 
     connector    finds the identity of a file in the offset of another name, and gives both names to one task
-    task         reads both offsets when no other task can commit them any more
-                     the file's   <- the furthest offset of the file, committed before anything else
-                     the former   <- from the start, if another file has that name now (log rotation)
+    task         reads both offsets when no other task can commit them any more, and commits before anything else
+                     the file's   <- the furthest offset of the file
+                     the former   <- none: another file of that name is read from its start (log rotation)
 
-A stale offset may stay under a former name. It is recognised by its inode, and never used for another file.
+The offset of a file that was to be taken away is that of a file of the same state alone: if it was deleted, another one
+may have its inode.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from fencepost.api.allowed_paths import AllowedPaths
 from fencepost.api.record import SourceOffset, SourcePartition
-from fencepost.connectors.ended_files import ENDED_FIELD
+from fencepost.connectors.ended_files import ENDED_FIELD, Mark
 from fencepost.connectors.file_identity import FileIdentity, inode_at
 from fencepost.connectors.growing_file import FILENAME_FIELD, POSITION_FIELD
 from fencepost.connectors.tables.table_file import GROUP_FIELD, ROW_FIELD
@@ -33,18 +34,18 @@ def former_names(
 
     Raises DataError for an offset that no file source wrote, and for a renamed file that cannot be read.
     """
-    known: dict[int, list[tuple[str, FileIdentity]]] = {}
+    known: dict[int, list[tuple[str, SourceOffset]]] = {}
     for partition, offset in offsets:
         path = str((partition or {}).get(FILENAME_FIELD))
         if (identity := FileIdentity.in_offset(path, offset)) is not None:
-            known.setdefault(identity.inode, []).append((path, identity))
+            known.setdefault(identity.inode, []).append((path, offset))
     found: dict[str, list[str]] = {}
     for file in files if known else ():
         inode = inode_at(file)
         candidates = known.get(inode, []) if inode is not None else []
-        for path, identity in candidates:
+        for path, offset in candidates:
             # A name that still has the file is a link to it.
-            if path != file and inode_at(path) != inode and identity.is_at(file, allowed):
+            if path != file and inode_at(path) != inode and _is_at(offset, path, file, allowed):
                 found.setdefault(file, []).append(path)
     return found
 
@@ -63,13 +64,13 @@ def together(files: Sequence[str], formers: Mapping[str, Sequence[str]]) -> dict
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where files start: their offsets, None for the start. `adopted` are the offsets to commit first.
+    """Where files start: their offsets, None for the start. `changed` are the offsets to commit first.
 
     `abandoned` are names whose file has another name now.
     """
 
     offsets: dict[str, SourceOffset | None]
-    adopted: list[tuple[SourcePartition, SourceOffset]]
+    changed: list[tuple[SourcePartition, SourceOffset | None]]
     abandoned: frozenset[str]
 
 
@@ -89,7 +90,7 @@ def resume(
     abandoned: set[str] = set()
     for file in files:
         inode = inode_at(file)
-        moved = [former for former in formers.get(file, ()) if _is_at(identities.get(former), file, allowed)]
+        moved = [former for former in formers.get(file, ()) if _is_at(committed.get(former), former, file, allowed)]
         abandoned.update(moved)
         names = [file, *moved] if _has(identities.get(file), inode) else moved
         if moved:
@@ -99,13 +100,18 @@ def resume(
     for name in abandoned & offsets.keys():
         offsets[name] = None
     offsets |= adopted
+    changed = dict.fromkeys(sorted(abandoned)) | adopted
     return Resumed(
-        offsets, [({FILENAME_FIELD: file}, offset) for file, offset in adopted.items()], frozenset(abandoned)
+        offsets, [({FILENAME_FIELD: name}, offset) for name, offset in changed.items()], frozenset(abandoned)
     )
 
 
-def _is_at(identity: FileIdentity | None, file: str, allowed: AllowedPaths) -> bool:
-    return identity is not None and identity.is_at(file, allowed)
+def _is_at(offset: SourceOffset | None, name: str, file: str, allowed: AllowedPaths) -> bool:
+    """Return whether a file is that of the offset of another name."""
+    identity, mark = FileIdentity.in_offset(name, offset), Mark.in_offset(offset)
+    if identity is None or not identity.is_at(file, allowed):
+        return False
+    return mark is None or mark == Mark.of(file, allowed)
 
 
 def _has(identity: FileIdentity | None, inode: int | None) -> bool:

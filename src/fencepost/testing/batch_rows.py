@@ -25,7 +25,7 @@ def rows_of(batch: SourceBatch, topic: str | None) -> list[SourceRecord]:
     """
     partition, offset = batch.offsets[0] if len(batch.offsets) == 1 else ({}, {})
     rows = _read_frame(batch.dataframe) if batch.dataframe is not None else _read_splits(batch)
-    return [_record(row, partition, offset, batch.topic or topic) for row in rows]
+    return [_record(row, partition, offset or {}, batch.topic or topic) for row in rows]
 
 
 def _read_frame(frame: DataFrame) -> Iterator[dict[str, Any]]:

@@ -34,8 +34,8 @@ class SourceOffsets:
         """Return the committed offset of each source partition, in the order given. Raises DataError."""
         return [self.offset(partition) for partition in partitions]
 
-    def commit(self, offsets: Iterable[tuple[SourcePartition, SourceOffset]]) -> None:
-        """Store `(source_partition, source_offset)` pairs.
+    def commit(self, offsets: Iterable[tuple[SourcePartition, SourceOffset | None]]) -> None:
+        """Store `(source_partition, source_offset)` pairs; None removes what is stored.
 
         Raises DataError for one that a worker could not write: only text, numbers, booleans and None can be stored.
         """
@@ -44,6 +44,8 @@ class SourceOffsets:
             decoded = decode_value(encode_value(self._connector, offset))
             if decoded is not None:
                 self._committed[identity] = kept, decoded
+            else:
+                self._committed.pop(identity, None)
 
     def copy(self) -> Self:
         """Return a copy, which later commits do not change."""

@@ -5,9 +5,31 @@ from __future__ import annotations
 from tests.mutations.guard import Guard
 
 _RENAMED = "tests/unit/connectors/test_renamed_files.py::"
+_USED_AGAIN = "tests/unit/connectors/test_names_used_again.py::"
 _ROTATED = "tests/unit/connectors/test_rotated_files.py::"
 
 GUARDS = (
+    Guard(
+        "the offset that a former name has no longer",
+        "connectors/renamed_files.py",
+        "dict.fromkeys(sorted(abandoned)) | adopted",
+        "adopted",
+        f"{_USED_AGAIN}test_a_new_file_under_the_former_name_of_a_deleted_one_is_read[as_text]",
+    ),
+    Guard(
+        "the offset that a file has no longer that was taken away",
+        "connectors/file_task.py",
+        "self._changed.append(({FILENAME_FIELD: path}, None))",
+        "pass",
+        f"{_USED_AGAIN}test_a_file_that_begins_as_one_that_was_taken_away_is_read[a.log-longer]",
+    ),
+    Guard(
+        "the state of a file that was to be taken away",
+        "connectors/renamed_files.py",
+        "mark is None or mark == Mark.of(file, allowed)",
+        "mark is None or mark",
+        f"{_USED_AGAIN}test_it_is_read_also_if_the_worker_was_killed_after_the_move",
+    ),
     Guard(
         "the bytes of a file before each batch",
         "connectors/file_identity.py",
@@ -53,14 +75,14 @@ GUARDS = (
     Guard(
         "the stale offset of a name that has another file",
         "connectors/renamed_files.py",
-        "if _is_at(identities.get(former), file, allowed)]",
+        "if _is_at(committed.get(former), former, file, allowed)]",
         "]",
         f"{_ROTATED}test_an_offset_of_another_file_under_a_former_name_is_not_taken",
     ),
     Guard(
         "the commit of an adopted offset before all others",
         "connectors/file_task.py",
-        "        if self._adopted:\n",
+        "        if self._changed:\n",
         "        if not self._tracks:\n",
         f"{_ROTATED}test_a_crash_right_after_the_new_name_is_committed_loses_and_doubles_nothing",
     ),

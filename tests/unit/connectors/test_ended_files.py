@@ -30,7 +30,10 @@ class Committed:
     def commit(self, task: SourceTask | None, batch: SourceBatch) -> None:
         """Commit a batch, and tell its task unless it was killed just before."""
         for partition, offset in batch.offsets:
-            self.of_files[partition["filename"]] = dict(offset)
+            if offset is None:
+                self.of_files.pop(partition["filename"], None)
+            else:
+                self.of_files[partition["filename"]] = dict(offset)
         if task is not None:
             task.commit()
 
@@ -70,6 +73,10 @@ def test_a_file_is_deleted_after_the_commit_of_its_end(path: Path, offsets: Comm
     assert not task.at_end()
     offsets.commit(task, end)
     assert not path.exists()
+    assert not task.at_end()
+    offsets.commit(task, polled(task))
+    assert offsets.of_files == {}
+    assert task.poll() is None
     assert task.at_end()
 
 
@@ -107,6 +114,9 @@ def test_a_new_file_of_the_same_name_is_read_from_its_start(path: Path, offsets:
     path.write_text("new 1\nnew 2\nnew 3\n")
     if restarted:
         [task] = tasks(properties(path), offsets=offsets)
+    else:
+        # The former one's offset is removed.
+        offsets.commit(task, polled(task))
     batch = polled(task)
     assert read(batch) == ["new 1", "new 2", "new 3"]
     offsets.commit(task, batch)

@@ -147,3 +147,10 @@ def test_a_copy_of_offsets_stands_alone() -> None:
     offsets.commit([({"a": 1}, {"n": 2})])
 
     assert copy.offset({"a": 1}) == {"n": 1}
+
+
+def test_an_offset_that_is_none_removes_that_of_its_source_partition() -> None:
+    offsets = SourceOffsets([({"a": 1}, {"n": 1}), ({"a": 2}, {"n": 2})])
+    offsets.commit([({"a": 1}, None), ({"a": 3}, None)])
+
+    assert offsets.items() == [({"a": 2}, {"n": 2})]
