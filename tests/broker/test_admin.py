@@ -62,6 +62,18 @@ def test_an_existing_topic_is_not_changed(admin: Admin, topics: Topics):
     assert topics.partitions(name) == 2
 
 
+def test_more_topics_than_a_controller_takes_are_created_by_several_requests(
+    fault_proxy: FaultProxy, topics: Topics, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("fencepost.kafka.admin.admin._RECORDS_OF_A_REQUEST", 10)
+    names = [unique("made") for _ in range(5)]
+    with Admin(ClientConfig((fault_proxy.address,))) as admin:
+        # A topic and its partitions are 5 records.
+        assert admin.create_topics(*(NewTopic(name, 4) for name in names)) == dict.fromkeys(names, True)
+    assert fault_proxy.requests[ApiKey.CREATE_TOPICS] == 3
+    assert [topics.partitions(name) for name in names] == [4] * 5
+
+
 @pytest.mark.parametrize(
     ("asked_by", "ask"),
     [

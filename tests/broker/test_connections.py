@@ -186,6 +186,24 @@ def test_topic_metadata_is_requested_once(broker: EmbeddedBroker, fault_proxy: F
     assert fault_proxy.requests[3] == 2
 
 
+def test_many_topics_are_learnt_by_one_request(fault_proxy: FaultProxy, topics: Topics) -> None:
+    names = [topics.create(partitions=number) for number in (1, 2, 3)]
+    cluster = Cluster(ClientConfig((fault_proxy.address,)))
+    deadline = Deadline.after(10_000)
+
+    cluster.learn_topics(names, deadline)
+
+    assert [cluster.partitions(name, deadline) for name in names] == [1, 2, 3]
+    assert fault_proxy.requests[3] == 1
+
+
+def test_topics_that_the_broker_creates_are_learnt_together(config: ClientConfig) -> None:
+    names = [unique("auto") for _ in range(3)]
+    cluster = Cluster(config)
+    cluster.learn_topics([*names, "not a topic"], Deadline.after(10_000))
+    assert cluster.known_partitions() == dict.fromkeys(names, 1)
+
+
 def test_a_topic_is_created_by_asking_for_it_where_the_broker_does_so(config: ClientConfig) -> None:
     assert Cluster(config).partitions(unique("auto"), Deadline.after(10_000)) == 1
 

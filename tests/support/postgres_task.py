@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
+
+from pyspark import cloudpickle
 
 from fencepost.api.allowed_paths import ANYWHERE
 from fencepost.api.errors import FencepostError, RetriableError
-from fencepost.api.record import SourceBatch
+from fencepost.api.record import ArrowReader, SourceBatch
 from fencepost.connectors.postgres.task import PostgresSourceTask
 from tests.support.bank import Event
 from tests.support.postgres import Database
@@ -38,6 +40,8 @@ class Topics:
         """What ended a task that was kept running."""
         self.after_split: Callable[[], object] = lambda: None
         """Called after each split of a batch that was read."""
+        self.on_executors = False
+        """Whether batches are read elsewhere than in the task's process."""
         self._stopping: threading.Event | None = None
         self._config = {
             "database.hostname": "127.0.0.1",
@@ -167,10 +171,13 @@ class Topics:
         self.committed_offset = dict(offset or {})
 
     def _rows(self, batch: SourceBatch) -> list[Event]:
-        assert batch.reader is not None
+        reader = batch.reader
+        assert reader is not None
+        if self.on_executors:
+            reader = cast("ArrowReader", cloudpickle.loads(cloudpickle.dumps(reader)))
         rows: list[Event] = []
         for split in batch.splits:
-            for part in batch.reader.read(split):
+            for part in reader.read(split):
                 keys = part["key"].to_pylist() if "key" in part.schema.names else [None] * len(part)
                 tables = (topic.removeprefix(f"{self.prefix}.") for topic in part["topic"].to_pylist())
                 texts = [json.dumps(key, default=str) for key in keys]

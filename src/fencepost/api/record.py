@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -110,6 +110,8 @@ class SourceBatch:
     `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed. None
     instead of an offset removes that of the source partition. `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job, and
     so are the first larger ones, before Spark has started. None means unknown: such a batch is read on executors.
+    `topics` are topics that rows of this batch and of later ones will name. The worker creates those that are missing
+    together, before the transaction that the batch begins; others are created one by one, with their first rows.
     """
 
     dataframe: DataFrame | None = None
@@ -118,6 +120,7 @@ class SourceBatch:
     splits: Sequence[Any] = field(default=())
     bytes: int | None = None
     topic: str | None = None
+    topics: Collection[str] = ()
 
     def __post_init__(self) -> None:
         """Raises DataError for arguments that contradict each other, or are of another type."""
@@ -129,6 +132,8 @@ class SourceBatch:
             raise _wrong("SourceBatch", "reader", self.reader, "an ArrowReader")
         if self.topic is not None and not isinstance(self.topic, str):
             raise _wrong("SourceBatch", "topic", self.topic, "a str")
+        if isinstance(self.topics, str) or not isinstance(self.topics, Collection):
+            raise _wrong("SourceBatch", "topics", self.topics, "a list of topics")
         pairs = "a list of (source_partition, source_offset) pairs"
         if isinstance(self.offsets, str | Mapping) or not isinstance(self.offsets, Sequence):
             raise _wrong("SourceBatch", "offsets", self.offsets, pairs)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from fencepost.api.plugin import Converter, HeaderConverter
 from fencepost.config.error_handling import ErrorHandling
+from fencepost.transforms.base import PartTransformation
 from fencepost.transforms.chain import Step
+from fencepost.transforms.new_record_state import ExtractNewRecordState
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class Pipeline:
     def transform_names(self) -> str:
         """The classes of the transforms, in order, for messages: Catalyst makes one step of them."""
         return ", ".join(type(step.transform).__name__ for step in self.transforms)
+
+    @property
+    def keeps_topics(self) -> bool:
+        """Whether records go to the topics that the connector gives them, as far as the transforms' classes tell."""
+        return all(isinstance(step.transform, PartTransformation | ExtractNewRecordState) for step in self.transforms)
 
     def without_transforms(self) -> Pipeline:
         """The part that executors need."""

@@ -103,7 +103,7 @@ GUARDS = (
     Guard(
         "the offsets topics that no broker creates with its own settings",
         "kafka/transport/cluster.py",
-        "            creates = name not in self._kept",
+        "            creates = self._kept.isdisjoint(names)",
         "            creates = True",
         "tests/broker/test_connections.py::test_a_topic_with_custom_settings_is_not_auto_created_by_brokers",
     ),

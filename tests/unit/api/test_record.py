@@ -63,6 +63,7 @@ def test_mappings_and_pairs_of_other_types_are_accepted():
             {"reader": _Reader(), "offsets": [(_PARTITION, 7)]},
             r"SourceBatch\(offsets=...\) was given an int: it takes a",
         ),
+        ({"reader": _Reader(), "topics": "t"}, r"SourceBatch\(topics=...\) was given a str: it takes a list of topics"),
         ({}, "give exactly one of them"),
     ],
 )

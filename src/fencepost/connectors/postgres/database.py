@@ -342,6 +342,10 @@ class SlotSnapshot:
         self._holder = self._config.connection.connect()
         return held_tables.hold(self._holder, self.name, tables)
 
+    def session(self) -> held_tables.SnapshotSession:
+        """Return what reads the snapshot, also on executors."""
+        return held_tables.SnapshotSession(self._config.connection, self.name, self._holder)
+
     def close(self) -> None:
         """Let go of the snapshot and the tables; the slot stays."""
         self._replication.close()

@@ -9,11 +9,12 @@ https://www.postgresql.org/docs/current/mvcc-caveats.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.api.errors import RetriableError
-from fencepost.connectors.postgres.connection import PostgresError, query
+from fencepost.connectors.postgres.connection import ConnectionSettings, PostgresError, query
 from fencepost.connectors.postgres.slot import PublishedTable
 
 if TYPE_CHECKING:
@@ -34,6 +35,35 @@ def adopt(connection: psycopg.Connection[Any], snapshot: str) -> None:
             f"The snapshot {snapshot} is gone, since the connection that exported it broke: the task begins with another one"
         ) from error
     limit_lock_waits(connection, local=True)
+
+
+class SnapshotSession:
+    """Reads of an exported snapshot.
+
+    Where the tables are held they go over the connection that holds them, one at a time. It is not pickled: elsewhere,
+    each has a connection of its own.
+    """
+
+    def __init__(
+        self, settings: ConnectionSettings, snapshot: str, holder: psycopg.Connection[Any] | None = None
+    ) -> None:
+        """`holder` has adopted the snapshot."""
+        self._settings = settings
+        self._snapshot = snapshot
+        self._holder = holder
+
+    def __reduce__(self) -> tuple[type[SnapshotSession], tuple[ConnectionSettings, str]]:
+        return SnapshotSession, (self._settings, self._snapshot)
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection that has adopted the snapshot. Raises RetriableError if the snapshot is gone."""
+        if self._holder is not None:
+            yield self._holder
+            return
+        with self._settings.connect() as connection:
+            adopt(connection, self._snapshot)
+            yield connection
 
 
 def limit_lock_waits(connection: psycopg.Connection[Any], *, local: bool = False) -> None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from fencepost.connectors.copy_blocks import copy_blocks
-from fencepost.connectors.postgres.connection import ConnectionSettings, translated
+from fencepost.connectors.postgres.connection import translated
 from fencepost.connectors.postgres.envelope import TableEvents
-from fencepost.connectors.postgres.held_tables import adopt
+from fencepost.connectors.postgres.held_tables import SnapshotSession
 from fencepost.connectors.postgres.slot import PublishedTable
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def page_ranges(table: PublishedTable, server_version: int) -> list[PageRange]:
 class SnapshotRangeReader:
     """Reads ranges of one table in an exported snapshot, as change events with `op` r."""
 
-    connection: ConnectionSettings
-    snapshot: str
+    session: SnapshotSession
     lsn: int
     table: PublishedTable
     events: TableEvents
@@ -63,8 +62,7 @@ class SnapshotRangeReader:
 
     def read(self, split: PageRange) -> Iterator[pa.RecordBatch]:
         """Yield the events of a range's rows. Raises RetriableError if the snapshot is gone, and DataError."""
-        with self.connection.connect() as connection:
-            adopt(connection, self.snapshot)
+        with self.session.connection() as connection:
             for block in text_blocks(connection, self._statement(split), self.table.name):
                 texts = text_columns(block, len(self.events.columns))
                 yield self.events.snapshot(texts, self.lsn, int(time.time() * 1000))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
@@ -184,13 +185,18 @@ class PostgresSourceTask(SourceTask):
         tables = database.hold(snapshot, parts)
         _log.info("Reading %d tables as they were at the position of the slot %s", len(tables), config.slot)
         version = database.connection().info.server_version
-        batches = []
+        batches, topics = [], []
         for table in tables:
             events = database.table_events(relation_of(database.connection(), table))
             if events is not None:
-                reader = SnapshotRangeReader(config.connection, snapshot.name, snapshot.lsn, table, events)
+                reader = SnapshotRangeReader(snapshot.session(), snapshot.lsn, table, events)
                 splits, size = page_ranges(table, version), table.pages * PAGE_BYTES
                 batches.append(SourceBatch(reader=reader, splits=splits, bytes=size))
+                if size:
+                    topics.append(events.topic)
+        if batches:
+            # In the transaction, the creation of thousands of topics would take a good part of its time.
+            batches[0] = replace(batches[0], topics=topics)
         # Only now: after a failure above, the next poll begins with another slot.
         self._queue.extend(batches)
         self._state = SourceState(config.slot, server.system, server.timeline, Position(snapshot.lsn), parts)

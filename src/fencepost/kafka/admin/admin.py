@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,7 +27,7 @@ from fencepost.kafka.producer.transaction import ProducerIdentity
 from fencepost.kafka.transport.broker_client import TRANSIENT, BrokerClient, remaining_ms
 from fencepost.kafka.transport.created_topics import LEARNING_MS, note_created
 from fencepost.kafka.transport.error_codes import Code, code_name, is_retriable, refused
-from fencepost.kafka.transport.topic_leaders import metadata_error, topic_leaders, topic_row
+from fencepost.kafka.transport.topic_leaders import metadata_error, topic_row, wait_for_leaders
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
@@ -40,6 +40,15 @@ _LOG: Final = logging.getLogger(__name__)
 _SEE_SETTINGS: Final = "DESCRIBE_CONFIGS"
 _TOPIC_RESOURCE: Final = 2
 _USUAL_REPLICATION_FACTOR: Final = 3
+
+_RECORDS_OF_A_REQUEST: Final = 5_000
+"""At most so many records of the metadata log are asked for at once: a controller refuses more than 10,000."""
+
+_DEFAULT_PARTITIONS: Final = 10
+"""Counted for a topic with the brokers' `num.partitions`, which is not known here."""
+
+_NAMED: Final = 3
+"""How many topics a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +91,7 @@ class Admin:
         An existing topic is not changed. Raises TopicCreationError or AuthorizationError for the first topic that the
         cluster refuses; the others are created nevertheless.
         """
-        names = ", ".join(topic.name for topic in topics)
-        return self._client.run(self._create, topics, doing=f"creating topic {names}")
+        return self._client.run(self._create, topics, doing=f"creating topic {_named(topics)}")
 
     def describe_topic(self, name: str) -> TopicDescription | None:
         """Return a topic's partitions and settings, None if it does not exist.
@@ -216,22 +224,23 @@ class Admin:
         self._client.close()
 
     def _create(self, topics: tuple[NewTopic, ...]) -> dict[str, bool]:
-        deadline = Deadline.after(self._client.config.request_timeout_ms)
         created: dict[str, bool] = {}
         failure: KafkaError | None = None
-        for topic, row in zip(topics, self._creation_rows(topics, deadline), strict=True):
-            if row.error_code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
-                created[topic.name] = row.error_code == Code.NONE
-            else:
-                failure = failure or _creation_error(topic, row.error_code, row.error_message)
+        for part in _requests(topics):
+            deadline = Deadline.after(self._client.config.request_timeout_ms)
+            for topic, row in zip(part, self._creation_rows(part, deadline), strict=True):
+                if row.error_code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
+                    created[topic.name] = row.error_code == Code.NONE
+                else:
+                    failure = failure or _creation_error(topic, row.error_code, row.error_message)
         for name in created:
             note_created(self._client.config.bootstrap_servers, name)
-            topic_leaders(self._client, name, Deadline.after(LEARNING_MS))
+        wait_for_leaders(self._client, created, Deadline.after(LEARNING_MS))
         if failure is not None:
             raise failure
         return created
 
-    def _creation_rows(self, topics: tuple[NewTopic, ...], deadline: Deadline) -> list[Any]:
+    def _creation_rows(self, topics: Sequence[NewTopic], deadline: Deadline) -> list[Any]:
         """The answer's rows in the order of the topics; retries while the controller moves or throttles."""
         while True:
             try:
@@ -290,6 +299,26 @@ class Admin:
 
     def _count_brokers(self) -> int:
         return len(self._client.metadata().brokers)
+
+
+def _requests(topics: Iterable[NewTopic]) -> Iterator[list[NewTopic]]:
+    """Yield the topics of each request."""
+    part: list[NewTopic] = []
+    records = 0
+    for topic in topics:
+        needed = 1 + len(topic.configs) + (_DEFAULT_PARTITIONS if topic.partitions < 0 else topic.partitions)
+        if part and records + needed > _RECORDS_OF_A_REQUEST:
+            yield part
+            part, records = [], 0
+        part.append(topic)
+        records += needed
+    if part:
+        yield part
+
+
+def _named(topics: Sequence[NewTopic]) -> str:
+    more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+    return ", ".join(topic.name for topic in topics[:_NAMED]) + more
 
 
 def _creation_request(topics: Iterable[NewTopic], deadline: Deadline) -> Any:

@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager, closing
 from typing import Protocol
 
 from fencepost.kafka.config.client_config import ProducerConfig
+from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.producer.sender import Ack, RecordWriter
 from fencepost.kafka.producer.transaction import Transaction
 from fencepost.kafka.records.columns import Records
+from fencepost.kafka.transport.cluster import Cluster
 
 
 class RecordProducer(Protocol):
@@ -31,6 +33,15 @@ class RecordProducer(Protocol):
 
     def acknowledge(self, acks: Iterable[Ack]) -> None:
         """Record what writers wrote."""
+
+
+def learn_topics(producer: RecordProducer, topics: Iterable[str]) -> None:
+    """Learn the partitions of topics that writers will ask for, together. Raises BrokerUnavailableError.
+
+    Brokers with automatic topic creation create missing ones.
+    """
+    config = producer.config
+    Cluster.of(config.client).learn_topics(topics, Deadline.after(config.max_block_ms))
 
 
 def write_and_acknowledge(

@@ -10,7 +10,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,9 @@ _ANSWER_MS: Final = 1_000
 
 _GROWTH_GRACE_MS: Final = 1_000
 """How long a record's partition may be unknown: brokers learn of added partitions one after the other."""
+
+_NOT_YET: Final = (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE)
+"""Without partitions: the topic may be there soon."""
 
 _TOPIC_RESOURCE: Final = 2
 _MESSAGE_BYTES: Final = "max.message.bytes"
@@ -81,6 +84,23 @@ class Cluster:
         Raises TopicNotFoundError, AuthorizationError or BrokerUnavailableError.
         """
         return len(self._topic(topic, deadline).leaders)
+
+    def learn_topics(self, topics: Iterable[str], deadline: Deadline) -> None:
+        """Learn the partitions of topics together. Brokers with automatic topic creation create missing ones.
+
+        What cannot be learnt of a topic is left to who asks for its partitions. Raises BrokerUnavailableError.
+        """
+        grace = Deadline.after(UNKNOWN_MS)
+        backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
+        wanted = set(topics) - self.known_partitions().keys()
+        while wanted:
+            for row in self._ask_metadata(sorted(wanted), deadline):
+                if self._learn(row) or row.error_code not in _NOT_YET:
+                    wanted.discard(row.name)
+            if grace.passed or deadline.passed:
+                return
+            if wanted:
+                backoff.sleep(deadline)
 
     def kept_partitions(self, topic: str, deadline: Deadline) -> int:
         """Return the same for a topic that needs its own settings: no broker creates it, at this call or later ones.
@@ -261,16 +281,13 @@ class Cluster:
         backoff = Backoff(self.config.retry_backoff_ms / 4, self.config.retry_backoff_max_ms)
         grace = unknown_until(self.config.bootstrap_servers, name)
         while True:
-            row = self._ask_metadata(name, deadline)
-            leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
-            if row.error_code == Code.NONE and leaders:
-                topic = _Topic(tuple(leaders.get(index, -1) for index in range(max(leaders) + 1)), time.monotonic())
-                with self._lock:
-                    self._topics[name] = topic
+            (row,) = self._ask_metadata([name], deadline)
+            topic = self._learn(row)
+            if topic is not None:
                 return topic
             if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                 raise AuthorizationError(f"topic {name}", "DESCRIBE")
-            if row.error_code not in (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
+            if row.error_code not in _NOT_YET:
                 advice = (
                     "take 1 to 249 letters, digits, '.', '_' and '-'" if row.error_code == Code.INVALID_TOPIC else None
                 )
@@ -279,14 +296,25 @@ class Cluster:
                 raise TopicNotFoundError(name)
             backoff.sleep(deadline)
 
-    def _ask_metadata(self, name: str, deadline: Deadline) -> Any:
-        topic = MetadataRequest.MetadataRequestTopic(name=name)
+    def _learn(self, row: Any) -> _Topic | None:
+        """Keep what a row of metadata tells of a topic, None if it has no partitions."""
+        leaders = {partition.partition_index: partition.leader_id for partition in row.partitions}
+        if row.error_code != Code.NONE or not leaders:
+            return None
+        topic = _Topic(tuple(leaders.get(index, -1) for index in range(max(leaders) + 1)), time.monotonic())
         with self._lock:
-            creates = name not in self._kept
-        request = MetadataRequest(topics=[topic], allow_auto_topic_creation=creates)
+            self._topics[row.name] = topic
+        return topic
+
+    def _ask_metadata(self, names: Sequence[str], deadline: Deadline) -> Sequence[Any]:
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        with self._lock:
+            creates = self._kept.isdisjoint(names)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=creates)
         answer = self.call(request, deadline, at_most=_METADATA_VERSION)
         self.learn_brokers(answer)
-        return answer.topics[0]
+        rows: Sequence[Any] = answer.topics
+        return rows
 
     def _ask_message_bytes(self, topic: str, deadline: Deadline) -> int | None:
         resource = DescribeConfigsRequest.DescribeConfigsResource(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 from uuid import UUID
 
@@ -37,19 +38,33 @@ def topic_leaders(client: BrokerClient, topic: str, deadline: Deadline) -> dict[
     return _leaders(_row_with_leaders(client, topic, deadline))
 
 
+def wait_for_leaders(client: BrokerClient, topics: Iterable[str], deadline: Deadline) -> dict[str, Any]:
+    """Return the metadata of each topic once all partitions have a leader. Raises as `topic_leaders`."""
+    graces = {topic: unknown_until(client.config.bootstrap_servers, topic) for topic in topics}
+    found: dict[str, Any] = {}
+    while waiting := [topic for topic in graces if topic not in found]:
+        timeout_ms = remaining_ms(deadline, client.config.request_timeout_ms)
+        rows = client.metadata(waiting, timeout_ms=timeout_ms).topics
+        found |= {row.name: row for row in rows if _is_led(row)}
+        for row in rows:
+            code, grace = row.error_code, graces[row.name]
+            fatal = code != Code.NONE and not is_retriable(code)
+            if fatal or (code == Code.UNKNOWN_TOPIC_OR_PARTITION and grace.passed):
+                raise metadata_error(code, row.name)
+        if len(found) < len(graces):
+            if deadline.passed:
+                topic = next(topic for topic in waiting if topic not in found)
+                raise PassingError(Code.LEADER_NOT_AVAILABLE, f"a partition of {topic} has no leader")
+            client.sleep(remaining_ms(deadline, client.config.retry_backoff_ms))
+    return found
+
+
 def _row_with_leaders(client: BrokerClient, topic: str, deadline: Deadline) -> Any:
-    grace = unknown_until(client.config.bootstrap_servers, topic)
-    while True:
-        row = topic_row(client, topic, remaining_ms(deadline, client.config.request_timeout_ms))
-        code = row.error_code
-        if code == Code.NONE and _NO_LEADER not in _leaders(row).values():
-            return row
-        fatal = code != Code.NONE and not is_retriable(code)
-        if fatal or (code == Code.UNKNOWN_TOPIC_OR_PARTITION and grace.passed):
-            raise metadata_error(code, topic)
-        if deadline.passed:
-            raise PassingError(Code.LEADER_NOT_AVAILABLE, f"a partition of {topic} has no leader")
-        client.sleep(remaining_ms(deadline, client.config.retry_backoff_ms))
+    return wait_for_leaders(client, [topic], deadline)[topic]
+
+
+def _is_led(row: Any) -> bool:
+    return row.error_code == Code.NONE and _NO_LEADER not in _leaders(row).values()
 
 
 def _leaders(row: Any) -> dict[int, int]:

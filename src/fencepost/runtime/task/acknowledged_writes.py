@@ -50,6 +50,7 @@ class AcknowledgedWrites(TaskWrites):
 
     def write(self, batch: Batch) -> Settled:
         """Write a batch. Its records are settled; after a failure some of them may be written."""
+        self._create_topics(batch, self._records_producer)
         try:
             result = self._write(batch, self._records_producer)
         except FencepostError:

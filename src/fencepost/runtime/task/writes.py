@@ -30,7 +30,7 @@ from fencepost.engine.topic_gate import TopicGate
 from fencepost.failpoint import FailPoint, reach
 from fencepost.kafka.admin.topic_creator import TopicCreator
 from fencepost.kafka.errors import TopicNotFoundError
-from fencepost.kafka.producer.record_producer import RecordProducer, write_and_acknowledge
+from fencepost.kafka.producer.record_producer import RecordProducer, learn_topics, write_and_acknowledge
 from fencepost.kafka.producer.transaction import TransactionState
 from fencepost.kafka.producer.transactional import TransactionalProducer
 from fencepost.runtime.metrics.task_metrics import TaskMetrics
@@ -110,6 +110,12 @@ class TaskWrites(ABC):
     @abstractmethod
     def discard(self) -> None:
         """Clean up so that a task that starts now reads again all records that are not settled."""
+
+    def _create_topics(self, batch: Batch, producer: RecordProducer) -> None:
+        """Create the topics that a batch names, as far as transforms leave them as they are."""
+        if isinstance(batch, SourceBatch) and batch.topics and self._path.pipeline.keeps_topics:
+            self._gate.admit(batch.topics)
+            learn_topics(producer, batch.topics)
 
     def _write(self, batch: Batch, producer: RecordProducer) -> WriteResult:
         try:
@@ -231,6 +237,7 @@ class TaskTransaction(TaskWrites):
         Raises ConfigError for a record for the task's own offsets topic, and what the engine raises. The transaction is
         then still open: abort it.
         """
+        self._create_topics(batch, self._producer)
         self._begin()
         try:
             result = self._write(batch, self._producer)
