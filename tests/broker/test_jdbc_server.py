@@ -41,14 +41,6 @@ def run(server: EmbeddedPostgres, statement: str) -> None:
         connection.execute(statement.encode())
 
 
-class Plain(Database):
-    """The database `postgres` of a server."""
-
-    def __init__(self, server: EmbeddedPostgres) -> None:
-        super().__init__(server)
-        self.name = "postgres"
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that every user may enter, unlike pytest's: the server of a root user runs as another."""
@@ -62,14 +54,14 @@ def test_a_failover_goes_on_only_where_nothing_was_lost(folder: Path) -> None:
     with ExitStack() as stack:
         primary = stack.enter_context(EmbeddedPostgres(folder / "primary"))
         run(primary, "create table t(id int); insert into t values (1)")
-        with TableReading(Plain(primary)) as reading:
+        with TableReading(Database.of_server(primary)) as reading:
             assert reading.rest() == [{"id": 1}]
             offset = reading.offset
         standby = EmbeddedPostgres(folder / "standby", settings={"hot_standby": "on"})
         standby.base_backup(primary, "--write-recovery-conf")
         stack.enter_context(standby)
         with (
-            TableReading(Plain(standby)) as reading,
+            TableReading(Database.of_server(standby)) as reading,
             pytest.raises(DataError, match=r"is a standby.*targetServerType=primary"),
         ):
             reading.poll()
@@ -79,7 +71,7 @@ def test_a_failover_goes_on_only_where_nothing_was_lost(folder: Path) -> None:
         assert offset is not None
         committed = SnapshotOffset.of(offset)
 
-        with TableReading(Plain(standby)) as reading:
+        with TableReading(Database.of_server(standby)) as reading:
             reading.restart(offset)
             assert reading.rest() == [{"id": 2}]
             assert reading.offset is not None
@@ -104,7 +96,7 @@ def test_a_server_that_was_restored_from_a_backup_is_refused_and_so_is_another(
     subprocess.run(["cp", "-a", str(server.data_folder), str(folder / "backup")], check=True)
     server.start()
     run(server, "insert into t values (1)")
-    with TableReading(Plain(server)) as reading:
+    with TableReading(Database.of_server(server)) as reading:
         assert reading.rest() == [{"id": 1}]
         offset = reading.offset
         assert offset is not None
@@ -113,7 +105,7 @@ def test_a_server_that_was_restored_from_a_backup_is_refused_and_so_is_another(
     (folder / "backup").rename(server.data_folder)
     server.start()
     try:
-        with TableReading(Plain(server)) as reading:
+        with TableReading(Database.of_server(server)) as reading:
             reading.restart(offset)
             with pytest.raises(DataError, match=r"it is at .* again: it is behind"):
                 reading.poll()
@@ -127,7 +119,7 @@ def test_a_server_that_was_restored_from_a_backup_is_refused_and_so_is_another(
 def test_a_server_that_is_killed_is_read_on_after_its_recovery(folder: Path) -> None:
     with EmbeddedPostgres(folder / "server") as server:
         run(server, "create table t(id int); insert into t values (1)")
-        reading = TableReading(Plain(server))
+        reading = TableReading(Database.of_server(server))
         assert reading.rest() == [{"id": 1}]
         server.kill()
         lost: list[bool] = []
@@ -153,7 +145,7 @@ def test_a_number_that_is_given_again_after_a_crash_hides_no_row(folder: Path, c
     with EmbeddedPostgres(folder / "server") as server:
         run(server, f"create table t({columns})")
         run(server, "insert into t values (1)")
-        database = Plain(server)
+        database = Database.of_server(server)
         with TableReading(database) as reading, database.connect(autocommit=False) as writer:
             ((log_writer,),) = database.execute("select pid from pg_stat_activity where backend_type = 'walwriter'")
             # What is not committed is in memory only, until a commit or this process writes it.

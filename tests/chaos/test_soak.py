@@ -8,16 +8,22 @@ from pathlib import Path
 from tests.chaos.soak.run import soak
 from tests.chaos.soak.schedule import Action, Kind, Size, actions
 
-SMALL = Size(workers=2, brokers=1, connectors=3, session_s=6)
+SMALL = Size(workers=2, brokers=1, connectors=3, session_s=6, postgres=True)
 LINES, ABORTING, POLLING = range(3)
 
 ACTIONS = [
+    Action(Kind.DROP_SLOT, 0, pause=0, lasts=0, detail=""),
     Action(Kind.SCALE, ABORTING, pause=0, lasts=0, detail="4"),
+    Action(Kind.LARGE_TRANSACTION, 0, pause=0, lasts=0, detail=""),
     Action(Kind.MISBEHAVE, 0, pause=0, lasts=4, detail="raises exit in poll"),
     Action(Kind.MISBEHAVE, 0, pause=0, lasts=6, detail="meddles fork, child goes on"),
+    Action(Kind.CUT_IN_BLOCK, 0, pause=1, lasts=3, detail="5000"),
     Action(Kind.KILL_WORKER, 0, pause=1, lasts=1, detail=""),
-    Action(Kind.CUT_WORKER, 0, pause=2, lasts=1, detail="deaf"),
+    Action(Kind.KILL_POSTGRES, 0, pause=1, lasts=1, detail=""),
+    Action(Kind.CUT_WORKER, 0, pause=1, lasts=1, detail="deaf"),
     Action(Kind.FREEZE_WORKER, 1, pause=1, lasts=8, detail=""),
+    Action(Kind.ADD_COLUMN, 0, pause=0, lasts=0, detail=""),
+    Action(Kind.STALL_POSTGRES, 0, pause=0, lasts=5, detail="frozen"),
     Action(Kind.SCALE, POLLING, pause=1, lasts=0, detail="1"),
     Action(Kind.RESTART, LINES, pause=0, lasts=0, detail=""),
 ]

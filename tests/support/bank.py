@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
 
 import psycopg
 
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.transaction_markers import read_transaction_markers
+from tests.support.checker import Record, read_topic
+from tests.support.db_writers import Writers
 from tests.support.postgres import Database
 from tests.support.postgres_source import PostgresSource
 
@@ -33,53 +33,22 @@ def open_bank(database: Database) -> None:
         )
 
 
-class Tellers:
+class Tellers(Writers):
     """Writers that move money at the same time, until the block ends.
 
     They also move accounts to another id, roll back, use savepoints, and change many rows at once.
     """
 
     def __init__(self, database: Database, count: int, seed: int, *, pause_s: float = 0.002) -> None:
-        self._database = database
-        self._pause_s = pause_s
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._work, args=(random.Random(seed + n),)) for n in range(count)]
-        self.transfers = 0
-        self.failures: list[Exception] = []
+        super().__init__(database, count, seed, pause_s=pause_s)
 
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
+    @property
+    def transfers(self) -> int:
+        """How many transfers ended, those too that were rolled back."""
+        return self.done
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        assert not self.failures, self.failures
-
-    def _work(self, chance: random.Random) -> None:
-        connection: psycopg.Connection[Any] | None = None
-        while not self._stopping.wait(chance.random() * self._pause_s * 2):
-            try:
-                connection = connection or self._database.connect(autocommit=False)
-                self._transfer(connection, chance)
-                self.transfers += 1
-            except psycopg.OperationalError:
-                # Deadlocks, and a server that is restarted.
-                if connection is not None and not connection.closed:
-                    connection.rollback()
-                else:
-                    connection = None
-            except Exception as error:  # noqa: BLE001 - handed to the test
-                self.failures.append(error)
-                break
-        if connection is not None:
-            connection.close()
-
-    def _transfer(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+    def write(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
+        """Move money from one account to another."""
         execute = connection.execute
         amount = chance.randint(1, 50)
         giver, taker = chance.sample(TABLES, 2) if chance.random() < 0.8 else (TABLES[0], TABLES[0])
@@ -157,18 +126,30 @@ def _apply(rows: dict[str, Any], key: str, value: Any) -> None:
         rows[key] = value["after"]
 
 
+def records_by_transaction(bootstrap_servers: str, topic: str) -> Iterator[tuple[tuple[int, int], Record]]:
+    """The visible records of a topic, partition by partition in their order, each with the transaction that it is of.
+
+    One transactional id has one producer id, whose epoch grows with each transaction: so they are in the order of commits.
+    """
+    config = ClientConfig.from_properties({"bootstrap.servers": bootstrap_servers}, where="a test")
+    markers = defaultdict(list)
+    for marker in read_transaction_markers(config, topic):
+        markers[marker.partition].append(marker)
+    ends = {partition: iter(found) for partition, found in markers.items()}
+    current = {partition: next(found) for partition, found in ends.items()}
+    for record in read_topic(bootstrap_servers, topic):
+        while current[record.partition].offset < record.offset:
+            current[record.partition] = next(ends[record.partition])
+        end = current[record.partition]
+        assert end.committed
+        yield end.transaction, record
+
+
 def _by_transaction(source: PostgresSource) -> list[tuple[tuple[int, int], list[Event]]]:
     """The events of each committed transaction, in the order of their commits in the topics of all tables."""
-    config = ClientConfig.from_properties({"bootstrap.servers": source.bootstrap_servers}, where="a test")
     events: defaultdict[tuple[int, int], list[Event]] = defaultdict(list)
     for table in TABLES:
-        markers = defaultdict(list)
-        for marker in read_transaction_markers(config, f"{source.prefix}.{table}"):
-            markers[marker.partition].append(marker)
-        for record in source.records(table):
-            end = next(marker for marker in markers[record.partition] if marker.offset > record.offset)
-            assert end.committed
+        for transaction, record in records_by_transaction(source.bootstrap_servers, f"{source.prefix}.{table}"):
             key = json.dumps(json.loads(record.key or b""))
-            events[end.transaction].append((table, key, None if record.value is None else json.loads(record.value)))
-    # One transactional id has one producer id, whose epoch grows with each transaction.
+            events[transaction].append((table, key, None if record.value is None else json.loads(record.value)))
     return sorted(events.items())

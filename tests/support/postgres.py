@@ -21,6 +21,13 @@ class Database:
         self.encoding = encoding
         self.name = unique("test").replace("-", "_")
 
+    @classmethod
+    def of_server(cls, server: EmbeddedPostgres) -> Self:
+        """The database `postgres` that every server has, for one that is thrown away as a whole."""
+        database = cls(server)
+        database.name = "postgres"
+        return database
+
     @property
     def conninfo(self) -> str:
         return self.server.conninfo(self.name)

@@ -6,15 +6,56 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pytest
+import psycopg
 
 from fencepost.embedded.postgres import EmbeddedPostgres
+from tests.support.postgres import Database
+from tests.support.processes import wait_for
 
 _CHUNK_BYTES = 1 << 20
+
+
+def may_mount(folder: Path) -> bool:
+    """Whether this user may mount a file system at a folder, which is made for that and removed."""
+    folder.mkdir()
+    mounted = _mount(folder, "size=1m").returncode == 0
+    if mounted:
+        _unmount(folder)
+    folder.rmdir()
+    return mounted
+
+
+def fill_log(database: Database, disk: WalDisk) -> None:
+    """Write to the log until the server ends because there is no space for it."""
+    log = database.server.log_file
+    written = log.stat().st_size
+    disk.fill()
+
+    def panicked() -> bool:
+        with suppress(psycopg.OperationalError):
+            database.execute("select pg_switch_wal(), pg_logical_emit_message(true, 'noise', repeat('x', 100000))")
+        with log.open("rb") as lines:
+            lines.seek(written)
+            return any(b"PANIC" in line and b"No space left" in line for line in lines)
+
+    wait_for(panicked, what="the server finds the disk full")
+
+
+def answers(server: EmbeddedPostgres) -> bool:
+    """Whether the server can write. One that could not recover has ended, and is started again."""
+    if not server.running:
+        server.start()
+    try:
+        with psycopg.connect(server.conninfo(), autocommit=True) as connection:
+            connection.execute("create table answer(); drop table answer")
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 class WalDisk:
@@ -50,18 +91,13 @@ class WalDisk:
 
     def __enter__(self) -> Self:
         self._folder.mkdir()
-        size = f"size={self._size_mb}m,mode=755"
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(self._folder)], check=False, capture_output=True
-        )
-        if mounted.returncode:
-            pytest.skip("this user may not mount a file system")
+        _mount(self._folder, f"size={self._size_mb}m,mode=755").check_returncode()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        subprocess.run(["umount", "--lazy", str(self._folder)], check=True)
+        _unmount(self._folder)
 
 
 class MovableClock:
@@ -91,6 +127,15 @@ class MovableClock:
         new = self._ahead.with_suffix(".new")
         new.write_text(f"{seconds:+d}\n")
         new.replace(self._ahead)
+
+
+def _mount(folder: Path, options: str) -> subprocess.CompletedProcess[bytes]:
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    return subprocess.run(command, check=False, capture_output=True)
+
+
+def _unmount(folder: Path) -> None:
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def _faketime() -> Path:

@@ -3,6 +3,15 @@
     python -m tests.chaos.soak --minutes 10 --seed 7
 
 `schedule` says what is done, `cluster` is what it is done to, `storm` does it, and `verdict` judges what is left: with
-`fencepost verify`, which reads the topics with another client. A seed gives the same actions in the same order with the
-same pauses; how far the group is at each of them is the machine's affair.
+`fencepost verify`, which reads the topics with another client. `databases` is what is at work in a PostgreSQL server:
+writers (`clerks`, and the tellers of a `bank`), and the connectors whose topics are compared with its tables (`bank`,
+`ledger`, `audit`). A seed gives the same actions in the same order with the same pauses; how far the group is at each of
+them is the machine's affair.
+
+Left out is what ends with a connector that is FAILED, as that cannot be told from a fault: clocks of workers that are
+further apart than signatures are valid (`cluster/test_wrong_clock`), slots that were invalidated, tables and columns
+that are dropped, and publications that are changed (`broker/own_postgres`). Kafka is never down as a whole: that is in
+`test_postgres_workers`. Clocks are moved in `test_postgres_machine`: under the library that moves it a
+server that was killed again and again once did not recover, as the library is not made for signal handlers, and
+PostgreSQL's ask for the time. The disk of PostgreSQL's log is filled only where this user may mount a file system.
 """

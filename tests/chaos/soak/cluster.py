@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.embedded.ports import free_ports
@@ -18,6 +20,7 @@ from tests.support.workers import Group, Worker
 
 _HEAP_MB = 160
 _SLOW_SECONDS = 0.3
+_ASK_SECONDS = 120.0
 # A node that is killed is missed after 9 s by default.
 _BROKER = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
 
@@ -178,6 +181,33 @@ class Cluster:
     def restart_node(self, node: int) -> None:
         """Stop a broker in good order and start it again."""
         self.broker.nodes[node].restart()
+
+
+def ask(cluster: Cluster, path: str) -> Any:
+    """Return what the first worker answers to a GET that has an answer; None if none has."""
+    for slot in cluster.slots:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            answer = slot.worker.get(path)
+            if answer is not None:
+                return answer
+    return None
+
+
+def ask_until_done(
+    cluster: Cluster, method: str, path: str, body: Any = None, *, timeout: float = _ASK_SECONDS
+) -> None:
+    """Send a request to one worker after the other until it is carried out."""
+
+    def done() -> bool:
+        for slot in cluster.slots:
+            try:
+                if slot.worker.request(method, path, body).status < 300:
+                    return True
+            except (OSError, http.client.HTTPException):
+                continue
+        return False
+
+    wait_for(done, timeout, what=f"{method} {path} is carried out")
 
 
 @contextlib.contextmanager

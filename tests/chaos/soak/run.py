@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.cli.verify_report import VerifyReport
-from tests.chaos.soak.bank import running_bank
-from tests.chaos.soak.cluster import Cluster, running_cluster
+from tests.chaos.soak.cluster import Cluster, ask_until_done, running_cluster
+from tests.chaos.soak.databases import Databases, running_databases
 from tests.chaos.soak.schedule import Action, Size
 from tests.chaos.soak.sources import configurations, line
-from tests.chaos.soak.storm import HOSTILE, Storm, Tell, ask_until_done
+from tests.chaos.soak.storm import HOSTILE, Storm, Tell
 from tests.chaos.soak.verdict import judge, settle, stop
 from tests.support.topics import Topics
 
@@ -49,16 +49,17 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
         cluster = stack.enter_context(
             running_cluster(folder, workers=size.workers, brokers=size.brokers, session_s=size.session_s)
         )
-        bank = None
+        databases: Databases | None = None
         if size.postgres:
-            bank = stack.enter_context(
-                running_bank(folder, cluster.bootstrap_servers, replicas=size.brokers, seed=size.connectors)
+            databases = stack.enter_context(
+                running_databases(folder, cluster, tell, replicas=size.brokers, seed=size.connectors)
             )
-        captured = {} if bank is None else {bank.name: bank.config}
-        _create(cluster, configs | captured)
-        tell(f"{size.workers} workers run {', '.join([*configs, *captured])}")
-        ticks = [_writes_lines(lines)] if bank is None else [_writes_lines(lines), bank.tick]
-        storm = Storm(cluster, configs | captured, tell, _all_of(ticks), bank)
+        targets = configs if databases is None else configs | databases.configs
+        every = targets if databases is None else targets | databases.own_configs
+        _create(cluster, configs, every)
+        tell(f"{size.workers} workers run {', '.join(every)}")
+        ticks = [_writes_lines(lines)] if databases is None else [_writes_lines(lines), databases.tick]
+        storm = Storm(cluster, targets, tell, _all_of(ticks), databases)
         try:
             storm.run(actions, seconds)
         except BaseException:
@@ -67,20 +68,22 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
                 storm.calm()
             raise
         tell("All is well again; waiting until the connectors are at work")
-        faults = [*storm.ended, *settle(cluster, configs | captured, tell)]
-        if bank is not None and not faults:
-            bank.wait_until_captured()
-            stop(cluster, [bank.name])
-            faults += bank.faults()
+        faults = [*storm.ended, *settle(cluster, every, tell)]
+        if databases is not None and not faults:
+            databases.wait_until_read()
+            stop(cluster, every.keys() - configs.keys())
+            faults += databases.faults()
+            tell(f"Judged {databases}")
         reports = judge(cluster, configs, lines)
         logged = [error for slot in cluster.slots for error in slot.errors() if HOSTILE not in error]
     return Outcome(storm.done, reports, faults, logged)
 
 
-def _create(cluster: Cluster, configs: dict[str, dict[str, str]]) -> None:
+def _create(cluster: Cluster, with_topics: Iterable[str], configs: dict[str, dict[str, str]]) -> None:
     topics = Topics(cluster.bootstrap_servers)
-    for name, config in configs.items():
+    for name in with_topics:
         topics.create(name, partitions=_PARTITIONS)
+    for name, config in configs.items():
         ask_until_done(cluster, "PUT", f"/connectors/{name}/config", config)
     for name, config in configs.items():
         running = ["RUNNING"] * (int(config["tasks.max"]) + 1)

@@ -29,6 +29,13 @@ class Kind(StrEnum):
     MISBEHAVE = "hostile connector"
     KILL_POSTGRES = "kill PostgreSQL"
     CUT_POSTGRES = "cut PostgreSQL off"
+    CUT_IN_BLOCK = "cut an answer of PostgreSQL after bytes"
+    END_SESSIONS = "end PostgreSQL's sessions"
+    STALL_POSTGRES = "stall PostgreSQL's streams"
+    FILL_WAL_DISK = "fill the disk of PostgreSQL's log"
+    DROP_SLOT = "drop the audit's slot"
+    LARGE_TRANSACTION = "large transaction"
+    ADD_COLUMN = "add columns"
 
 
 PROTOCOLS = ("eager", "compatible", "sessioned")
@@ -51,15 +58,43 @@ _HOW_OFTEN = {
     Kind.RESTART_TASK: 2,
     Kind.ROLL: 2,
     Kind.MISBEHAVE: 6,
-    Kind.KILL_POSTGRES: 3,
-    Kind.CUT_POSTGRES: 3,
+    Kind.KILL_POSTGRES: 4,
+    Kind.CUT_POSTGRES: 2,
+    Kind.CUT_IN_BLOCK: 4,
+    Kind.END_SESSIONS: 2,
+    Kind.STALL_POSTGRES: 3,
+    Kind.FILL_WAL_DISK: 1,
+    Kind.DROP_SLOT: 2,
+    Kind.LARGE_TRANSACTION: 2,
+    Kind.ADD_COLUMN: 2,
 }
 
 WAYS_TO_MISBEHAVE = tuple(sorted(harmless(Path())))
 """Hostile connectors that run beside the good ones for a while."""
 
+LOADS = (Kind.DROP_SLOT, Kind.LARGE_TRANSACTION, Kind.ADD_COLUMN)
+"""What takes its time beside all others, and is not undone."""
+
+OF_POSTGRES = (
+    Kind.KILL_POSTGRES, Kind.CUT_POSTGRES, Kind.CUT_IN_BLOCK, Kind.END_SESSIONS, Kind.STALL_POSTGRES,
+    Kind.FILL_WAL_DISK, *LOADS,
+)  # fmt: skip
+"""What is done to PostgreSQL."""
+
+STALLS = ("silent", "frozen")
+"""The readers of its streams say nothing, or those who send them stand still."""
+
+_LONGEST_BLOCK = 20_000
+_DETAILS = {
+    Kind.CUT_WORKER: CUTS,
+    Kind.ROLL: PROTOCOLS,
+    Kind.SCALE: ("1", "2", "3", "4"),
+    Kind.RESTART_TASK: ("0", "1"),
+    Kind.MISBEHAVE: WAYS_TO_MISBEHAVE,
+    Kind.STALL_POSTGRES: STALLS,
+}
+_OF_TABLES = 2
 _OF_WORKERS = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER)
-_OF_POSTGRES = (Kind.KILL_POSTGRES, Kind.CUT_POSTGRES)
 _OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER)
 
 
@@ -67,8 +102,8 @@ _OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER)
 class Action:
     """`pause` seconds after the action before, do it to the worker, broker or connector number `target`.
 
-    What has an end is ended after `lasts` seconds, while others go on. `detail` is one of CUTS, the protocol that is
-    rolled out, the new tasks.max, a task's number, or one of WAYS_TO_MISBEHAVE.
+    What has an end is ended after `lasts` seconds, while others go on. `detail` is one of CUTS or STALLS, the
+    protocol that is rolled out, the new tasks.max, a task's number, one of WAYS_TO_MISBEHAVE, or a number of bytes.
     """
 
     kind: Kind
@@ -78,7 +113,7 @@ class Action:
     detail: str
 
     def __str__(self) -> str:
-        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE, *_OF_POSTGRES) else f" {self.target}"
+        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE, *OF_POSTGRES) else f" {self.target}"
         return f"{self.kind}{what}{f': {self.detail}' if self.detail else ''}{f', {self.lasts:.1f} s' if self.lasts else ''}"
 
 
@@ -86,7 +121,7 @@ class Action:
 class Size:
     """How many there are of what actions are done to, and the session timeout of a worker in seconds.
 
-    With `postgres` there is one more connector, which captures a bank.
+    With `postgres` there are two more connectors, of a database's tables, and one whose slot is dropped.
     """
 
     workers: int
@@ -99,7 +134,7 @@ class Size:
 def actions(seed: int, size: Size) -> Iterator[Action]:
     """Yield the actions of a seed, without end. A broker that stands alone is left alone."""
     chance = random.Random(seed)
-    missing = (() if size.brokers > 1 else _OF_BROKERS) + (() if size.postgres else _OF_POSTGRES)
+    missing = (() if size.brokers > 1 else _OF_BROKERS) + (() if size.postgres else OF_POSTGRES)
     kinds = [kind for kind in Kind if kind not in missing]
     while True:
         kind = chance.choices(kinds, [_HOW_OFTEN[kind] for kind in kinds])[0]
@@ -115,9 +150,9 @@ def actions(seed: int, size: Size) -> Iterator[Action]:
 def _targets(kind: Kind, size: Size) -> int:
     if kind in _OF_WORKERS:
         return size.workers
-    if kind in _OF_POSTGRES:
+    if kind in OF_POSTGRES:
         return 1
-    return size.brokers if kind in _OF_BROKERS else size.connectors + size.postgres
+    return size.brokers if kind in _OF_BROKERS else size.connectors + _OF_TABLES * size.postgres
 
 
 def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
@@ -127,21 +162,17 @@ def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
             return chance.choice((chance.uniform(0.2, 2), size.session_s * chance.uniform(1.2, 2.5)))
         case Kind.KILL_BROKER | Kind.FREEZE_BROKER | Kind.KILL_WORKER:
             return chance.uniform(0.5, 12)
-        case Kind.PAUSE | Kind.STOP | Kind.MISBEHAVE | Kind.KILL_POSTGRES | Kind.CUT_POSTGRES:
+        case Kind.PAUSE | Kind.STOP | Kind.MISBEHAVE | Kind.KILL_POSTGRES | Kind.CUT_POSTGRES | Kind.FILL_WAL_DISK:
             return chance.uniform(0.5, 6)
+        case Kind.CUT_IN_BLOCK:
+            return chance.uniform(2, 10)
+        case Kind.STALL_POSTGRES:
+            # Shorter or longer than wal_sender_timeout.
+            return chance.choice((chance.uniform(0.2, 1), chance.uniform(4.5, 8)))
     return 0
 
 
 def _detail(kind: Kind, chance: random.Random) -> str:
-    match kind:
-        case Kind.CUT_WORKER:
-            return chance.choice(CUTS)
-        case Kind.ROLL:
-            return chance.choice(PROTOCOLS)
-        case Kind.SCALE:
-            return str(chance.randint(1, 4))
-        case Kind.RESTART_TASK:
-            return str(chance.randrange(2))
-        case Kind.MISBEHAVE:
-            return chance.choice(WAYS_TO_MISBEHAVE)
-    return ""
+    if kind is Kind.CUT_IN_BLOCK:
+        return str(chance.randrange(1, _LONGEST_BLOCK))
+    return chance.choice(_DETAILS[kind]) if kind in _DETAILS else ""

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from tests.chaos.soak.bank import Bank
 from tests.chaos.soak.cluster import Cluster, Slot, Undo
-from tests.chaos.soak.schedule import Action, Kind
+from tests.chaos.soak.databases import Databases
+from tests.chaos.soak.schedule import LOADS, OF_POSTGRES, Action, Kind
 from tests.hostile.cases import harmless
-from tests.support.processes import wait_for
 
 _REQUESTS_AT_ONCE = 8
 _TICK_SECONDS = 0.05
@@ -35,21 +34,22 @@ class Storm:
         configs: Mapping[str, dict[str, str]],
         tell: Tell,
         tick: Callable[[], None],
-        bank: Bank | None = None,
+        databases: Databases | None = None,
     ) -> None:
-        """`tick` is called again and again between actions; `bank` is where those to PostgreSQL go."""
+        """`tick` is called again and again between actions; `databases` is where those to PostgreSQL go."""
         self._cluster = cluster
         self._configs = configs
         self._names = list(configs)
         self._tell = tell
         self._tick = tick
-        self._bank = bank
+        self._databases = databases
         self._undo: dict[str, tuple[float, Undo]] = {}
         self._requests: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="soak-request")
         self.done = 0
         self.ended: list[str] = []
-        """The workers that ended by themselves when they were at work, with the end of their logs."""
+        """The workers that ended by themselves when they were at work, with the end of their logs, and what else
+        was not as it should be meanwhile."""
 
     def run(self, actions: Iterable[Action], seconds: float) -> None:
         """Run actions until they or the time are over, and let what lasts come to its end."""
@@ -113,14 +113,25 @@ class Storm:
                 for slot in cluster.slots:
                     self._end(self._worker(slot))
                     slot.roll(action.detail, self._end_what_is_over)
-            case Kind.KILL_POSTGRES | Kind.CUT_POSTGRES:
-                assert self._bank is not None
-                self._end("PostgreSQL")
-                self._harm(
-                    "PostgreSQL", action, self._bank.kill if action.kind is Kind.KILL_POSTGRES else self._bank.cut
-                )
+            case kind if kind in OF_POSTGRES:
+                assert self._databases is not None
+                self._do_to_databases(action, self._databases)
             case _:
                 self._ask(action, self._names[action.target])
+
+    def _do_to_databases(self, action: Action, databases: Databases) -> None:
+        if action.kind in LOADS:
+            self._requests.append(self._pool.submit(self._load, action, databases))
+            return
+        self._end("PostgreSQL")
+        self._harm("PostgreSQL", action, lambda: databases.harm(action))
+
+    def _load(self, action: Action, databases: Databases) -> None:
+        try:
+            databases.do(action)
+        except AssertionError as error:
+            self.ended.append(f"{action}: {error}")
+        self._tell(f"  {action}: ended")
 
     def _harm_of_worker(self, slot: Slot, action: Action) -> Callable[[], Undo]:
         if action.kind is Kind.CUT_WORKER:
@@ -185,18 +196,3 @@ class Storm:
         except (OSError, http.client.HTTPException) as error:
             outcome = repr(error)
         self._tell(f"  {method} {path} at worker {slot.number}: {outcome}")
-
-
-def ask_until_done(cluster: Cluster, method: str, path: str, body: Any = None) -> None:
-    """Send a request to one worker after the other until it is carried out."""
-
-    def done() -> bool:
-        for slot in cluster.slots:
-            try:
-                if slot.worker.request(method, path, body).status < 300:
-                    return True
-            except (OSError, http.client.HTTPException):
-                continue
-        return False
-
-    wait_for(done, what=f"{method} {path} is carried out")

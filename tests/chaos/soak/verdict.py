@@ -9,8 +9,8 @@ from fencepost.cli.record_fields import RecordField
 from fencepost.cli.verify import Asked, examine
 from fencepost.cli.verify_report import VerifyReport
 from fencepost.kafka.config.client_config import ClientConfig
-from tests.chaos.soak.cluster import Cluster
-from tests.chaos.soak.storm import HOSTILE, Tell, ask_until_done
+from tests.chaos.soak.cluster import Cluster, ask_until_done
+from tests.chaos.soak.storm import HOSTILE, Tell
 from tests.support.checker import read_offsets
 from tests.support.processes import wait_for
 from tests.support.workers import Worker
