@@ -22,8 +22,8 @@ GUARDS = (
     Guard(
         "the transactions that end while their subtransactions are looked up",
         "connectors/jdbc/snapshot_reader.py",
-        "if doubtful := [xid for xid in new.running if xid in now]:",
-        "if doubtful := [xid for xid in now.running if xid in now]:",
+        "if any(xid in now for xid in new.running):",
+        "if False:",
         "tests/broker/test_jdbc_snapshot.py::test_a_transaction_that_ends_while_its_parts_are_looked_up_comes_whole",
     ),
     Guard(

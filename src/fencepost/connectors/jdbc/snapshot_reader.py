@@ -9,7 +9,7 @@ the last poll. A row's transaction is known from
 In xmin stand subtransactions too, after a savepoint or in an EXCEPTION block of PL/pgSQL. A snapshot of PostgreSQL does
 not list those that run, so each that it does not know to have ended is looked up (`pg_xact_status`). It matters only
 that what is in the snapshot had ended before the statement that reads: so the look-up may be later than the snapshot.
-A transaction that ends while its subtransactions are looked up is left to the next poll, with all that began after it.
+If a transaction of the snapshot ends while subtransactions are looked up, another snapshot is taken.
 
 A snapshot ends with the last transaction that was committed. Those after it that were rolled back have no rows, and may
 be in no log yet: after a crash the server gives their numbers to others, whose rows are new.
@@ -85,7 +85,6 @@ class SnapshotReader(Reader):
         self._idle_at: str | None = None
         self._column: str | None = None
         self._column_is_known = False
-        self._in_doubt = False
 
     def read(self, server: OpenServer) -> PolledRows | LargeRows | None:
         """Return the rows of transactions that have ended since the last read.
@@ -97,15 +96,11 @@ class SnapshotReader(Reader):
         text = str(server.one("select pg_current_snapshot()::text"))
         if text == self._idle_at:
             return None
-        self._in_doubt = True
-        found: PolledRows | LargeRows | None = None
-        # Nothing found means that there is nothing, but for transactions that have ended since this call.
-        while found is None and self._in_doubt:
-            self.whole, self._in_doubt = True, False
-            try:
-                found = self._read(server)
-            except TooMuchError:
-                return self._read_large(server)
+        self.whole = True
+        try:
+            found = self._read(server)
+        except TooMuchError:
+            return self._read_large(server)
         if found is None:
             self._idle_at = text
         return found
@@ -235,6 +230,18 @@ class SnapshotReader(Reader):
 
     def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> SnapshotOffset:
         """Return the transactions that have ended, the old ones included, for rows found by a column."""
+        new, lsn = self._ended(server, old, column)
+        while new is None:
+            new, lsn = self._ended(server, old, column)
+        # After the snapshot: a table that is attached later is read at the next poll.
+        tables = relations(server, self.source.sql)
+        if self._column is not None:
+            # Before the offset lists them: once the default is there, all that a new one has by then is read.
+            check_stamped(server, self.source.sql, tables, self._column)
+        return SnapshotOffset(new, column, server.system, server.timeline, parse_lsn(lsn), tables)
+
+    def _ended(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[Snapshot | None, str]:
+        """Return the transactions that have ended, None if that is not sure, and a position that has their commits."""
         text, lsn, last_committed = server.row(_NOW)
         new = Snapshot.parse(text)
         if new.xmax < old.xmax:
@@ -247,15 +254,11 @@ class SnapshotReader(Reader):
             last = server.one(_LAST_COMMITTED, (new.xmax - 1, old.xmax))
             new = Snapshot.of(old.xmax if last is None else last + 1, new.running)
         if column is None:
-            new = self._with_subtransactions(server, old, new)
-        # After the snapshot: a table that is attached later is read at the next poll.
-        tables = relations(server, self.source.sql)
-        if self._column is not None:
-            # Before the offset lists them: once the default is there, all that a new one has by then is read.
-            check_stamped(server, self.source.sql, tables, self._column)
-        return SnapshotOffset(new, column, server.system, server.timeline, parse_lsn(lsn), tables)
+            return self._with_subtransactions(server, old, new), lsn
+        return new, lsn
 
-    def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot:
+    def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot | None:
+        """Return the snapshot without subtransactions that run; None if that is not sure."""
         if new.xmax > XMIN_LIMIT:
             raise DataError(
                 f"PostgreSQL at {server.name} has had more than 2^32 transactions, and xmin does not tell new rows of "
@@ -270,16 +273,14 @@ class SnapshotReader(Reader):
             ).fetchall()
         ]
         ended = Snapshot.of(new.xmax, (*running, *new.running))
-        last = running[-1] - 1 if len(running) > _MOST_RUNNING else None
         now = Snapshot.parse(str(server.one("select pg_current_snapshot()::text")))
-        # Of one that has ended meanwhile, some subtransactions were found running, and others, later ones, ended.
-        if doubtful := [xid for xid in new.running if xid in now]:
-            self._in_doubt = True
-            last = doubtful[0] - 1 if last is None else min(last, doubtful[0] - 1)
-        if last is None:
+        # Of one that has ended meanwhile, some subtransactions were found running, and others ended.
+        if any(xid in now for xid in new.running):
+            return None
+        if len(running) <= _MOST_RUNNING:
             return ended
         self.whole = False
-        return old.through(ended, last)
+        return old.through(ended, running[-1] - 1)
 
 
 def _xid(column: str | None) -> str:
