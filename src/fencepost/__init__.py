@@ -11,12 +11,11 @@ from fencepost.api.context import (
     TransactionContext,
 )
 from fencepost.api.errors import ConfigError, DataError, FencepostError, IllegalStateError, RetriableError
-from fencepost.api.function_source import source
 from fencepost.api.plugin import Converter, HeaderConverter, Predicate, Transformation
 from fencepost.api.record import ArrowReader, RecordMetadata, RefusedRow, SourceBatch, SourceRecord, TolerantReader
 from fencepost.api.source import SourceConnector, SourceTask
-
-__version__ = "0.1.0"
+from fencepost.connectors.function_source import source
+from fencepost.version import __version__
 
 __all__ = [
     "ArrowReader",
@@ -45,5 +44,6 @@ __all__ = [
     "TolerantReader",
     "TransactionContext",
     "Transformation",
+    "__version__",
     "source",
 ]

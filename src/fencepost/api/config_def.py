@@ -93,6 +93,9 @@ class ConfigDef:
     """A set of property definitions, in the order in which they were defined.
 
     ConfigDef().define("file", ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH, "Which file")
+
+    With `others_allowed` there may be properties that are not defined, for somebody else: a worker warns only of those
+    whose names look like misspelt ones.
     """
 
     Type: TypeAlias = PropertyType
@@ -100,8 +103,9 @@ class ConfigDef:
     Width: TypeAlias = PropertyWidth
     NO_DEFAULT: ClassVar[Any] = _NO_DEFAULT
 
-    def __init__(self) -> None:
+    def __init__(self, *, others_allowed: bool = False) -> None:
         self._keys: dict[str, ConfigKey] = {}
+        self.others_allowed = others_allowed
 
     def define(
         self,

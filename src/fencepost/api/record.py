@@ -76,6 +76,9 @@ class RefusedRow:
 
     `raw` are its bytes as they are in the source, `reason` says what is wrong with them. `place` says where it is, by
     names such as `file`, `position` and `line`: they become headers of the dead letter, `__connect.errors.<name>`.
+
+    A SourceRecord whose value is a RefusedRow stands for such a piece in a polled batch: it is refused, or skipped with
+    `errors.tolerance=all`, and its source offset is the one after the piece.
     """
 
     raw: bytes

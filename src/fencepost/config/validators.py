@@ -1,11 +1,14 @@
-"""Checks of single values, for ConfigDef. Each raises ConfigError that names the property and what it allows."""
+"""Checks of single values, for ConfigDef. Each raises ConfigError that names the property and what it allows.
+
+`blame` is for checks of several properties.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from fencepost.api.config_def import Validator
+from fencepost.api.config_def import ConfigValue, Validator
 from fencepost.api.errors import ConfigError
 
 
@@ -66,3 +69,16 @@ def replication_factor(name: str, value: Any) -> None:
             f"Invalid value {value} for the property {name}: it must be at least 1, or -1 for the broker's default",
             name=name,
         )
+
+
+def blame(values: Iterable[ConfigValue], check: Callable[[], object], needed: Collection[str] = ()) -> None:
+    """Note the ConfigError that a check raises with the property that it names.
+
+    The check is omitted if a property that it has `needed` is invalid by itself.
+    """
+    if any(value.errors for value in values if value.name in needed):
+        return
+    try:
+        check()
+    except ConfigError as error:
+        next(value for value in values if value.name == error.name).errors.append(str(error))

@@ -28,6 +28,7 @@ from fencepost.api.context import ExactlyOnceSupport
 from fencepost.api.errors import ConfigError, DataError, RetriableError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
+from fencepost.config.validators import blame
 from fencepost.connectors.distribution import distribute
 from fencepost.connectors.file_config import (
     AFTER_END,
@@ -51,7 +52,7 @@ from fencepost.connectors.file_config import (
 from fencepost.connectors.file_discovery import FILES, Discovery, FileWatch
 from fencepost.connectors.file_identity import FileIdentity
 from fencepost.connectors.file_task import FileSourceTask
-from fencepost.connectors.growing_file import FILENAME_FIELD, blame, check_offsets
+from fencepost.connectors.growing_file import FILENAME_FIELD, check_offsets
 from fencepost.connectors.object_store import is_object
 from fencepost.connectors.renamed_files import former_names, together
 from fencepost.connectors.restart_point import check_content_offset

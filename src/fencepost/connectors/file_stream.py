@@ -26,14 +26,13 @@ from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import PollResult, SourceBatch, SourceOffset, SourcePartition
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.api.topic_names import topic_name
-from fencepost.config.validators import at_least, not_blank
+from fencepost.config.validators import at_least, blame, not_blank
 from fencepost.connectors.growing_file import (
     DEFAULT_BATCH_BYTES,
     FILENAME_FIELD,
     SPLIT_BYTES,
     GrowingFile,
     Planner,
-    blame,
     check_file,
     check_offsets,
     plan_lines,

@@ -6,12 +6,11 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from fencepost.api.allowed_paths import AllowedPaths
-from fencepost.api.config_def import ConfigValue
 from fencepost.api.errors import ConfigError, DataError
 from fencepost.api.record import SourceOffset, SourcePartition
 from fencepost.connectors.file_identity import Stamp, stamp_of
@@ -235,19 +234,6 @@ def check_file(path: str, property_name: str, allowed: AllowedPaths) -> None:
         allowed.check(path)
     except ConfigError as error:
         raise ConfigError(f"The property {property_name} is refused. {error}", name=property_name) from None
-
-
-def blame(values: Iterable[ConfigValue], check: Callable[[], object], needed: Collection[str] = ()) -> None:
-    """Note the ConfigError that a check raises with the property that it names.
-
-    The check is omitted if a property that it has `needed` is invalid by itself.
-    """
-    if any(value.errors for value in values if value.name in needed):
-        return
-    try:
-        check()
-    except ConfigError as error:
-        next(value for value in values if value.name == error.name).errors.append(str(error))
 
 
 def check_offsets(

@@ -34,7 +34,7 @@ from fencepost.api.plugin_calls import call_plugin, iterate_plugin
 from fencepost.api.record import PollResult, SourceBatch
 from fencepost.api.source import Config, SourceConnector, SourceTask
 from fencepost.config.validators import at_least
-from fencepost.connectors.record_columns import RecordColumns, define_record_columns
+from fencepost.connectors.record_columns import RecordColumns, define_record_columns, validate_columns
 from fencepost.connectors.row_types import MisfitError
 
 INTERVAL: Final = "poll.interval.ms"
@@ -46,7 +46,7 @@ _ROW_BYTES: Final = 200
 
 _T, _I = ConfigDef.Type, ConfigDef.Importance
 _CONFIG: Final = (
-    define_record_columns(ConfigDef())
+    define_record_columns(ConfigDef(others_allowed=True))
     .define(
         INTERVAL, _T.LONG, 1000, _I.LOW,
         "How long to wait, in milliseconds, before asking again for the latest offset when there is nothing new.",
@@ -75,9 +75,13 @@ class PySparkSourceConnector(SourceConnector):
 
     data_source: ClassVar[type[DataSource]]
 
+    def config(self) -> ConfigDef:
+        """Return the definitions of the connector's own properties; the others are options of the data source."""
+        return _CONFIG
+
     def validate(self, config: Config) -> list[ConfigValue]:
-        """Check the connector's own properties; the others are options of the data source."""
-        return _CONFIG.validate(config)
+        """Check each property, and those that depend on others."""
+        return validate_columns(super().validate(config))
 
     def task_class(self) -> type[SourceTask]:
         """Return a task that runs the data source."""

@@ -7,7 +7,7 @@ For every source that yields rows: `define_record_columns` adds the properties t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
-from fencepost.api.config_def import ConfigDef
+from fencepost.api.config_def import ConfigDef, ConfigValue
 from fencepost.api.errors import ConfigError
 from fencepost.api.topic_names import topic_name
+from fencepost.config.validators import blame
 from fencepost.connectors.row_types import MisfitError, ddl_of_columns
 
 TOPIC: Final = "topic"
@@ -28,6 +29,7 @@ KEY_COLUMNS: Final = "key.columns"
 TIMESTAMP_COLUMN: Final = "timestamp.column"
 TIMESTAMP_FORMAT: Final = "timestamp.format"
 HEADERS_COLUMNS: Final = "headers.columns"
+RECORD_PROPERTIES: Final = (TOPIC, TOPIC_COLUMN, KEY_COLUMNS, TIMESTAMP_COLUMN, TIMESTAMP_FORMAT, HEADERS_COLUMNS)
 
 _TOPIC_NAME: Final = r"\A(?:[a-zA-Z0-9._-]{3,249}|\.?[a-zA-Z0-9_-]\.?|[a-zA-Z0-9_-]{2})\z"
 """The names that Kafka accepts. One or two dots are none."""
@@ -57,28 +59,29 @@ def _topic_of_columns(name: str, value: Any) -> None:
         ) from None
 
 
-def define_record_columns(definitions: ConfigDef) -> ConfigDef:
-    """Define the properties, with the topic."""
+def define_record_columns(definitions: ConfigDef, *, keys: Sequence[str] = ()) -> ConfigDef:
+    """Define the properties, with the topic. `keys` are the default of key.columns."""
     return define_row_columns(
         definitions.define(
             TOPIC, ConfigDef.Type.STRING, ConfigDef.NO_DEFAULT, ConfigDef.Importance.HIGH,
             "The topic to write the rows to. Columns may be part of its name, as in orders-${region}.",
             validator=_topic_of_columns,
-        )
+        ),
+        keys=keys,
     )  # fmt: skip
 
 
-def define_row_columns(definitions: ConfigDef) -> ConfigDef:
-    """Define the properties that name columns."""
+def define_row_columns(definitions: ConfigDef, *, keys: Sequence[str] = ()) -> ConfigDef:
+    """Define the properties that name columns. `keys` are the default of key.columns."""
     text, lists = ConfigDef.Type.STRING, ConfigDef.Type.LIST
     medium, low = ConfigDef.Importance.MEDIUM, ConfigDef.Importance.LOW
     return definitions.define(
         TOPIC_COLUMN, text, None, low,
         "The STRING column with the topic of each row; rows where it is null go to the topic that they have without it.",
     ).define(
-        KEY_COLUMNS, lists, "", medium,
-        "The columns of the record's key: the column's value if it is one column, else a struct. By default the key is "
-        "null.",
+        KEY_COLUMNS, lists, keys, medium,
+        "The columns of the record's key: the column's value if it is one column, else a struct. Without columns the key "
+        "is null.",
     ).define(
         TIMESTAMP_COLUMN, text, None, medium,
         "The column with the record's timestamp: a TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE, BIGINT (milliseconds since "
@@ -90,6 +93,13 @@ def define_row_columns(definitions: ConfigDef) -> ConfigDef:
         HEADERS_COLUMNS, lists, "", low,
         "The columns that are headers of the record as well, as texts under the columns' names.",
     )  # fmt: skip
+
+
+def validate_columns(values: list[ConfigValue]) -> list[ConfigValue]:
+    """Add the errors of the properties that contradict each other."""
+    parsed = {value.name: value.value for value in values}
+    blame(values, lambda: RecordColumns.from_values(parsed), RECORD_PROPERTIES)
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +132,8 @@ class RecordColumns:
             )
         if values[TIMESTAMP_FORMAT]:
             _check_format(values[TIMESTAMP_FORMAT])
+        _check_once(KEY_COLUMNS, values[KEY_COLUMNS])
+        _check_once(HEADERS_COLUMNS, values[HEADERS_COLUMNS])
         return cls(
             keys=tuple(values[KEY_COLUMNS]),
             topic=(("", column),) if column else parts,
@@ -132,20 +144,40 @@ class RecordColumns:
         )
 
     def check(self, schema: t.StructType) -> None:
-        """Raise ConfigError for a column that the schema does not have, is of another type, or is named twice."""
-        _check_once(KEY_COLUMNS, self.keys)
-        _check_once(HEADERS_COLUMNS, self.headers)
-        for name in self.keys:
-            _column(schema, KEY_COLUMNS, name)
+        """Raise ConfigError for a column that the schema does not have, or that is of another type."""
+        self.check_names(schema.names)
+        self.check_types(schema)
+
+    def check_names(self, names: Collection[str]) -> None:
+        """Raise ConfigError for a column that is not among the names."""
+        for property_name, column in self._named:
+            if column not in names:
+                raise ConfigError(
+                    f"The property {property_name} names {column!r}, which is not a column; there are: {', '.join(names)}",
+                    name=property_name,
+                )
+
+    @property
+    def _named(self) -> Iterator[tuple[str, str]]:
+        """The properties, each with a column that it names."""
+        yield from ((KEY_COLUMNS, name) for name in self.keys)
+        yield from ((HEADERS_COLUMNS, name) for name in self.headers)
+        topic = TOPIC_COLUMN if self.topic_may_be_null else TOPIC
+        yield from ((topic, name) for _, name in self.topic if name is not None)
+        if self.timestamp is not None:
+            yield TIMESTAMP_COLUMN, self.timestamp
+
+    def check_types(self, schema: t.StructType) -> None:
+        """Raise ConfigError for a column of a type of which no topic, timestamp or header can be made."""
         for name in self.headers:
-            if isinstance(_column(schema, HEADERS_COLUMNS, name), (*_NESTED, t.BinaryType)):
+            if isinstance(schema[name].dataType, (*_NESTED, t.BinaryType)):
                 raise _wrong_type(HEADERS_COLUMNS, name, schema, "a simple type")
         for _, part in self.topic:
             of = TOPIC_COLUMN if self.topic_may_be_null else TOPIC
-            if part is not None and not isinstance(_column(schema, of, part), t.StringType | t.IntegralType):
+            if part is not None and not isinstance(schema[part].dataType, t.StringType | t.IntegralType):
                 raise _wrong_type(of, part, schema, "a STRING or a whole number")
         if self.timestamp is not None:
-            given = _column(schema, TIMESTAMP_COLUMN, self.timestamp)
+            given = schema[self.timestamp].dataType
             if self.timestamp_format is not None and not isinstance(given, t.StringType):
                 raise _wrong_type(TIMESTAMP_FORMAT, self.timestamp, schema, "a STRING")
             if self.timestamp_format is None and not isinstance(given, _TIMES):
@@ -183,13 +215,21 @@ class RecordColumns:
         elif self.keys:
             picked = [fields[schema.names.index(name)] for name in self.keys]
             records["key"] = pa.StructArray.from_arrays([by_name[name] for name in self.keys], fields=picked)
+        return pa.record_batch(records | self.attributes(by_name))
+
+    def attributes(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """Return the topics (STRING), timestamps (BIGINT) and headers of rows, those of them that columns say.
+
+        Raises MisfitError for a row that names no topic, or no timestamp.
+        """
+        made: dict[str, pa.Array] = {}
         if self.topic:
-            records["topic"] = self._topics(by_name)
+            made["topic"] = self._topics(columns)
         if self.timestamp is not None:
-            records["timestamp"] = self._timestamps(by_name[self.timestamp])
+            made["timestamp"] = self._timestamps(columns[self.timestamp])
         if self.headers:
-            records["headers"] = _headers(self.headers, by_name)
-        return pa.record_batch(records)
+            made["headers"] = _headers(self.headers, columns)
+        return made
 
     def _topics(self, columns: Mapping[str, pa.Array]) -> pa.Array:
         parts: list[Any] = []
@@ -276,15 +316,6 @@ def _parts(topic: str) -> tuple[tuple[str, str | None], ...]:
         parts.append((topic[end : place.start()], place[1]))
         end = place.end()
     return (*parts, (topic[end:], None)) if parts else ()
-
-
-def _column(schema: t.StructType, property_name: str, name: str) -> t.DataType:
-    if name not in schema.names:
-        raise ConfigError(
-            f"The property {property_name} names {name!r}, which is not a column; there are: {', '.join(schema.names)}",
-            name=property_name,
-        )
-    return schema[name].dataType
 
 
 def _check_once(property_name: str, names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -57,6 +58,15 @@ def infinities(values: pa.Array) -> int:
     if pt.is_struct(values.type):
         return sum(map(infinities, values.flatten()))
     return infinities(values.flatten()) if pt.is_list(values.type) else 0
+
+
+def row_as_json(row: object) -> bytes:
+    """Return a row for a dead letter: as JSON, with the texts of what has no form in it."""
+    try:
+        text = json.dumps(row, default=str, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(row)
+    return text.encode(errors="replace")
 
 
 def ddl_of_columns(columns: Sequence[t.StructField]) -> str:

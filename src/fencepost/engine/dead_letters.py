@@ -66,7 +66,8 @@ class DeadLetter:
         if isinstance(content, SourceRecord):
             origin = {"source.partition": content.source_partition, "source.offset": content.source_offset}
             told = tuple((PREFIX + name, _json(dict(part))) for name, part in origin.items())
-            return cls(plain_bytes(content.value), plain_bytes(content.key), headers + told)
+            value = content.value.raw if isinstance(content.value, RefusedRow) else content.value
+            return cls(plain_bytes(value), plain_bytes(content.key), headers + told)
         columns = content if isinstance(content, Mapping) else {"value": content}
         return cls(plain_bytes(columns.get("value")), plain_bytes(columns.get("key")), headers)
 

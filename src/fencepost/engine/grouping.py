@@ -22,18 +22,22 @@ from pyspark.sql.pandas.types import to_arrow_type
 from fencepost.api.ddl import parse_ddl
 from fencepost.api.errors import DataError
 from fencepost.api.plugin import Converter, HeaderConverter
-from fencepost.api.record import SourceRecord
+from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.engine.conversion import ROW, ColumnTypes, header_converted_by, list_of_headers
 from fencepost.engine.error_handler import ErrorHandler, StageRows
+from fencepost.engine.errors import AllRowsRefusedError
 from fencepost.engine.pipeline import Pipeline
 from fencepost.engine.refused_records import Stage
 
 JSON: Final = "json"
 """The kind of schemaless mappings and lists."""
 
+_REFUSED: Final = "refused"
+"""The kind of what is no row."""
+
 _KINDS: Final[dict[type, str]] = {
     type(None): "null", dict: JSON, list: JSON, tuple: JSON, str: "string", bytes: "binary", bytearray: "binary",
-    memoryview: "binary", bool: "boolean", int: "int64", float: "double",
+    memoryview: "binary", bool: "boolean", int: "int64", float: "double", RefusedRow: _REFUSED,
 }  # fmt: skip
 _ARROW: Final[dict[str, pa.DataType]] = {
     "null": pa.string(), "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int64": pa.int64(),
@@ -65,8 +69,8 @@ def group_records(
     """Group polled records. Headers are already converted, because each may have another type.
 
     With `structured`, for transforms, schemaless mappings become structs and not JSON text; those of one group have the
-    same fields. Records that do not fit their schema are skipped if `errors` tolerates them. Raises RecordRefusedError
-    that names the first one if it does not.
+    same fields. Records that do not fit their schema, or stand for a RefusedRow, are skipped if `errors` tolerates them.
+    Raises RecordRefusedError that names the first one if it does not.
     """
     forms = _Forms(structured=structured)
     groups: dict[tuple[str, _Form, _Form], list[int]] = {}
@@ -74,7 +78,12 @@ def group_records(
         value = forms.of(record.value_schema, record.value)
         key = forms.of(record.key_schema, record.key)
         groups.setdefault((record.topic, value, key), []).append(row)
-    made = (_group(records, identity, rows, pipeline, errors) for identity, rows in groups.items())
+    made = []
+    for identity, rows in groups.items():
+        if identity[1].kind == _REFUSED:
+            _refuse(records, identity[0], rows, errors)
+        else:
+            made.append(_group(records, identity, rows, pipeline, errors))
     return [group for group in made if group.columns.num_rows]
 
 
@@ -146,6 +155,17 @@ def _group(
     )
     columns[ROW] = pa.array(fitting.rows, pa.int64())
     return RecordGroup(topic, types, pa.RecordBatch.from_pydict(columns))
+
+
+def _refuse(records: Sequence[SourceRecord], topic: str, rows: list[int], errors: ErrorHandler) -> None:
+    """Have records refused that stand for what is no row."""
+
+    def attempt(start: int, stop: int) -> None:
+        first, *others = dict.fromkeys(records[row].value.reason.removesuffix(".") for row in rows[start:stop])
+        raise DataError(first) if others else AllRowsRefusedError(DataError(first))
+
+    given = StageRows(Stage.TASK_POLL, "SourceTask", topic, len(rows), row=lambda position: rows[position])
+    errors.apply(given, attempt)
 
 
 class _Fitting:

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.api.allowed_paths import ANYWHERE
-from fencepost.api.errors import ConfigError, RetriableError
-from fencepost.api.record import RecordMetadata, SourceBatch, SourceOffset, SourcePartition, SourceRecord
+from fencepost.api.errors import ConfigError, DataError, RetriableError
+from fencepost.api.record import RecordMetadata, RefusedRow, SourceBatch, SourceOffset, SourcePartition, SourceRecord
 from fencepost.api.source import SourceConnector
 from fencepost.config.connector_config import TransactionBoundary
 from fencepost.config.ids import ConnectorTaskId
@@ -105,7 +105,7 @@ class RunningTask:
         """Poll until there is something, and return it. Offsets are not committed.
 
         A RetriableError lets the task be polled again. Raises TimeoutError if there is nothing for `timeout_s`, what the
-        task raises, and PluginError for an invalid return value.
+        task raises, PluginError for an invalid return value, and DataError for the first RefusedRow.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -160,6 +160,9 @@ class RunningTask:
             return Polled((), ())
         if isinstance(answer, SourceBatch):
             return Polled(rows_of(answer, self._topic), list(answer.offsets), is_batch=True)
+        refused = next((record.value for record in answer if isinstance(record.value, RefusedRow)), None)
+        if refused is not None:
+            raise DataError(refused.reason)
         return Polled(answer, last_offsets(answer))
 
 

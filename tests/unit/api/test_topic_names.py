@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost import ConfigError
-from fencepost.api.function_source import source
+from fencepost import ConfigError, source
 from fencepost.api.topic_names import is_topic_name, topic_name, topic_prefix
 from fencepost.connectors.file_stream import FileStreamSourceConnector
 from fencepost.connectors.jdbc.connector import JdbcSourceConnector

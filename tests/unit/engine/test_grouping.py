@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types as t
 
 from fencepost.api.errors import ConfigError, DataError
-from fencepost.api.record import SourceRecord
+from fencepost.api.record import RefusedRow, SourceRecord
 from fencepost.config.error_handling import ErrorHandling
 from fencepost.engine.conversion import ROW
 from fencepost.engine.error_handler import ErrorHandler
@@ -94,6 +94,14 @@ def test_records_that_do_not_fit_are_left_out_where_that_is_tolerated():
     assert [headers[0]["value"] for headers in first.columns["headers"].to_pylist()] == [b"0", b"1", b"4"]
     assert first.columns[ROW].to_pylist() == [0, 1, 4]
     assert second.columns[ROW].to_pylist() == [6]
+
+
+def test_a_record_that_stands_for_what_is_no_row_is_refused_with_its_reason():
+    rows = [record(1), record(RefusedRow(b"x", "it is x.")), record(2), record(RefusedRow(b"y", "it is y."))]
+    with pytest.raises(DataError, match=r"TASK_POLL \(SourceTask\): it is x\. It is number 1 of its batch"):
+        grouped(rows)
+    (group,) = grouped(rows, SKIP)
+    assert group.columns["value"].to_pylist() == [1, 2]
 
 
 def test_decimals_of_several_precisions_stay_together_when_one_does_not_fit():

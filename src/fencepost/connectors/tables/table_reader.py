@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from fencepost.api.errors import DataError
 from fencepost.api.record import RefusedRow
 from fencepost.connectors.object_store import check_unchanged
 from fencepost.connectors.record_columns import RecordColumns
-from fencepost.connectors.row_types import MisfitError
+from fencepost.connectors.row_types import MisfitError, row_as_json
 from fencepost.connectors.scan import open_file
 from fencepost.connectors.tables.avro_table import AvroTable
 from fencepost.connectors.tables.columns import cast_columns
@@ -106,9 +105,8 @@ class TableReader:
             yield self.record.records(self.columns, values)
         except MisfitError as error:
             if batch.num_rows == 1:
-                raw = json.dumps(batch.to_pylist()[0], default=str, ensure_ascii=False).encode(errors="replace")
                 place = {"file": split.path, "group": str(split.group), "row": str(row)}
-                yield [RefusedRow(raw, str(error), place)]
+                yield [RefusedRow(row_as_json(batch.to_pylist()[0]), str(error), place)]
                 return
             middle = batch.num_rows // 2
             yield from self._records(split, batch.slice(0, middle), row)

@@ -23,11 +23,11 @@ from kafka.net.sasl import get_sasl_mechanism  # noqa: TID251 - SASL's mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from fencepost import __version__
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.deadline import Deadline
 from fencepost.kafka.errors import AuthenticationError, BrokerUnavailableError, UnsupportedBrokerError
 from fencepost.kafka.transport.error_codes import decode, response_class
+from fencepost.version import __version__
 
 Buffer = bytes | bytearray | memoryview
 """The buffer type of `socket.sendmsg`."""

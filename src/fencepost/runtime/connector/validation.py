@@ -146,10 +146,10 @@ def validate(worker: WorkerConfig, transformed: TransformedConfig, *, accepted: 
 def _validated(
     worker: WorkerConfig, transformed: TransformedConfig, connector: ConnectorInstance, *, accepted: bool
 ) -> Validation:
-    config = transformed.properties
+    config, own = transformed.properties, connector.config()
     sections = [
         _common(worker, config, connector),
-        _Section(connector.config().keys()),
+        _Section(own.keys()),
         *(_converter(worker, role, config) for role in _ROLES if role in config),
         *(_chained(worker, what, alias, config) for what in _CHAINS for alias in _aliases(what, config)),
         _Section(dict(_overrides(config))),
@@ -157,7 +157,8 @@ def _validated(
     keys = {name: key for section in reversed(sections) for name, key in section.keys.items()}
     values = _findings(worker, transformed, connector, sections, accepted=accepted)
     keys |= {name: _other(name) for name in (*values, *topic_creation_properties(config)) if name not in keys}
-    unknown = _unknown(config, sections, keys)
+    # A connector without definitions may have any properties.
+    unknown = _unknown(config, sections, keys, others_allowed=own.others_allowed or not own.keys())
     ordered = dict.fromkeys([*(name for section in sections for name in section.keys), *keys])
     keys = {name: keys[name] for name in ordered}
     secrets = [
@@ -171,13 +172,11 @@ def _validated(
 
 
 def _unknown(
-    config: Mapping[str, str], sections: Sequence[_Section], keys: Mapping[str, ConfigKey]
+    config: Mapping[str, str], sections: Sequence[_Section], keys: Mapping[str, ConfigKey], *, others_allowed: bool
 ) -> dict[str, str | None]:
     prefixes = [section.undefined for section in sections if section.undefined]
-    # A connector without definitions may have any properties.
-    defines_none = not sections[1].keys
-    known = keys if defines_none else {**keys, _TOPIC: None}
-    return unknown_properties(config, known, open_prefixes=prefixes, only_alike=defines_none)
+    known = keys if others_allowed else {**keys, _TOPIC: None}
+    return unknown_properties(config, known, open_prefixes=prefixes, only_alike=others_allowed)
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:

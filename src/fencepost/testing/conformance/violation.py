@@ -15,7 +15,7 @@ from fencepost.api.source import SourceTask
 from fencepost.api.traces import plugin_location
 
 # Code of connectors, in the packages of fencepost.
-_CONNECTORS: Final = ("fencepost.connectors", "fencepost.api.function_source")
+_CONNECTORS: Final = "fencepost.connectors"
 
 
 # The methods that connectors and tasks have if they define none themselves.

@@ -55,6 +55,7 @@ class Away(StringConverter):
         raise RetriableError("the registry is away")
 
 
+FUNCTION = {"connector.class": "tests.unit.connectors.test_function_source.rows", "name": "c", "topic": "t"}
 AWKWARD = {"connector.class": f"{Awkward.__module__}.Awkward", "name": "c"}
 
 
@@ -230,6 +231,13 @@ def test_an_accepted_config_stays_valid_while_a_plugin_cannot_be_created():
         WORKER.checked(config, accepted=True)
 
 
+def test_the_properties_of_a_function_that_make_records_are_documented():
+    definition = _info(_validate(FUNCTION), "key.columns").definition
+    assert definition is not None
+    assert (definition.default_value, definition.type) == ("id", ConfigDef.Type.LIST)
+    assert definition.documentation.startswith("The columns of the record's key")
+
+
 @pytest.mark.parametrize(
     ("config", "more", "unknown"),
     [
@@ -260,6 +268,8 @@ def test_an_accepted_config_stays_valid_while_a_plugin_cannot_be_created():
             {"topic.creation.big.partitions": "topic.creation.default.partitions"},
         ),
         ({"connector.class": "tests.support.bare_source.BareConnector", "name": "c"}, {"own": "1"}, {}),
+        (FUNCTION, {"own": "1"}, {}),
+        (FUNCTION, {"key.colums": "id"}, {"key.colums": "key.columns"}),
         (
             {"connector.class": "tests.support.bare_source.BareConnector", "name": "c"},
             {"errors.tolerence": "all"},
