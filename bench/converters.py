@@ -13,6 +13,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -100,10 +101,10 @@ def bench_spark() -> None:
                 parquet.write_table(pa.concat_tables([table] * REPEATS), f"{folder}/rows.parquet")
                 rows = session.read.parquet(folder)
                 both = rows.select(functions.to_json(functions.struct("*")))
-                read, _ = nanoseconds(len(table) * REPEATS, lambda rows=rows: consume(rows.select(functions.hash("*"))))
+                read, _ = nanoseconds(len(table) * REPEATS, partial(consume, rows.select(functions.hash("*"))))
                 report(
                     f"Spark's to_json: {name}",
-                    nanoseconds(len(table) * REPEATS, lambda both=both: consume(both)),
+                    nanoseconds(len(table) * REPEATS, partial(consume, both)),
                     beyond=read,
                 )
     finally:

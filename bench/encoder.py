@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,7 @@ def main() -> None:
     settle_the_allocator()
     print(f"{'encode':40} ns of CPU a record, +- spread")
     for name, records in shapes().items():
-        middle, spread = nanoseconds(BATCH, lambda records=records: encoded(records))
+        middle, spread = nanoseconds(BATCH, partial(encoded, records))
         print(f"{name:40} {middle:8.1f} +- {spread:.1f}")
     small = Records(column(np.full(SMALL_BATCH, 100)))
     middle, spread = nanoseconds(SMALL_BATCH, lambda: encoded(small))
@@ -91,7 +92,7 @@ def main() -> None:
     print(f"{'split by bytes':40} {middle:8.1f} +- {spread:.1f}")
     for name, lengths in (("8", np.full(BATCH, 8)), ("5-29", np.random.default_rng(2).integers(5, 30, BATCH))):
         keys = column(lengths)
-        middle, spread = nanoseconds(BATCH, lambda keys=keys: murmur2(keys))
+        middle, spread = nanoseconds(BATCH, partial(murmur2, keys))
         print(f"{f'hash keys of {name} bytes':40} {middle:8.1f} +- {spread:.1f}")
     lines = Records(
         pa.array([b'{"id": %d, "name": "name-%d", "amount": %.2f}' % (n, n % 97, n / 7) for n in range(BATCH)])
@@ -99,7 +100,7 @@ def main() -> None:
     plain = sum(map(len, encoded(lines)))
     for codec in Compression:
         size = sum(map(len, encoded(lines, codec)))
-        middle, spread = nanoseconds(BATCH, lambda codec=codec: encoded(lines, codec), repeats=3)
+        middle, spread = nanoseconds(BATCH, partial(encoded, lines, codec), repeats=3)
         print(f"{f'JSON lines, {codec}, to {size / plain:.0%}':40} {middle:8.1f} +- {spread:.1f}")
 
 

@@ -23,6 +23,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def compare(folder: Path, contenders: dict[str, tuple[str, dict[str, str]]], rou
     """Print the CPU time a row of each file, and how many times that of the first one it is."""
     base = 0.0
     for title, (file, properties) in contenders.items():
-        found = cpu_of(lambda file=file, properties=properties: read(folder / file, properties), rounds)
+        found = cpu_of(partial(read, folder / file, properties), rounds)
         base = base or statistics.median(found)
         print(
             f"{title:20}{statistics.median(found):8.0f} ns CPU a row ({min(found):.0f}-{max(found):.0f}), "

@@ -27,6 +27,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ class Bench:
             for number in range(self._rounds):
                 started = time.perf_counter()
                 worker.create(f"idle-{number}")
-                wait_for(lambda number=number: worker.runs(f"idle-{number}"))
+                wait_for(partial(worker.runs, f"idle-{number}"))
                 self._add("create: POST to RUNNING, s", time.perf_counter() - started)
 
     def join(self) -> None:
@@ -202,7 +203,7 @@ class Bench:
             first, second = self._two(group, stack)
             for _ in range(self._rounds):
                 with group.worker(joined=False) as third:
-                    wait_for(lambda third=third: balanced(first, {first.id, second.id, third.id}))
+                    wait_for(partial(balanced, first, {first.id, second.id, third.id}))
                     self._add("join: start of a third worker to balanced, s", time.perf_counter() - third.started)
                 wait_for(lambda: balanced(first, {first.id, second.id}))
 
@@ -212,7 +213,7 @@ class Bench:
             first, second = self._two(group, stack)
             for _ in range(self._rounds):
                 with group.worker() as third:
-                    wait_for(lambda third=third: balanced(first, {first.id, second.id, third.id}))
+                    wait_for(partial(balanced, first, {first.id, second.id, third.id}))
                     kill(third.process)
                     started = time.perf_counter()
                     wait_for(lambda: balanced(first, {first.id, second.id}))
@@ -228,7 +229,7 @@ class Bench:
                 time.sleep(away)
                 self._broker.start()
                 returned = time.perf_counter()
-                wait_for(lambda number=number * 100 + away: worker.takes("idle", number))
+                wait_for(partial(worker.takes, "idle", number * 100 + away))
                 self._add(f"back: away {away} s, return to 200 for a PUT, s", time.perf_counter() - returned)
                 wait_for(lambda: worker.runs("idle"))
 

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from fencepost.embedded.broker import EmbeddedBroker
 from fencepost.kafka.config.client_config import ClientConfig, ProducerConfig
