@@ -142,10 +142,12 @@ def test_a_plugin_path_that_does_not_exist_is_refused(tmp_path: Path):
 
 def test_looking_one_plugin_up_imports_no_other():
     script = (
-        "import sys; from fencepost.config.plugins import *; from fencepost.config.plugin_sources import ANY_MODULE;"
+        "import sys, fencepost; loaded = set(sys.modules);"
+        "from fencepost.config.plugins import *; from fencepost.config.plugin_sources import ANY_MODULE;"
         "find_plugin(PluginKind.HEADER_CONVERTER, 'SimpleHeaderConverter', property_name='p', sources=ANY_MODULE);"
         "plugin_entry_points(PluginKind.CONNECTOR); plugin_entry_points(PluginKind.TRANSFORMATION);"
-        "print([name for name in sys.modules if name.startswith(('fencepost.connectors.', 'fencepost.transforms.'))])"
+        "plugins = ('fencepost.connectors.', 'fencepost.transforms.');"
+        "print([name for name in sys.modules if name.startswith(plugins) and name not in loaded])"
     )
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"
