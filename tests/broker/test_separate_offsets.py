@@ -167,7 +167,10 @@ def test_d7_failed_copies_are_retried_and_the_task_keeps_running(
         assert _pending(runner) == 1, "one source partition"
         cut_off = seen.commits
         fault_proxy.heal()
-        wait_for(lambda: _pending(runner) == 0, what="the copies are caught up")
+        # The task commits all the time, so at most moments there is something to copy.
+        wait_for(
+            lambda: (_saved(bootstrap_servers, runner.offsets_topic, name) or 0) >= cut_off, what="it copies again"
+        )
         stop(task)
         last = _saved(bootstrap_servers, own, name)
         wait_for(lambda: _saved(bootstrap_servers, runner.offsets_topic, name) == last, what="the newest is copied")
