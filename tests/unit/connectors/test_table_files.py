@@ -244,7 +244,7 @@ def test_a_file_without_rows_is_read(path: Path, form: str) -> None:
 def test_a_file_is_deleted_after_its_rows_are_committed(path: Path, form: str) -> None:
     path.write_bytes(WRITE[form](ROWS))
     offsets = Offsets()
-    task = task_of(path.parent / "*", form, offsets, files_after_end="delete")
+    task = task_of(path, form, offsets, files_after_end="delete")
     found = []
     while not task.at_end():
         batch = task.poll()
