@@ -111,8 +111,9 @@ class SourceBatch:
     of one key and rows of one Kafka partition keep their order.
 
     `offsets` are `(source_partition, source_offset)` pairs: the source's position once the whole batch is committed. None
-    instead of an offset removes that of the source partition. `bytes` estimates how much a reader's splits will read: a small batch is read in the worker, without a Spark job, and
-    so are the first larger ones, before Spark has started. None means unknown: such a batch is read on executors.
+    instead of an offset removes that of the source partition. `bytes` estimates how much a reader's splits will read: a
+    small batch is read in the worker, without a Spark job, and so are the first larger ones, before Spark has started.
+    None means unknown: such a batch is read on executors.
     `topics` are topics that rows of this batch and of later ones will name. The worker creates those that are missing
     together, before the transaction that the batch begins; others are created one by one, with their first rows.
     """

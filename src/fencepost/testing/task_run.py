@@ -48,7 +48,8 @@ class Polled:
     """The result of a poll.
 
     `records` are the records, for a SourceBatch a record for each row. `offsets` are `(source_partition, source_offset)`
-    pairs: the position after all of them, one pair for each source partition, None where it is removed. `is_batch`: they are a SourceBatch's rows.
+    pairs: the position after all of them, one pair for each source partition, None where it is removed. `is_batch`: they
+    are a SourceBatch's rows.
     """
 
     records: Sequence[SourceRecord]

@@ -111,8 +111,8 @@ class SnapshotOffset:
 
     `column` has the transactions of the rows; None: PostgreSQL's own column xmin. `system` is the system identifier of
     the server's data, and `timeline` their timeline, which a failover changes. Those of the transactions that were
-    committed are before the position `lsn` of its WAL, which is flushed. `relations` are the numbers of the tables that were read, see `relations`; None in
-    offsets of old versions.
+    committed are before the position `lsn` of its WAL, which is flushed. `relations` are the numbers of the tables that
+    were read, see `relations`; None in offsets of old versions.
     """
 
     snapshot: Snapshot
