@@ -10,8 +10,8 @@ them is the machine's affair.
 
 Left out is what ends with a connector that is FAILED, as that cannot be told from a fault: clocks of workers that are
 further apart than signatures are valid (`cluster/test_wrong_clock`), slots that were invalidated, tables and columns
-that are dropped, and publications that are changed (`broker/own_postgres`). Kafka is never down as a whole: that is in
-`test_postgres_workers`. Clocks are moved in `test_postgres_machine`: under the library that moves it a
-server that was killed again and again once did not recover, as the library is not made for signal handlers, and
-PostgreSQL's ask for the time. The disk of PostgreSQL's log is filled only where this user may mount a file system.
+that are dropped, and publications that are changed (`broker/own_postgres`). Clocks are moved in `test_postgres_machine`:
+under the library that moves it a server that was killed again and again once did not recover, as the library is not made
+for signal handlers, and PostgreSQL's ask for the time. The disk of PostgreSQL's log is filled only where this user may
+mount a file system.
 """

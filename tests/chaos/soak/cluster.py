@@ -27,7 +27,7 @@ _BROKER = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat
 # What a worker logs once it has been given work.
 _JOINED = "INFO    Generation "
 
-Undo = Callable[[], None]
+Undo = Callable[[], object]
 
 
 class Slot:
@@ -172,6 +172,11 @@ class Cluster:
         """Kill a broker; undone by starting it."""
         self.broker.nodes[node].kill()
         return self.broker.nodes[node].start
+
+    def kill_nodes(self) -> Undo:
+        """Kill all brokers at once; undone by starting them."""
+        self.broker.kill()
+        return self.broker.start
 
     def freeze_node(self, node: int) -> Undo:
         """Stop a broker where it is (SIGSTOP); undone by SIGCONT."""

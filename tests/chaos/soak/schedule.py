@@ -20,6 +20,7 @@ class Kind(StrEnum):
     KILL_BROKER = "kill broker"
     FREEZE_BROKER = "freeze broker"
     RESTART_BROKER = "restart broker"
+    KILL_KAFKA = "kill all brokers"
     SCALE = "change tasks.max"
     PAUSE = "pause"
     STOP = "stop"
@@ -51,6 +52,7 @@ _HOW_OFTEN = {
     Kind.KILL_BROKER: 2,
     Kind.FREEZE_BROKER: 1,
     Kind.RESTART_BROKER: 1,
+    Kind.KILL_KAFKA: 1,
     Kind.SCALE: 4,
     Kind.PAUSE: 2,
     Kind.STOP: 2,
@@ -81,6 +83,9 @@ OF_POSTGRES = (
 )  # fmt: skip
 """What is done to PostgreSQL."""
 
+OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER, Kind.KILL_KAFKA)
+"""What is done to the brokers."""
+
 STALLS = ("silent", "frozen")
 """The readers of its streams say nothing, or those who send them stand still."""
 
@@ -93,9 +98,21 @@ _DETAILS = {
     Kind.MISBEHAVE: WAYS_TO_MISBEHAVE,
     Kind.STALL_POSTGRES: STALLS,
 }
+_LASTS = {
+    Kind.KILL_WORKER: (0.5, 12),
+    Kind.KILL_BROKER: (0.5, 12),
+    Kind.FREEZE_BROKER: (0.5, 12),
+    Kind.KILL_KAFKA: (30, 60),
+    Kind.PAUSE: (0.5, 6),
+    Kind.STOP: (0.5, 6),
+    Kind.MISBEHAVE: (0.5, 6),
+    Kind.KILL_POSTGRES: (0.5, 6),
+    Kind.CUT_POSTGRES: (0.5, 6),
+    Kind.CUT_IN_BLOCK: (2, 10),
+    Kind.FILL_WAL_DISK: (0.5, 6),
+}
 _OF_TABLES = 2
 _OF_WORKERS = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER)
-_OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER)
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,7 @@ class Action:
     detail: str
 
     def __str__(self) -> str:
-        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE, *OF_POSTGRES) else f" {self.target}"
+        what = "" if self.kind in (Kind.ROLL, Kind.MISBEHAVE, Kind.KILL_KAFKA, *OF_POSTGRES) else f" {self.target}"
         return f"{self.kind}{what}{f': {self.detail}' if self.detail else ''}{f', {self.lasts:.1f} s' if self.lasts else ''}"
 
 
@@ -134,7 +151,7 @@ class Size:
 def actions(seed: int, size: Size) -> Iterator[Action]:
     """Yield the actions of a seed, without end. A broker that stands alone is left alone."""
     chance = random.Random(seed)
-    missing = (() if size.brokers > 1 else _OF_BROKERS) + (() if size.postgres else OF_POSTGRES)
+    missing = (() if size.brokers > 1 else OF_BROKERS) + (() if size.postgres else OF_POSTGRES)
     kinds = [kind for kind in Kind if kind not in missing]
     while True:
         kind = chance.choices(kinds, [_HOW_OFTEN[kind] for kind in kinds])[0]
@@ -152,7 +169,7 @@ def _targets(kind: Kind, size: Size) -> int:
         return size.workers
     if kind in OF_POSTGRES:
         return 1
-    return size.brokers if kind in _OF_BROKERS else size.connectors + _OF_TABLES * size.postgres
+    return size.brokers if kind in OF_BROKERS else size.connectors + _OF_TABLES * size.postgres
 
 
 def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
@@ -160,16 +177,10 @@ def _duration(kind: Kind, size: Size, chance: random.Random) -> float:
         case Kind.FREEZE_WORKER | Kind.CUT_WORKER:
             # Shorter than the session, so that nobody notices, or long enough for the others to take over.
             return chance.choice((chance.uniform(0.2, 2), size.session_s * chance.uniform(1.2, 2.5)))
-        case Kind.KILL_BROKER | Kind.FREEZE_BROKER | Kind.KILL_WORKER:
-            return chance.uniform(0.5, 12)
-        case Kind.PAUSE | Kind.STOP | Kind.MISBEHAVE | Kind.KILL_POSTGRES | Kind.CUT_POSTGRES | Kind.FILL_WAL_DISK:
-            return chance.uniform(0.5, 6)
-        case Kind.CUT_IN_BLOCK:
-            return chance.uniform(2, 10)
         case Kind.STALL_POSTGRES:
             # Shorter or longer than wal_sender_timeout.
             return chance.choice((chance.uniform(0.2, 1), chance.uniform(4.5, 8)))
-    return 0
+    return chance.uniform(*_LASTS[kind]) if kind in _LASTS else 0
 
 
 def _detail(kind: Kind, chance: random.Random) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.chaos.soak.cluster import Cluster, Slot, Undo
 from tests.chaos.soak.databases import Databases
-from tests.chaos.soak.schedule import LOADS, OF_POSTGRES, Action, Kind
+from tests.chaos.soak.schedule import LOADS, OF_BROKERS, OF_POSTGRES, Action, Kind
 from tests.hostile.cases import harmless
 
 _REQUESTS_AT_ONCE = 8
@@ -25,7 +25,8 @@ Tell = Callable[[str], None]
 class Storm:
     """Runs actions one after the other; what they started goes on until its time is over.
 
-    A worker has one harm at a time, the brokers have one together: with two of three away nothing could go on.
+    A worker has one harm at a time, the brokers have one together: with two of three away nothing could go on,
+    as is tried with all of them.
     """
 
     def __init__(
@@ -102,6 +103,11 @@ class Storm:
                 slot = cluster.slots[action.target]
                 self._end(self._worker(slot))
                 self._harm(self._worker(slot), action, self._harm_of_worker(slot, action))
+            case kind if kind in OF_BROKERS and "Kafka" in self._undo:
+                self._tell("  left out: Kafka is down")
+            case Kind.KILL_KAFKA:
+                self._end("broker")
+                self._harm("Kafka", action, cluster.kill_nodes)
             case Kind.KILL_BROKER | Kind.FREEZE_BROKER:
                 self._end("broker")
                 harm = cluster.kill_node if action.kind is Kind.KILL_BROKER else cluster.freeze_node
