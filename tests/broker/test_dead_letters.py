@@ -39,13 +39,7 @@ def told(record: Record) -> dict[str, str]:
 
 
 def run_to_end(runner: TaskRunner, config: Mapping[str, str]) -> None:
-    checked = runner.worker.checked(dict(config))
-    connector = runner.worker.new_connector(checked, runner.states)
-    connector.start()
-    (task_config,) = connector.task_configs()
-    task = runner.worker.new_task(checked, 0, task_config, runner.states, stop_at_end=True)
-    task.start()
-    assert task.join(480)
+    task = runner.run_to_end(config)
     assert task.state is State.STOPPED, task.error
 
 

@@ -45,13 +45,7 @@ def orders(config: Mapping[str, str], cursor: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def run(runner: TaskRunner, config: Mapping[str, str]) -> tuple[State, str]:
-    checked = runner.worker.checked(dict(config))
-    connector = runner.worker.new_connector(checked, runner.states)
-    connector.start()
-    (task_config,) = connector.task_configs()
-    task = runner.worker.new_task(checked, 0, task_config, runner.states, stop_at_end=True)
-    task.start()
-    assert task.join(480)
+    task = runner.run_to_end(config)
     return task.state, str(task.error)
 
 

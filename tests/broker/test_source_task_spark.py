@@ -190,7 +190,7 @@ def test_f2_a_task_whose_python_worker_is_killed_delivers_exactly_once(
 ):
     """F2."""
     topic = topics.create(partitions=2)
-    checked = runner.worker.checked(
+    task = runner.run_to_end(
         {
             "name": name,
             "connector.class": f"{__name__}.KilledOnceConnector",
@@ -198,12 +198,6 @@ def test_f2_a_task_whose_python_worker_is_killed_delivers_exactly_once(
             "marker": str(tmp_path / "died"),
         }
     )
-    connector = runner.worker.new_connector(checked, runner.states)
-    connector.start()
-    (task_config,) = connector.task_configs()
-    task = runner.worker.new_task(checked, 0, task_config, runner.states, stop_at_end=True)
-    task.start()
-    assert task.join(480)
     assert runner.states.of(task) == [State.RUNNING, State.RESTARTING, State.RUNNING, State.STOPPED]
     found = sorted(int(value or b"") for value in values(read_topic(bootstrap_servers, topic)))
     assert found == list(range(20_000))

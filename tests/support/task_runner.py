@@ -86,6 +86,17 @@ class TaskRunner:
         self._tasks.append(task)
         return task, SEEN[name]
 
+    def run_to_end(self, config: Mapping[str, str]) -> WorkerSourceTask:
+        """Run the one task of a connector until its source ends or it fails, and return it."""
+        checked = self.worker.checked(dict(config))
+        connector = self.worker.new_connector(checked, self.states)
+        connector.start()
+        (task_config,) = connector.task_configs()
+        task = self.worker.new_task(checked, 0, task_config, self.states, stop_at_end=True)
+        task.start()
+        assert task.join(480)
+        return task
+
     def started(
         self, name: str, topic: str, config: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[WorkerSourceTask, Seen]:
