@@ -23,6 +23,7 @@ from fencepost.spark.rows import pipeline_for, record_columns
 from fencepost.spark.session_check import check_classic, check_session
 from fencepost.spark.sink import Sink
 from fencepost.spark.sink_config import SinkConfig
+from fencepost.spark.sink_metrics import SinkMetrics
 from fencepost.spark.streaming_batch import StreamingBatch, is_running
 from fencepost.spark.writers import Writers
 from fencepost.spark.written import SinkStatistics
@@ -30,6 +31,7 @@ from fencepost.spark.written import SinkStatistics
 _log: Final = logging.getLogger(__name__)
 
 _WRITERS: Final = Writers()
+_METRICS: Final = SinkMetrics()
 
 
 def exactly_once(*, topic: str | None = None, name: str | None = None, **options: Any) -> ExactlyOnce:
@@ -88,6 +90,7 @@ class ExactlyOnce:
                 _log.warning("Batch %d of sink %s is in Kafka: it is run, but not written", batch_id, sink.key.sink)
                 with jobs_of(f"batch {batch_id} of sink {sink.key.sink}", new_mark()):
                     frame.write.format("noop").mode("overwrite").save()
+        _METRICS.report(frame, batch, sink.statistics)
 
     @property
     def _brokers(self) -> Hashable:

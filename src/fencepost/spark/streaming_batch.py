@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
@@ -14,7 +14,8 @@ from fencepost.spark.progress import Progress
 
 _QUERY_ID = "sql.streaming.queryId"
 _JOB_GROUP = "spark.jobGroup.id"
-_UNTOLD = (Py4JError, AttributeError, TypeError, ValueError)
+UNTOLD: Final = (Py4JError, AttributeError, TypeError, ValueError)
+"""What is raised where Spark's internals are not as expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +57,21 @@ def is_running(frame: DataFrame, batch: StreamingBatch) -> bool:
 def _run(frame: DataFrame, query: str) -> str | None:
     """The id of a query's present run, None if Spark does not tell. It is its job group, too, unless the user sets one."""
     try:
-        return str(_execution(frame, query).runId().toString())
-    except _UNTOLD:
+        return str(execution_of(frame, query).runId().toString())
+    except UNTOLD:
         return None
 
 
 def _timestamp_ms(frame: DataFrame, query: str) -> int | None:
     """The time in the offset log's entry; None if Spark does not tell."""
     try:
-        return int(_execution(frame, query).lastExecution().offsetSeqMetadata().batchTimestampMs())
-    except _UNTOLD:
+        return int(execution_of(frame, query).lastExecution().offsetSeqMetadata().batchTimestampMs())
+    except UNTOLD:
         return None
 
 
-def _execution(frame: DataFrame, query: str) -> Any:
-    """The execution of a running query, from Spark's internals, which may not be as expected (_UNTOLD)."""
+def execution_of(frame: DataFrame, query: str) -> Any:
+    """The execution of a running query, from Spark's internals, which may not be as expected (UNTOLD)."""
     session: Any = frame.sparkSession
     identity = _uuid_of(session._jvm)(query)  # noqa: SLF001 - no public interface has it
     return session._jsparkSession.sharedState().activeStreamingQueries().get(identity)  # noqa: SLF001
