@@ -1,8 +1,9 @@
 """A secured broker for tests: TLS with a certificate made on the spot, SASL, and ACLs.
 
-Users `admin` (a super user), `worker`, `connector`, `nobody`, and for the three kinds of a connector's clients `producer`,
-`consumer` and `administrator`; the password of each is `<name>-secret`. The listener SASL takes PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER (unsigned tokens) over TLS, the listener TLS takes
-anybody and lets them do all.
+Users `admin` (a super user), `worker`, `connector`, `nobody`, and for the three kinds of a connector's clients
+`producer`, `consumer` and `administrator`; the password of each is `<name>-secret`. The listener SASL takes PLAIN,
+SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER (unsigned tokens) over TLS, the listener TLS takes anybody and lets them do
+all.
 """
 
 from __future__ import annotations

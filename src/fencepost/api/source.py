@@ -121,8 +121,8 @@ class SourceTask(ABC):
     def lag(self) -> float | None:
         """Return how much of the source `poll` has not returned yet, in the source's own unit, for the metrics.
 
-        None, the default, means unknown, and so do infinity and NaN. Called after `start`, where an error is ignored, and after each `poll`: answer
-        from cached state.
+        None, the default, means unknown, and so do infinity and NaN. Called after `start`, where an error is ignored,
+        and after each `poll`: answer from cached state.
         """
         return None
 

@@ -106,7 +106,8 @@ def _define_chain(definitions: ConfigDef) -> None:
         group="Predicates", order_in_group=13, width=_W.LONG,
     ).define(
         "topic.creation.groups", _T.LIST, "", _I.LOW,
-        "The groups of topics, comma-separated, that are created with separate settings, in addition to the " "group default: topic.creation.<group>.include, .partitions, .replication.factor and any topic setting.",
+        "The groups of topics, comma-separated, that are created with separate settings, in addition to the "
+        "group default: topic.creation.<group>.include, .partitions, .replication.factor and any topic setting.",
         group="Topic Creation", order_in_group=1, width=_W.LONG,
     )  # fmt: skip
 

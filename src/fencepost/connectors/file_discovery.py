@@ -41,7 +41,8 @@ _log: Final = logging.getLogger(__name__)
 class Discovery:
     """Finds the files of paths and patterns.
 
-    What fits a pattern and is no regular file (a directory, a pipe, a device, a link to nothing) is not a file of it. `by_time` orders those of a pattern by their last change, else by name. A file of a pattern is found once it has not
+    What fits a pattern and is no regular file (a directory, a pipe, a device, a link to nothing) is not a file of it.
+    `by_time` orders those of a pattern by their last change, else by name. A file of a pattern is found once it has not
     changed for `settle_s` seconds and is `ready`. `clock` returns the time as `os.stat` does.
     """
 

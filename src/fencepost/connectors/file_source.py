@@ -1,11 +1,12 @@
 """FileSource: typed rows of CSV, JSON lines, Parquet, ORC or Avro, or lines of text, from one file or many.
 
-Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, with `restart` if it is compressed, or `{"group": ..., "row": ..., "file": ...}`
-where the format has groups of rows (see `tables.table_file`), and with `identity` (see `file_identity`), so that a file
-that was renamed goes on where it was. It is read in the order of its records;
-of several files the first one with new records is read first. The files are distributed over up to `tasks.max` tasks.
-Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay the same
-keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task waits.
+Each file is a source partition, `{"filename": path}` -> `{"position": bytes}`, with `restart` if it is compressed, or
+`{"group": ..., "row": ..., "file": ...}` where the format has groups of rows (see `tables.table_file`), and with
+`identity` (see `file_identity`), so that a file that was renamed goes on where it was. It is read in the order of its
+records; of several files the first one with new records is read first. The files are distributed over up to `tasks.max`
+tasks. Files that fit a pattern and appear later are distributed within `files.poll.interval.ms`. Tasks whose files stay
+the same keep running then (in distributed mode, see `partitions_follow_task_configs`). While no file fits, one task
+waits.
 
 The last record of a file may lack a line end. As long as the file may grow, that record is incomplete and is not read.
 If a worker was started to stop at the source's end, the files are treated as complete, and it is read.

@@ -147,7 +147,8 @@ class ProducerFencedError(KafkaError):
     def __init__(self, transactional_id: str) -> None:
         super().__init__(
             f"Fenced: a newer instance of the task took over the transactional id {transactional_id}. What this "
-            "instance had not committed is aborted; no action is needed unless two workers run the same task"
+            "instance had not committed is aborted. If no other instance of the task runs, restart it; if it is fenced "
+            "again, another program runs the same task: stop that"
         )
         self.transactional_id = transactional_id
 

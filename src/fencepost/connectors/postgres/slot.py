@@ -245,9 +245,9 @@ def dropped_tables(connection: psycopg.Connection[Any], parts: Mapping[str, str]
 def publication_parts(connection: psycopg.Connection[Any], publication: str) -> dict[str, str] | None:
     """Return what tells a publication from an altered one, None if there is no such publication.
 
-    The parts are the publication itself, as an empty name (with its owner and the transaction that wrote its row), and each table or schema that it lists, with a mark: the row
-    in the catalog, of tables also a digest of it and the table's own oid. A table that was taken out and put back has
-    another row.
+    The parts are the publication itself, as an empty name (with its owner and the transaction that wrote its row), and
+    each table or schema that it lists, with a mark: the row in the catalog, of tables also a digest of it and the
+    table's own oid. A table that was taken out and put back has another row.
     """
     rows = query(
         connection,

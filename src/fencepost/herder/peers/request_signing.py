@@ -1,7 +1,7 @@
 """Signatures of requests between the workers of a group (KIP-507), and the parts of a request that they cover.
 
-A worker signs the body of a request (no bytes, if it has none) with the session key, which the leader distributes through the config topic. Java workers do the same, so the headers and
-the algorithms have their names.
+A worker signs the body of a request (no bytes, if it has none) with the session key, which the leader distributes
+through the config topic. Java workers do the same, so the headers and the algorithms have their names.
 
 An attacker who sees such a request can replay its body, for another connector and at any time until the key changes. So
 fencepost's workers send a second signature, which binds the first to the method, the path, the time and an id. They
