@@ -30,7 +30,7 @@ def define_restarts(definitions: ConfigDef, *, whose: str, group: str | None = N
         definitions.define(
             "task.restart.policy", _T.STRING, "retriable", _I.MEDIUM,
             "After which failures a task restarts automatically, from its committed offsets: retriable (brokers that do "
-            "not answer, a failed Spark job, a RetriableError), always (all failures except an invalid "
+            "not answer, offsets behind an open transaction, a failed Spark job, a RetriableError), always (all failures except an invalid "
             f"configuration and a task that another instance has replaced) or never. {whose}",
             validator=one_of([str(policy) for policy in TaskRestartPolicy]), group=group, order_in_group=6,
         )

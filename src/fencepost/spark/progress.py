@@ -137,6 +137,7 @@ def check_topic(key: SinkKey, topic: str, last: Progress | None, topic_id: str |
     where = "it" if key.run is None else "the run"
     raise TopicRecreatedError(
         f"Topic {topic} was deleted and created again, or the {key} wrote to another topic before: what it has committed "
-        f"is not in this one. To write {where} from the start, give the sink another name (name=...), and a streaming query a new checkpoint. To go on with new rows "
-        "only, give the sink another name and set first.batch to the id of the query's next batch"
+        f"is not in this one. To write {where} from the start, give the sink another name (name=...), and a streaming query "
+        "a new checkpoint. To go on with new rows only, give the sink another name and set first.batch to the id of the "
+        "query's next batch"
     )

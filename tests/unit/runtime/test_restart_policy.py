@@ -11,6 +11,7 @@ from fencepost.engine.errors import (
     SparkJobError,
     SparkStartError,
 )
+from fencepost.kafka.consumer.read_to_end import TopicReadTimeoutError
 from fencepost.kafka.errors import (
     BrokerUnavailableError,
     DeliveryTimeoutError,
@@ -28,6 +29,7 @@ PASSING = [
     DeliveryTimeoutError("t", 0, waited_ms=1, last_problem="x"),
     UnknownOutcomeError("id", "x"),
     SparkJobError("executor lost"),
+    TopicReadTimeoutError("connect-offsets", 0, "a transaction of another task stays open until it expires"),
     RecordWaitsError("a converter that cannot reach its registry"),
 ]
 LASTING = [

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
-from fencepost.api.errors import FencepostError
+from fencepost.api.errors import FencepostError, RetriableError
 from fencepost.kafka.admin.open_transactions import find_open_transactions
 from fencepost.kafka.config.client_config import ClientConfig
 from fencepost.kafka.consumer.fetch_decoder import ConsumedRecord, FetchedRecords, read_fetched
@@ -60,8 +60,8 @@ LATEST: Final = -1
 """As a timestamp: the end of a partition."""
 
 
-class TopicReadTimeoutError(KafkaError):
-    """A topic could not be read to its end in time, usually because of a transaction that stays open.
+class TopicReadTimeoutError(KafkaError, RetriableError):
+    """A topic could not be read to its end in time, usually because of a transaction that stays open until it expires.
 
     `partition` is the first one that is behind.
     """
