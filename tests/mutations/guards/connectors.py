@@ -289,6 +289,27 @@ GUARDS = (
         "tests/broker/test_postgres_task.py::test_a_server_that_was_set_back_on_its_timeline_is_refused",
     ),
     Guard(
+        "the commit before a slot is dropped that another instance may have made",
+        "connectors/postgres/task.py",
+        "            if self._must_commit_before_drop(slot):",
+        "            if False:",
+        "tests/broker/test_postgres_former_instances.py::test_an_instance_that_was_overtaken_leaves_the_slot_of_the_newer_one",
+    ),
+    Guard(
+        "the slot that was found before a commit, and no newer one, is dropped",
+        "connectors/postgres/task.py",
+        "self._left is not None and self._left.confirmed == slot.confirmed",
+        "self._left is not None",
+        "tests/broker/test_postgres_former_instances.py::test_an_instance_that_was_overtaken_by_a_third_leaves_its_slot",
+    ),
+    Guard(
+        "the committed position, and no later one, that a new replication connection tells",
+        "connectors/postgres/stream.py",
+        "self._confirmed = committed.lsn",
+        "self._confirmed = decoder.position.lsn",
+        "tests/broker/test_postgres_former_instances.py::test_a_connection_that_breaks_advances_the_slot_to_what_is_committed_only",
+    ),
+    Guard(
         "the refusal of rounded values in keys",
         "connectors/postgres/value_types.py",
         "        if len(found):",

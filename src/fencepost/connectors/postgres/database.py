@@ -85,9 +85,9 @@ class SourceDatabase:
         """Return the connector's slot, None if it does not exist."""
         return slots.find_slot(self.connection(), self._config.slot)
 
-    def drop_slot(self) -> None:
-        """Drop the connector's slot."""
-        slots.drop_slot(self.connection(), self._config.slot)
+    def drop_slot(self, found: slots.Slot) -> None:
+        """Drop the connector's slot as it was found. Raises RetriableError if it is another by now, or in use."""
+        slots.drop_slot(self.connection(), found)
 
     def prepare_publication(self) -> dict[str, str]:
         """Create the publication, or add tables to it, as the configuration says; return its parts."""
@@ -265,10 +265,11 @@ class SourceDatabase:
             slots.check_publication(state, name, parts, slots.dropped_tables(connection, altered))
         return parts
 
-    def stream(self, position: Position, decoder: Decoder) -> ReplicationStream:
-        """Start streaming from a position."""
-        _log.info("Reading the slot %s from %s", self._config.slot, position)
-        return ReplicationStream(self._config.connection, self._config.slot, self._config.publication, decoder)
+    def stream(self, decoder: Decoder, committed: Position) -> ReplicationStream:
+        """Start streaming from the decoder's position; the server hears that all up to `committed` is in Kafka."""
+        config = self._config
+        _log.info("Reading the slot %s from %s", config.slot, decoder.position)
+        return ReplicationStream(config.connection, config.slot, config.publication, decoder, committed)
 
     def act(self, statement: str, timeout_s: float) -> None:
         """Run a user's statement in a transaction, with the tables of the user's schema and of public."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from fencepost.api.errors import RetriableError
 from fencepost.connectors.postgres.connection import PositionLostError, PostgresError, command, query
 from fencepost.connectors.postgres.position import (
     Position,
@@ -134,9 +135,21 @@ def create_slot(
     return parse_lsn(str(point)), str(snapshot)
 
 
-def drop_slot(connection: psycopg.Connection[Any], name: str) -> None:
-    """Drop a slot that nobody uses. Raises RetriableError while it is in use."""
-    query(connection, "SELECT pg_drop_replication_slot(%s)", [name])
+def drop_slot(connection: psycopg.Connection[Any], found: Slot) -> None:
+    """Drop a slot that nobody uses. Raises RetriableError while it is in use, and if it is not as it was found.
+
+    Each new slot has a position of its own: its creation writes to the log.
+    """
+    dropped = query(
+        connection,
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+        "WHERE slot_name = %s AND confirmed_flush_lsn - '0/0'::pg_lsn IS NOT DISTINCT FROM %s::numeric",
+        [found.name, found.confirmed],
+    )
+    if not dropped:
+        raise RetriableError(
+            f"The replication slot {found.name} was replaced or dropped by somebody else: it is looked at again"
+        )
 
 
 def check_slot(slot: Slot | None, name: str, database: str) -> Slot:

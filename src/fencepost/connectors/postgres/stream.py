@@ -51,13 +51,15 @@ _TEMPORARY: Final = ("08", "53", "57", "55006", "42704")
 class ReplicationStream:
     """The changes of a slot from a position on. For one thread."""
 
-    def __init__(self, settings: ConnectionSettings, slot: str, publication: str, decoder: Decoder) -> None:
-        """Start streaming from the decoder's position.
+    def __init__(
+        self, settings: ConnectionSettings, slot: str, publication: str, decoder: Decoder, committed: Position
+    ) -> None:
+        """Start streaming from the decoder's position, of which `committed` may be behind.
 
         Raises RetriableError (also while another connection uses the slot) or PostgresError.
         """
         self._decoder = decoder
-        self._confirmed = decoder.position.lsn
+        self._confirmed = committed.lsn
         self._data = bytearray(BLOCK_BYTES + _SLACK)
         self._filled = self._last_read = 0
         self._next_reply = 0.0

@@ -70,6 +70,7 @@ class Streaming:
         """The position after all batches that were returned. A decoder that failed may be further."""
         self._offered = position
         """The position of the last offset that was returned."""
+        self._committed = position
         self._offered_state = state
         """What that offset said beside its position."""
         self._snapshots = IncrementalSnapshots(config, database)
@@ -100,9 +101,10 @@ class Streaming:
 
     def committed(self) -> None:
         """Let the server forget what is committed: all that was returned."""
+        self._committed = self._offered
         if self._stream is not None:
             try:
-                self._stream.confirm(self._offered)
+                self._stream.confirm(self._committed)
             except RetriableError as error:
                 _log.info("The slot %s is advanced later: %s", self._config.slot, error)
 
@@ -196,7 +198,7 @@ class Streaming:
         self._state = self._database.checked_state(self._state.at(self._offered))
         # A new session describes all relations again.
         self._decoder = Decoder(self._position, self._tables.learn)
-        self._stream = self._database.stream(self._position, self._decoder)
+        self._stream = self._database.stream(self._decoder, self._committed)
         if self._end is None:
             self._end = self._database.log_status().end
 

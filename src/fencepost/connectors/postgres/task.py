@@ -5,13 +5,15 @@ offset goes through these phases; one whose offset has a position begins with ST
 
     START ----> CLAIMED ----> SNAPSHOT ----> STREAMING
       |  commits an   | drops a slot left    | commits all rows
-      |  offset       | by an attempt,       | and the slot's
-      |               | creates the slot     | position
+      |  offset       | by an attempt, see   | and the slot's
+      |               | below, creates one   | position
       +---- snapshot.mode=no_data -----------> STREAMING
 
 The offset of CLAIMED says that the slot is the connector's own. All rows of the snapshot and the offset with the slot's
 position are one Kafka transaction: an attempt that is interrupted leaves only the slot behind, and the next one, which
-finds that offset again, replaces it and begins anew.
+finds that offset again, replaces it and begins anew. Before it drops the slot it commits the offset again, and then drops
+only the slot that it found before that: an instance that was overtaken, and goes on later than it knows, cannot commit,
+and leaves the slot of the newer one alone.
 
 While streaming, a Kafka transaction has one or more whole transactions of the database, with the position after them as
 the offset. The slot is advanced to a position only once it is committed.
@@ -35,7 +37,7 @@ from fencepost.connectors.postgres.connection import PostgresError
 from fencepost.connectors.postgres.database import SlotSnapshot, SourceDatabase
 from fencepost.connectors.postgres.definitions import SnapshotMode
 from fencepost.connectors.postgres.position import Position, SourceState
-from fencepost.connectors.postgres.slot import check_slot
+from fencepost.connectors.postgres.slot import Slot, check_slot
 from fencepost.connectors.postgres.snapshot import PAGE_BYTES, SnapshotRangeReader, page_ranges
 from fencepost.connectors.postgres.streaming import Streaming
 
@@ -68,6 +70,10 @@ class PostgresSourceTask(SourceTask):
         self._polling = threading.Lock()
         self._stopping = threading.Event()
         self._snapshot: SlotSnapshot | None = None
+        self._found: Slot | None = None
+        """A slot that was there when the last offset of CLAIMED was returned."""
+        self._left: Slot | None = None
+        """A slot that was there before a commit: an instance that has ended left it."""
         self._own_thread: int | None = None
         self._streaming: Streaming | None = None
         self._phase = Phase.START
@@ -95,6 +101,7 @@ class PostgresSourceTask(SourceTask):
             if self._queue:
                 return
             self._close_snapshot()
+            self._left = self._found
             if self._streaming is not None:
                 self._streaming.committed()
 
@@ -179,8 +186,12 @@ class PostgresSourceTask(SourceTask):
             )
         self._close_snapshot()
         server, parts = database.server(), database.prepare_publication()
-        if database.slot() is not None:
-            database.drop_slot()
+        if (slot := database.slot()) is not None:
+            if self._must_commit_before_drop(slot):
+                self._found = slot
+                self._return_offset(self._state)
+                return
+            database.drop_slot(slot)
         self._snapshot = snapshot = SlotSnapshot(config, self._stopping.is_set)
         tables = database.hold(snapshot, parts)
         _log.info("Reading %d tables as they were at the position of the slot %s", len(tables), config.slot)
@@ -202,6 +213,11 @@ class PostgresSourceTask(SourceTask):
         self._state = SourceState(config.slot, server.system, server.timeline, Position(snapshot.lsn), parts)
         self._return_offset(self._state)
         self._phase = Phase.SNAPSHOT
+
+    def _must_commit_before_drop(self, slot: Slot) -> bool:
+        # At-least-once tasks do not fence each other, so a commit would tell them nothing.
+        known = self._left is not None and self._left.confirmed == slot.confirmed
+        return not known and self.context.transaction_context is not None
 
     def _return_offset(self, state: SourceState) -> None:
         self._queue.append(ready("topic STRING, value STRING", [], [(self._partition, state.offset())]))
