@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import linecache
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark's own documentation
+from pyspark.sql.types import UserDefinedType
 
 from fencepost.api.errors import DataError
 from fencepost.api.record import SourceBatch
 from fencepost.engine.engine import SparkEngine
 from fencepost.engine.errors import SparkDataError
+from fencepost.engine.spark.transform import check_user_types
 from fencepost.spark import write_kafka
 from tests.support.checker import read_topic
 from tests.support.engine import pipeline, producer, write
@@ -45,6 +49,10 @@ class Touch:
         return Path.touch, (self.path,)
 
 
+class ImportedKind(UserDefinedType):
+    """A type that the author of a connector knows."""
+
+
 def rows(engine: SparkEngine, folder: Path, kind: str, text: str) -> DataFrame:
     """A file of one row, as Spark reads it."""
     file = folder / f"rows.{kind}"
@@ -65,6 +73,18 @@ def cast(frame: DataFrame) -> DataFrame:
 
 def call_python(frame: DataFrame) -> DataFrame:
     return frame.select(F.udf(refuse, "string")("text").alias("value"))
+
+
+def frame_of_class(engine: SparkEngine, folder: Path, name: str, *, nested: bool = False) -> DataFrame:
+    """A Parquet file of one row, whose column, or its elements, are of a user-defined type with this Python class."""
+    kind: dict[str, Any] = {"type": "udt", "pyClass": name, "serializedClass": "", "sqlType": "string"}
+    if nested:
+        kind = {"type": "array", "elementType": kind, "containsNull": True}
+    schema = {"type": "struct", "fields": [{"name": "value", "type": kind, "nullable": True, "metadata": {}}]}
+    table = pa.table({"value": [["a"] if nested else "a"]})
+    declared = table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": json.dumps(schema)})
+    pq.write_table(declared, folder / "p.parquet")
+    return engine.session().read.parquet(str(folder / "p.parquet"))
 
 
 @pytest.mark.parametrize("select", [cast, call_python])
@@ -113,18 +133,31 @@ def test_a_file_that_names_a_python_class_for_a_column_imports_nothing(
     touched = tmp_path / "touched"
     (tmp_path / "named_by_a_file.py").write_text(f"open({str(touched)!r}, 'w').close()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    kind = {"type": "udt", "pyClass": "named_by_a_file.Kind", "serializedClass": "", "sqlType": "string"}
-    nested = {"type": "array", "elementType": kind, "containsNull": True}
-    for column, values in ((kind, ["a"]), (nested, [["a"]])):
-        declared = {"name": "value", "type": column, "nullable": True, "metadata": {}}
-        schema = json.dumps({"type": "struct", "fields": [declared]})
-        table = pa.table({"value": values})
-        pq.write_table(
-            table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": schema}), tmp_path / "p.parquet"
-        )
-        frame = engine.session().read.parquet(str(tmp_path / "p.parquet"))
+    for nested in (False, True):
+        frame = frame_of_class(engine, tmp_path, "named_by_a_file.Kind", nested=nested)
         with producer(bootstrap_servers) as owner, pytest.raises(DataError, match=r"type named_by_a_file\.Kind, whose"):
             write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
         with pytest.raises(DataError, match=r"type named_by_a_file\.Kind, whose"):
             write_kafka(frame, topic=topic, **{"bootstrap.servers": bootstrap_servers})
     assert not touched.exists()
+
+
+def test_a_file_that_names_a_module_of_an_imported_package_does_not_import_it(
+    engine: SparkEngine, bootstrap_servers: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    touched, package = tmp_path / "touched", tmp_path / "package_of_parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("__all__ = ['part']\n")
+    (package / "part.py").write_text(f"open({str(touched)!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, package.name, importlib.import_module(package.name))
+    for name in ("part", "*"):
+        frame = frame_of_class(engine, tmp_path, f"{package.name}.{name}")
+        with producer(bootstrap_servers) as owner, pytest.raises(DataError, match=r"type package_of_parts\..*, whose"):
+            write(engine, owner, SourceBatch(dataframe=frame), pipeline(topic))
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize("name", [f"{__name__}.ImportedKind", "pyspark.mllib.linalg.VectorUDT"])
+def test_a_type_of_an_imported_class_and_those_of_spark_are_not_refused(engine: SparkEngine, tmp_path: Path, name: str):
+    check_user_types(frame_of_class(engine, tmp_path, name), where="a file")

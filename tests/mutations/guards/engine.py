@@ -70,6 +70,13 @@ GUARDS = (
         "tests/broker/engine/test_engine_hostile_rows.py::test_a_file_that_names_a_python_class_for_a_column_imports_nothing",
     ),
     Guard(
+        "the look whether an imported module has the class that a file names",
+        "engine/spark/transform.py",
+        "return isinstance(found, type) and issubclass(found, t.UserDefinedType)",
+        "return module in sys.modules",
+        "tests/broker/engine/test_engine_hostile_rows.py::test_a_file_that_names_a_module_of_an_imported_package_does_not_import_it",
+    ),
+    Guard(
         "the refusal of a write that Spark runs again",
         "engine/attempts.py",
         "if context.attemptNumber() > 0:",

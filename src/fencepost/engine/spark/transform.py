@@ -40,7 +40,9 @@ _TEXT_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.st
 _ABSENT: Final = {
     "topic": "STRING", "partition": "INT", "key": "VOID", "timestamp": "BIGINT", "headers": "ARRAY<STRUCT<key: STRING, value: STRING>>",
 }  # fmt: skip
-_LINEAR_ALGEBRA: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
+_LINEAR_ALGEBRA: Final = {
+    f"pyspark.{package}.linalg.{name}" for package in ("ml", "mllib") for name in ("VectorUDT", "MatrixUDT")
+}
 _AS_JSON: Final = "to_json({0}, map('ignoreNullFields', 'false')) AS {0}"
 _STRUCTURED: Final = (t.StructType, t.ArrayType, t.MapType)
 
@@ -222,12 +224,22 @@ def check_user_types(frame: DataFrame, *, where: str) -> None:
     schema = json.loads(frame._jdf.schema().json())  # noqa: SLF001 - pyspark has no schema that is not parsed
     for column in schema["fields"]:
         for name in _user_types(column["type"]):
-            module = name.rpartition(".")[0]
-            if module not in _LINEAR_ALGEBRA and module not in sys.modules:
+            if name not in _LINEAR_ALGEBRA and not _is_imported(name):
                 raise DataError(
-                    f"The column '{column['name']}' of {where} is of the user-defined type {name}, whose module was not "
-                    "imported: import it if you trust it, or cast the column to the type that it is stored as"
+                    f"The column '{column['name']}' of {where} is of the user-defined type {name}, whose class is in no "
+                    "module that was imported: import its module if you trust it, or cast the column to the type that it "
+                    "is stored as"
                 )
+
+
+def _is_imported(user_type: str) -> bool:
+    """Whether Python has this class already.
+
+    That its module is there is not enough: of a package, Python would import the module of that name.
+    """
+    module, _, name = user_type.rpartition(".")
+    found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+    return isinstance(found, type) and issubclass(found, t.UserDefinedType)
 
 
 def _user_types(kind: Any) -> Iterator[str]:
