@@ -18,8 +18,9 @@ from fencepost.connectors.postgres.connection import PositionLostError
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.support.bank import TABLES, Tellers, balances, open_bank, replayed
 from tests.support.jdbc_readers import TableReading
+from tests.support.movable_clock import MovableClock, clocked_programs
 from tests.support.postgres import Database
-from tests.support.postgres_machine import MovableClock, WalDisk, answers, fill_log, may_mount
+from tests.support.postgres_machine import WalDisk, answers, fill_log, may_mount
 from tests.support.postgres_task import Topics
 from tests.support.processes import wait_for
 
@@ -37,13 +38,14 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def clock(folder: Path, postgres: EmbeddedPostgres) -> MovableClock:
-    return MovableClock(folder, postgres)
+def clock(folder: Path) -> MovableClock:
+    return MovableClock(folder / "clock")
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path, clock: MovableClock) -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(folder / "server", settings=_SEGMENTS, programs=clock.programs) as server:
+def server(folder: Path, clock: MovableClock, postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    programs = clocked_programs(clock, folder / "bin", postgres)
+    with EmbeddedPostgres(folder / "server", settings=_SEGMENTS, programs=programs) as server:
         yield server
 
 

@@ -1,8 +1,7 @@
-"""The machine below a PostgreSQL server: a disk for its log that a test fills, and a wall clock that a test moves."""
+"""The machine below a PostgreSQL server: a disk for its log that a test fills."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -100,35 +99,6 @@ class WalDisk:
         _unmount(self._folder)
 
 
-class MovableClock:
-    """The wall clock of a server that is started with `programs`; its monotonic clock is the machine's."""
-
-    def __init__(self, folder: Path, real: EmbeddedPostgres) -> None:
-        """Put the programs of `real` into a folder that all users may enter, with a `postgres` that has this clock."""
-        self._ahead = folder / "ahead"
-        self.programs = folder / "bin"
-        self.programs.mkdir(mode=0o755)
-        for program in real.program("postgres").parent.iterdir():
-            (self.programs / program.name).symlink_to(program)
-        library = shutil.copy(_faketime(), folder)
-        wrapped = self.programs / "postgres"
-        wrapped.unlink()
-        wrapped.write_text(
-            "#!/bin/sh\n"
-            f"export LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE={self._ahead} FAKETIME_NO_CACHE=1\n"
-            "export FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 FAKETIME_DISABLE_SHM=1\n"
-            f'exec {real.program("postgres")} "$@"\n'
-        )
-        wrapped.chmod(0o755)
-        self.move(0)
-
-    def move(self, seconds: int) -> None:
-        """Let the clock be so far ahead of the machine's, or behind it."""
-        new = self._ahead.with_suffix(".new")
-        new.write_text(f"{seconds:+d}\n")
-        new.replace(self._ahead)
-
-
 def _mount(folder: Path, options: str) -> subprocess.CompletedProcess[bytes]:
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     return subprocess.run(command, check=False, capture_output=True)
@@ -136,11 +106,3 @@ def _mount(folder: Path, options: str) -> subprocess.CompletedProcess[bytes]:
 
 def _unmount(folder: Path) -> None:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def _faketime() -> Path:
-    # Not imported: the package would start this process again with the library.
-    spec = importlib.util.find_spec("libfaketime")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
