@@ -17,11 +17,13 @@ ACTIONS = [
     Action(Kind.LARGE_TRANSACTION, 0, pause=0, lasts=0, detail=""),
     Action(Kind.MISBEHAVE, 0, pause=0, lasts=4, detail="raises exit in poll"),
     Action(Kind.MISBEHAVE, 0, pause=0, lasts=6, detail="meddles fork, child goes on"),
+    Action(Kind.MOVE_CLOCK, 0, pause=0, lasts=10, detail="120"),
+    Action(Kind.MOVE_POSTGRES_CLOCK, 0, pause=0, lasts=8, detail="-34560000"),
     Action(Kind.CUT_IN_BLOCK, 0, pause=1, lasts=3, detail="5000"),
     Action(Kind.KILL_WORKER, 0, pause=1, lasts=1, detail=""),
     Action(Kind.KILL_POSTGRES, 0, pause=1, lasts=1, detail=""),
     Action(Kind.CUT_WORKER, 0, pause=1, lasts=1, detail="deaf"),
-    Action(Kind.FREEZE_WORKER, 1, pause=1, lasts=8, detail=""),
+    Action(Kind.SECOND_INSTANCE, 0, pause=1, lasts=0, detail=""),
     Action(Kind.ADD_COLUMN, 0, pause=0, lasts=0, detail=""),
     Action(Kind.STALL_POSTGRES, 0, pause=0, lasts=5, detail="frozen"),
     Action(Kind.SCALE, POLLING, pause=1, lasts=0, detail="1"),
@@ -34,6 +36,7 @@ def test_a_group_under_random_faults_loses_and_duplicates_nothing_and_recovers(t
 
     assert outcome.actions == len(ACTIONS)
     assert outcome.sound, outcome
+    assert [times for what, times in outcome.counts.items() if what.startswith("two instances of pg-")] == [1]
 
 
 def test_a_seed_gives_the_same_actions() -> None:

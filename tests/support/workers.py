@@ -201,7 +201,13 @@ class Group:
 
     @contextlib.contextmanager
     def starting(
-        self, port: int | None = None, *, forked: bool = True, dies_at: str = "", **settings: str
+        self,
+        port: int | None = None,
+        *,
+        forked: bool = True,
+        dies_at: str = "",
+        environment: Mapping[str, str] | None = None,
+        **settings: str,
     ) -> Iterator[Worker]:
         """A worker that has just been started, at a port of its own unless one is given; unless `forked`, by exec.
 
@@ -214,6 +220,6 @@ class Group:
         file.write_text("".join(f"{name}={value}\n" for name, value in (self.settings | own).items()))
         log_file = self.folder / f"worker-{port}.log"
         start = Process.forked if forked else Process.fencepost
-        environment = {**NO_JAVA, failpoint.VARIABLE: dies_at}
-        with start("worker", str(file), log_file=log_file, environment=environment) as process:
+        changed = {**NO_JAVA, failpoint.VARIABLE: dies_at, **(environment or {})}
+        with start("worker", str(file), log_file=log_file, environment=changed) as process:
             yield Worker(process, port)

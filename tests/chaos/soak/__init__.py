@@ -8,10 +8,13 @@ writers (`clerks`, and the tellers of a `bank`), and the connectors whose topics
 `ledger`, `audit`). A seed gives the same actions in the same order with the same pauses; how far the group is at each of
 them is the machine's affair.
 
+`instances` brings about two instances of a task of a database: the worker that has it stands still until another says
+that it runs the task, and then goes on with what it had in hand. The report counts how often there were two, and how often
+Kafka refused what the former one still wrote.
+
 Left out is what ends with a connector that is FAILED, as that cannot be told from a fault: clocks of workers that are
 further apart than signatures are valid (`cluster/test_wrong_clock`), slots that were invalidated, tables and columns
-that are dropped, and publications that are changed (`broker/own_postgres`). Clocks are moved in `test_postgres_machine`:
-under the library that moves it a server that was killed again and again once did not recover, as the library is not made
-for signal handlers, and PostgreSQL's ask for the time. The disk of PostgreSQL's log is filled only where this user may
-mount a file system.
+that are dropped, and publications that are changed (`broker/own_postgres`). PostgreSQL's clock is never ahead of the
+machine's, see `clocked_programs`; `broker/test_postgres_machine` moves it there. The disk of PostgreSQL's log is filled
+only where this user may mount a file system.
 """

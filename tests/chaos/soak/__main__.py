@@ -52,6 +52,7 @@ def _show(outcome: Outcome) -> None:
         wrong_offsets = len(report.offset_mismatches or ())
         rows.append((name, *map(str, (report.records, len(numbers.partitions), *found, wrong_offsets, report.aborted))))
     print_table((*columns, "wrong offsets", "of aborted transactions"), rows)
+    print_table(("done", "times"), [(what, str(times)) for what, times in outcome.counts.items()])
     for report in outcome.reports.values():
         if not report.sound:
             print_report(report, as_json=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from fencepost.embedded.properties import CLIENT, BrokerListener
 from tests.conftest import FAST_EXPIRY
 from tests.hostile.workers import CONNECTORS
 from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.movable_clock import MovableClock
 from tests.support.processes import wait_for
 from tests.support.workers import Group, Worker
 
@@ -27,17 +29,21 @@ _BROKER = {**FAST_EXPIRY, "broker.session.timeout.ms": "4000", "broker.heartbeat
 # What a worker logs once it has been given work.
 _JOINED = "INFO    Generation "
 
+RUNS = "is RUNNING"
+"""What a worker logs of a task of its own."""
+
 Undo = Callable[[], object]
 
 
 class Slot:
-    """One worker of the group: its process, which comes and goes, its port and its links to the brokers."""
+    """One worker of the group: its process, which comes and goes, its port, its links to the brokers and its clock."""
 
-    def __init__(self, group: Group, number: int, proxies: list[FaultProxy]) -> None:
+    def __init__(self, group: Group, number: int, proxies: list[FaultProxy], clock: MovableClock) -> None:
         self.number = number
         self.protocol = "sessioned"
         self._group = group
         self._proxies = proxies
+        self._clock = clock
         self._port = free_ports(1)[0]
         self._stack = contextlib.ExitStack()
         self._worker: Worker | None = None
@@ -52,10 +58,14 @@ class Slot:
     def start(self) -> None:
         """Start a process, in place of the former one."""
         self._stack.close()
-        self._log_start = 0 if self._worker is None else len(self._worker.process.output)
+        self._log_start = 0 if self._worker is None else self.log_size
+        self._clock.begin()
         self._worker = self._stack.enter_context(
             self._group.starting(
                 self._port,
+                # A program has its clock from its start on.
+                forked=False,
+                environment=self._clock.environment,
                 bootstrap_servers=",".join(proxy.address for proxy in self._proxies),
                 connect_protocol=self.protocol,
             )
@@ -64,7 +74,23 @@ class Slot:
     @property
     def output(self) -> str:
         """What the process that was started last has logged."""
-        return self.worker.process.output[self._log_start :]
+        return self.logged(self._log_start)
+
+    @property
+    def log_size(self) -> int:
+        """How many bytes its processes have logged."""
+        return self.worker.process.log_file.stat().st_size
+
+    def logged(self, start: int) -> str:
+        """What its processes have logged from a byte on."""
+        with self.worker.process.log_file.open("rb") as log:
+            log.seek(start)
+            return log.read().decode(errors="replace")
+
+    def told(self, task: str, start: int = 0) -> str:
+        """What the process that was started last has logged last of a task of its own, from a byte on."""
+        told = re.findall(rf" Task {re.escape(task)} (is \w+|was|failed)", self.logged(max(start, self._log_start)))
+        return str(told[-1]) if told else ""
 
     def errors(self) -> list[str]:
         """The errors that all its processes have logged."""
@@ -101,6 +127,11 @@ class Slot:
         """Stop the process where it is (SIGSTOP); undone by SIGCONT."""
         self.worker.process.signal(signal.SIGSTOP)
         return lambda: self.worker.process.signal(signal.SIGCONT)
+
+    def move_clock(self, seconds: int) -> Undo:
+        """Put the worker's clock ahead of the brokers', or behind; undone by putting it in order."""
+        self._clock.move(seconds)
+        return lambda: self._clock.move(0)
 
     def roll(self, protocol: str, meanwhile: Callable[[], None]) -> None:
         """Stop the worker in good order and start it with another protocol; wait until it is in the group."""
@@ -247,7 +278,7 @@ def running_cluster(folder: Path, *, workers: int, brokers: int, session_s: floa
             socket_connection_setup_timeout_ms="1500",
             plugin_path=str(CONNECTORS),
         )
-        slots = [Slot(group, number, row) for number, row in enumerate(proxies)]
+        slots = [Slot(group, n, row, MovableClock(folder / f"clock-{n}")) for n, row in enumerate(proxies)]
         for slot in slots:
             slot.start()
             stack.callback(slot.close)

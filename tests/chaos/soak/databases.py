@@ -38,6 +38,8 @@ class Databases:
         """The configurations of the connectors to which anything may be done."""
         self.own_configs = audit.configs
         """Those of the connectors whose state is part of a fault of their own."""
+        self.first_tasks = [f"{name}-0" for name in self.configs]
+        """A task of each connector in OF_TABLES."""
 
     def tick(self) -> None:
         """Do what is done now and then."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL server behind links that can be cut, on a machine whose disk is filled."""
+"""A PostgreSQL server behind links that can be cut, on a machine whose disk is filled and whose clock is moved."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import psycopg
 from fencepost.embedded.postgres import EmbeddedPostgres
 from tests.chaos.soak.schedule import Action, Kind
 from tests.support.fault_proxy import FaultProxy, Link
+from tests.support.movable_clock import MovableClock, clocked_programs
 from tests.support.postgres import Database
 from tests.support.postgres_machine import WalDisk, answers, fill_log, may_mount
 from tests.support.processes import wait_for
@@ -29,10 +30,13 @@ Undo = Callable[[], None]
 class Server:
     """The server, and each harm of the schedule that it can come to."""
 
-    def __init__(self, server: EmbeddedPostgres, database: Database, proxy: FaultProxy, disk: WalDisk | None) -> None:
+    def __init__(
+        self, server: EmbeddedPostgres, clock: MovableClock, database: Database, proxy: FaultProxy, disk: WalDisk | None
+    ) -> None:
         self.database = database
         self.proxy = proxy
         self._server = server
+        self._clock = clock
         self._disk = disk
 
     def harm(self, action: Action) -> Undo:
@@ -59,10 +63,17 @@ class Server:
             case Kind.FILL_WAL_DISK if self._disk is not None:
                 fill_log(self.database, self._disk)
                 undo = self._free
+            case Kind.MOVE_POSTGRES_CLOCK:
+                self._clock.move(int(action.detail))
+                undo = self._set_clock
         return undo
 
     def _start(self) -> None:
+        self._clock.begin()
         self._server.start()
+
+    def _set_clock(self) -> None:
+        self._clock.move(0)
 
     def _cut_no_more(self) -> None:
         self.proxy.cut_after = None
@@ -84,7 +95,13 @@ class Server:
     def _free(self) -> None:
         assert self._disk is not None
         self._disk.free()
-        wait_for(lambda: answers(self._server), what="the server recovers")
+
+        def recovered() -> bool:
+            if not self._server.running:
+                self._start()
+            return answers(self._server)
+
+        wait_for(recovered, what="the server recovers")
 
 
 def _nothing() -> None:
@@ -106,17 +123,20 @@ def running_server(logs: Path, tell: Callable[[str], None]) -> Iterator[Server]:
         folder = Path(tempfile.mkdtemp(prefix="fencepost-soak-postgres-"))
         stack.callback(shutil.rmtree, folder)
         folder.chmod(0o755)
-        server = EmbeddedPostgres(folder / "server", settings=_SETTINGS).start()
+        clock = MovableClock(folder / "clock")
+        programs = clocked_programs(clock, folder / "bin", EmbeddedPostgres(folder / "real"))
+        server = EmbeddedPostgres(folder / "server", settings=_SETTINGS, programs=programs).start()
         stack.callback(shutil.copy, server.log_file, logs / "postgres.log")
         disk = None
         if may_mount(folder / "disk"):
             server.stop()
             disk = stack.enter_context(WalDisk(folder / "disk", _DISK_MB))
             disk.take_over(server)
+            clock.begin()
             server.start()
         else:
             tell("This user may not mount a file system: the disk of PostgreSQL's log is never full")
         stack.callback(server.stop)
         proxy = FaultProxy(server.port, framed=False).start()
         stack.callback(proxy.stop)
-        yield Server(server, Database.of_server(server), proxy, disk)
+        yield Server(server, clock, Database.of_server(server), proxy, disk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +24,13 @@ _PARTITIONS = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many actions were done, the report of each connector's topic, and what else is wrong.
+    """How many actions there were, the report of each connector's topic, and what else is wrong.
 
-    `logged` are the errors in the workers' logs, among them tasks that were FAILED for a while: to be read by a human.
+    `counts` says how often each was done, and how often there were two instances of a task. `logged` are the errors in the workers' logs, among them tasks that were FAILED for a while: to be read by a human.
     """
 
     actions: int
+    counts: Mapping[str, int]
     reports: dict[str, VerifyReport]
     faults: list[str]
     logged: list[str]
@@ -76,7 +77,7 @@ def soak(folder: Path, actions: Iterable[Action], seconds: float, size: Size, te
             tell(f"Judged {databases}")
         reports = judge(cluster, configs, lines)
         logged = [error for slot in cluster.slots for error in slot.errors() if HOSTILE not in error]
-    return Outcome(storm.done, reports, faults, logged)
+    return Outcome(storm.done, storm.counts, reports, faults, logged)
 
 
 def _create(cluster: Cluster, with_topics: Iterable[str], configs: dict[str, dict[str, str]]) -> None:

@@ -17,6 +17,8 @@ class Kind(StrEnum):
     KILL_WORKER = "kill worker"
     FREEZE_WORKER = "freeze worker"
     CUT_WORKER = "cut worker off"
+    SECOND_INSTANCE = "second instance of a task"
+    MOVE_CLOCK = "move clock of worker"
     KILL_BROKER = "kill broker"
     FREEZE_BROKER = "freeze broker"
     RESTART_BROKER = "restart broker"
@@ -34,6 +36,7 @@ class Kind(StrEnum):
     END_SESSIONS = "end PostgreSQL's sessions"
     STALL_POSTGRES = "stall PostgreSQL's streams"
     FILL_WAL_DISK = "fill the disk of PostgreSQL's log"
+    MOVE_POSTGRES_CLOCK = "move PostgreSQL's clock"
     DROP_SLOT = "drop the audit's slot"
     LARGE_TRANSACTION = "large transaction"
     ADD_COLUMN = "add columns"
@@ -49,6 +52,8 @@ _HOW_OFTEN = {
     Kind.KILL_WORKER: 4,
     Kind.FREEZE_WORKER: 3,
     Kind.CUT_WORKER: 5,
+    Kind.SECOND_INSTANCE: 5,
+    Kind.MOVE_CLOCK: 4,
     Kind.KILL_BROKER: 2,
     Kind.FREEZE_BROKER: 1,
     Kind.RESTART_BROKER: 1,
@@ -66,6 +71,7 @@ _HOW_OFTEN = {
     Kind.END_SESSIONS: 2,
     Kind.STALL_POSTGRES: 3,
     Kind.FILL_WAL_DISK: 1,
+    Kind.MOVE_POSTGRES_CLOCK: 3,
     Kind.DROP_SLOT: 2,
     Kind.LARGE_TRANSACTION: 2,
     Kind.ADD_COLUMN: 2,
@@ -79,15 +85,24 @@ LOADS = (Kind.DROP_SLOT, Kind.LARGE_TRANSACTION, Kind.ADD_COLUMN)
 
 OF_POSTGRES = (
     Kind.KILL_POSTGRES, Kind.CUT_POSTGRES, Kind.CUT_IN_BLOCK, Kind.END_SESSIONS, Kind.STALL_POSTGRES,
-    Kind.FILL_WAL_DISK, *LOADS,
+    Kind.FILL_WAL_DISK, Kind.MOVE_POSTGRES_CLOCK, *LOADS,
 )  # fmt: skip
 """What is done to PostgreSQL."""
+
+OF_TABLES = ("PostgresSource", "JdbcSource")
+"""The connectors of a database, a task of which comes to be there twice: it is the target's number."""
 
 OF_BROKERS = (Kind.KILL_BROKER, Kind.FREEZE_BROKER, Kind.RESTART_BROKER, Kind.KILL_KAFKA)
 """What is done to the brokers."""
 
 STALLS = ("silent", "frozen")
 """The readers of its streams say nothing, or those who send them stand still."""
+
+WORKER_CLOCKS = ("-120", "-20", "20", "120")
+"""Seconds that the clock of a worker is ahead: two of them are closer together than signatures are valid (300 s)."""
+
+POSTGRES_CLOCKS = ("-60", "-86400", "-34560000")
+"""Not ahead of the machine's, see `clocked_programs`: when it is put back in order it leaps forward all the same."""
 
 _LONGEST_BLOCK = 20_000
 _DETAILS = {
@@ -97,6 +112,8 @@ _DETAILS = {
     Kind.RESTART_TASK: ("0", "1"),
     Kind.MISBEHAVE: WAYS_TO_MISBEHAVE,
     Kind.STALL_POSTGRES: STALLS,
+    Kind.MOVE_CLOCK: WORKER_CLOCKS,
+    Kind.MOVE_POSTGRES_CLOCK: POSTGRES_CLOCKS,
 }
 _LASTS = {
     Kind.KILL_WORKER: (0.5, 12),
@@ -110,9 +127,11 @@ _LASTS = {
     Kind.CUT_POSTGRES: (0.5, 6),
     Kind.CUT_IN_BLOCK: (2, 10),
     Kind.FILL_WAL_DISK: (0.5, 6),
+    Kind.MOVE_CLOCK: (2, 20),
+    Kind.MOVE_POSTGRES_CLOCK: (2, 20),
 }
-_OF_TABLES = 2
-_OF_WORKERS = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER)
+HARMS_OF_WORKERS = (Kind.KILL_WORKER, Kind.FREEZE_WORKER, Kind.CUT_WORKER)
+"""What a worker comes to, one at a time."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +139,8 @@ class Action:
     """`pause` seconds after the action before, do it to the worker, broker or connector number `target`.
 
     What has an end is ended after `lasts` seconds, while others go on. `detail` is one of CUTS or STALLS, the
-    protocol that is rolled out, the new tasks.max, a task's number, one of WAYS_TO_MISBEHAVE, or a number of bytes.
+    protocol that is rolled out, the new tasks.max, a task's number, one of WAYS_TO_MISBEHAVE, a number of bytes, or of
+    seconds that a clock is ahead. A second instance lasts until there are two, see `instances`.
     """
 
     kind: Kind
@@ -151,7 +171,7 @@ class Size:
 def actions(seed: int, size: Size) -> Iterator[Action]:
     """Yield the actions of a seed, without end. A broker that stands alone is left alone."""
     chance = random.Random(seed)
-    missing = (() if size.brokers > 1 else OF_BROKERS) + (() if size.postgres else OF_POSTGRES)
+    missing = (() if size.brokers > 1 else OF_BROKERS) + (() if size.postgres else (*OF_POSTGRES, Kind.SECOND_INSTANCE))
     kinds = [kind for kind in Kind if kind not in missing]
     while True:
         kind = chance.choices(kinds, [_HOW_OFTEN[kind] for kind in kinds])[0]
@@ -165,11 +185,13 @@ def actions(seed: int, size: Size) -> Iterator[Action]:
 
 
 def _targets(kind: Kind, size: Size) -> int:
-    if kind in _OF_WORKERS:
+    if kind in HARMS_OF_WORKERS or kind is Kind.MOVE_CLOCK:
         return size.workers
+    if kind is Kind.SECOND_INSTANCE:
+        return len(OF_TABLES)
     if kind in OF_POSTGRES:
         return 1
-    return size.brokers if kind in OF_BROKERS else size.connectors + _OF_TABLES * size.postgres
+    return size.brokers if kind in OF_BROKERS else size.connectors + len(OF_TABLES) * size.postgres
 
 
 def _duration(kind: Kind, size: Size, chance: random.Random) -> float:

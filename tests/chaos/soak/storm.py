@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import http.client
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from tests.chaos.soak.cluster import Cluster, Slot, Undo
 from tests.chaos.soak.databases import Databases
-from tests.chaos.soak.schedule import LOADS, OF_BROKERS, OF_POSTGRES, Action, Kind
+from tests.chaos.soak.instances import SecondInstance, holder
+from tests.chaos.soak.schedule import HARMS_OF_WORKERS, LOADS, OF_BROKERS, OF_POSTGRES, Action, Kind
 from tests.hostile.cases import harmless
 
 _REQUESTS_AT_ONCE = 8
 _TICK_SECONDS = 0.05
+_HOLDER_SECONDS = 60.0
 
 HOSTILE = "hostile-"
 """How the names of hostile connectors begin."""
 
 Tell = Callable[[str], None]
+
+Over = Callable[[], bool]
+"""Whether it is time to undo something."""
 
 
 class Storm:
@@ -44,10 +50,14 @@ class Storm:
         self._tell = tell
         self._tick = tick
         self._databases = databases
-        self._undo: dict[str, tuple[float, Undo]] = {}
+        self._undo: dict[str, tuple[Over, Undo]] = {}
+        self._instances: dict[str, SecondInstance] = {}
+        """Those that are not there yet, by the worker that stands still."""
         self._requests: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="soak-request")
         self.done = 0
+        self.counts: Counter[str] = Counter()
+        """How often each kind of action was done, and what came of those that bring about second instances."""
         self.ended: list[str] = []
         """The workers that ended by themselves when they were at work, with the end of their logs, and what else
         was not as it should be meanwhile."""
@@ -62,7 +72,11 @@ class Storm:
             if time.monotonic() >= deadline:
                 break
             self._tell(str(action))
-            self._do(action)
+            if obstacle := self._obstacle(action):
+                self._tell(f"  left out: {obstacle}")
+            else:
+                self.counts[action.kind] += 1
+                self._do(action)
             self.done += 1
         while self._undo:
             self._go_on()
@@ -84,8 +98,8 @@ class Storm:
         time.sleep(_TICK_SECONDS)
 
     def _end_what_is_over(self) -> None:
-        for target, (due, _) in list(self._undo.items()):
-            if time.monotonic() >= due:
+        for target, (over, _) in list(self._undo.items()):
+            if over():
                 self._end(target)
 
     def _look_after_workers(self) -> None:
@@ -96,6 +110,15 @@ class Storm:
                 if wrong:
                     self.ended.append(wrong)
 
+    def _obstacle(self, action: Action) -> str:
+        """Why an action is left out; nothing if it is done."""
+        if action.kind in (*OF_BROKERS, Kind.SECOND_INSTANCE) and "Kafka" in self._undo:
+            return "Kafka is down"
+        one = action.kind in HARMS_OF_WORKERS and f"worker {action.target}" in self._instances
+        if one or (action.kind in (Kind.ROLL, Kind.SECOND_INSTANCE) and self._instances):
+            return "a second instance of a task is on its way"
+        return ""
+
     def _do(self, action: Action) -> None:
         cluster = self._cluster
         match action.kind:
@@ -103,8 +126,13 @@ class Storm:
                 slot = cluster.slots[action.target]
                 self._end(self._worker(slot))
                 self._harm(self._worker(slot), action, self._harm_of_worker(slot, action))
-            case kind if kind in OF_BROKERS and "Kafka" in self._undo:
-                self._tell("  left out: Kafka is down")
+            case Kind.SECOND_INSTANCE:
+                assert self._databases is not None
+                self._bring_about(self._databases.first_tasks[action.target])
+            case Kind.MOVE_CLOCK:
+                slot, clock = cluster.slots[action.target], f"the clock of worker {action.target}"
+                self._end(clock)
+                self._harm(clock, action, lambda: slot.move_clock(int(action.detail)))
             case Kind.KILL_KAFKA:
                 self._end("broker")
                 self._harm("Kafka", action, cluster.kill_nodes)
@@ -129,8 +157,43 @@ class Storm:
         if action.kind in LOADS:
             self._requests.append(self._pool.submit(self._load, action, databases))
             return
-        self._end("PostgreSQL")
-        self._harm("PostgreSQL", action, lambda: databases.harm(action))
+        target = "the clock of PostgreSQL" if action.kind is Kind.MOVE_POSTGRES_CLOCK else "PostgreSQL"
+        self._end(target)
+        self._harm(target, action, lambda: databases.harm(action))
+
+    def _bring_about(self, task: str) -> None:
+        """Freeze the worker that runs a task until another does; left out if none runs it for some time."""
+        deadline = time.monotonic() + _HOLDER_SECONDS
+        while (former := holder(self._cluster.slots, task)) not in self._well() and time.monotonic() < deadline:
+            self._go_on()
+        if former is None or former not in self._well():
+            self.counts[Kind.SECOND_INSTANCE] -= 1
+            self._tell(f"  left out: no worker runs {task}")
+            return
+        others = [slot for slot in self._cluster.slots if slot is not former]
+        instance, target = SecondInstance(task, former, others), self._worker(former)
+        self._instances[target] = instance
+        self._undo[target] = (lambda: self._is_there(instance), lambda: self._leave_alone(target))
+
+    def _is_there(self, instance: SecondInstance) -> bool:
+        return instance.overdue or instance.successor() in self._well()
+
+    def _leave_alone(self, target: str) -> None:
+        """Let the former instance of a task go on beside the new one."""
+        instance = self._instances.pop(target)
+        instance.go_on()
+        if not instance.twice:
+            self.ended.append(f"{target} was frozen, but no other ran {instance.task}")
+            return
+        self.counts[f"two instances of {instance.task}"] += 1
+        self._tell(f"  two instances of {instance.task}")
+        self._requests.append(self._pool.submit(self._watch, instance))
+
+    def _watch(self, instance: SecondInstance) -> None:
+        try:
+            self.counts[f"writes of the former {instance.task} refused"] += instance.wait_until_noticed()
+        except AssertionError as error:
+            self.ended.append(str(error))
 
     def _load(self, action: Action, databases: Databases) -> None:
         try:
@@ -145,7 +208,12 @@ class Storm:
         return slot.kill if action.kind is Kind.KILL_WORKER else slot.freeze
 
     def _harm(self, target: str, action: Action, harm: Callable[[], Undo]) -> None:
-        self._undo[target] = (time.monotonic() + action.lasts, harm())
+        self._undo[target] = (self._after(action.lasts), harm())
+
+    @staticmethod
+    def _after(seconds: float) -> Over:
+        due = time.monotonic() + seconds
+        return lambda: time.monotonic() >= due
 
     def _end(self, target: str) -> None:
         if target in self._undo:
@@ -167,7 +235,7 @@ class Storm:
             case Kind.PAUSE | Kind.STOP:
                 self._end(name)
                 self._request("PUT", f"{path}/{action.kind}")
-                self._undo[name] = (time.monotonic() + action.lasts, lambda: self._request("PUT", f"{path}/resume"))
+                self._undo[name] = (self._after(action.lasts), lambda: self._request("PUT", f"{path}/resume"))
             case Kind.MISBEHAVE:
                 self._misbehave(action)
             case Kind.RESTART:
@@ -183,14 +251,16 @@ class Storm:
         config = {"topic": hostile, "tasks.max": "1", **harmless(folder)[action.detail].config}
         self._request("PUT", f"/connectors/{hostile}/config", config)
         self._undo[hostile] = (
-            time.monotonic() + action.lasts,
+            self._after(action.lasts),
             lambda: self._request("DELETE", f"/connectors/{hostile}"),
         )
 
     def _request(self, method: str, path: str, body: Any = None) -> None:
-        slots = self._cluster.slots
-        well = [slot for slot in slots if self._worker(slot) not in self._undo]
-        self._requests.append(self._pool.submit(self._answer, well or slots, method, path, body))
+        slots = self._well() or self._cluster.slots
+        self._requests.append(self._pool.submit(self._answer, slots, method, path, body))
+
+    def _well(self) -> list[Slot]:
+        return [slot for slot in self._cluster.slots if self._worker(slot) not in self._undo]
 
     def _answer(self, slots: list[Slot], method: str, path: str, body: Any) -> None:
         slot = next((slot for slot in slots if slot.worker.healthy()), slots[0])
