@@ -26,7 +26,8 @@ _PARTITIONS = 3
 class Outcome:
     """How many actions there were, the report of each connector's topic, and what else is wrong.
 
-    `counts` says how often each was done, and how often there were two instances of a task. `logged` are the errors in the workers' logs, among them tasks that were FAILED for a while: to be read by a human.
+    `counts` says how often each was done, and how often there were two instances of a task. `logged` are the errors in
+    the workers' logs, among them tasks that were FAILED for a while: to be read by a human.
     """
 
     actions: int
