@@ -136,6 +136,15 @@ def test_a_topic_that_is_refused_is_named_with_what_to_do(admin: Admin, topic: N
     assert caught.value.topic == topic.name
 
 
+def test_a_topic_that_kafka_takes_for_another_is_refused_with_what_to_do(admin: Admin):
+    name = unique("made")
+    admin.create_topics(NewTopic(f"{name}.a_b"))
+    with pytest.raises(
+        TopicCreationError, match=r"collides.*: use a name.* differs from others in more than '\.' and '_'"
+    ):
+        admin.create_topics(NewTopic(f"{name}_a.b"))
+
+
 def test_topics_beside_a_refused_one_are_created_all_the_same(admin: Admin, topics: Topics):
     name = unique("made")
     with pytest.raises(TopicCreationError):

@@ -361,7 +361,10 @@ def _creation_error(topic: NewTopic, code: int, told: str | None) -> KafkaError:
             f"partitions, {topic.replication_factor} replicas, {_shown(topic.configs)}), or have an administrator create it"
         )
     elif code == Code.INVALID_TOPIC:
-        advice = "use a name of at most 249 letters, digits, '.', '_' and '-'"
+        advice = (
+            "use a name of at most 249 letters, digits, '.', '_' and '-' that differs from others in more than '.' and '_', "
+            "which are one character to Kafka"
+        )
     else:
         advice = "check the cluster's health and its brokers' logs"
     return TopicCreationError(topic.name, f"{said}: {advice}")
