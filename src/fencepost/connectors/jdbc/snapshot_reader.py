@@ -11,8 +11,9 @@ not list those that run, so each that it does not know to have ended is looked u
 that what is in the snapshot had ended before the statement that reads: so the look-up may be later than the snapshot.
 If a transaction of the snapshot ends while subtransactions are looked up, another snapshot is taken.
 
-A snapshot ends with the last transaction that was committed. Those after it that were rolled back have no rows, and may
-be in no log yet: after a crash the server gives their numbers to others, whose rows are new.
+The server does not wait for its log where a transaction was rolled back, or has written to temporary or unlogged tables
+only: after a crash it gives the numbers of those to others, whose rows are new. So unless all of the log was flushed, the
+offset ends with the last transaction whose rows are delivered.
 
 xmin has 32 bits. From transaction 2^32 on, rows of long ago could not be told from new ones: then it is refused.
 
@@ -22,14 +23,16 @@ Rows of tables that were not read before, such as a partition that was attached,
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fencepost.api.errors import DataError
-from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, parse_lsn
+from fencepost.connectors.jdbc.offsets import Offset, SnapshotOffset, lsn_text, parse_lsn
 from fencepost.connectors.jdbc.properties import BATCH_ROWS
 from fencepost.connectors.jdbc.reader import LargeRows, PolledRows, QuerySource, Reader, TooMuchError
 from fencepost.connectors.jdbc.relations import check_stamped, lie_in, relations, with_rows
@@ -46,22 +49,16 @@ XMIN_LIMIT: Final = 1 << 32
 _MOST_RUNNING: Final = 1000
 """How many running transactions an offset lists; later ones are not read before some of these have ended."""
 
+# Without commits the server's own process flushes the log several times a second, but may leave out its last page.
+_FLUSH_SECONDS: Final = 1.0
+_FLUSH_POLL_SECONDS: Final = 0.02
+
 MOST_BYTES: Final = 64 << 20
 """The size of a transaction's rows from which on they are not read by the task, but by Spark."""
 
-# What is committed was flushed before: a crash does not take it back.
+# The end of all that the snapshot's transactions have written to the log, and how far that is safe from a crash.
 _NOW: Final = """
-select s::text, pg_current_wal_flush_lsn()::text,
-       pg_xact_status((pg_snapshot_xmax(s)::text::bigint - 1)::text::xid8) = 'committed'
-from pg_current_snapshot() s
-"""
-
-# As a column the series is not made further than the first that is found.
-_LAST_COMMITTED: Final = """
-select max(x) from (
-    select x from (select generate_series(%s::bigint, %s::bigint, -1) x) s
-    where pg_xact_status(x::text::xid8) = 'committed' limit 1
-) last
+select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text
 """
 
 _RUNNING: Final = """
@@ -122,13 +119,15 @@ class SnapshotReader(Reader):
     def _read_large(self, server: OpenServer) -> LargeRows:
         """Return all that is new, whatever `batch.max.rows` is: a whole table, or a very large transaction."""
         offset = self._offset
-        if offset is None:
-            new = self._now(server, NOTHING, self._column)
-            condition, whole = _first_rows(self._column, new), True
+        old, by = (NOTHING, self._column) if offset is None else (offset.snapshot, offset.column)
+        new, written = self._now(server, old, by)
+        condition, whole = (_first_rows(by, new), True) if offset is None else self._new_rows(server, offset, new)
+        last = None
+        if _wait_until_flushed(server, written):
+            new = replace(new, lsn=max(new.lsn, written))
         else:
-            new = self._now(server, offset.snapshot, offset.column)
-            condition, whole = self._new_rows(server, offset, new)
-        to = replace(new, column=self._column)
+            last = server.one(f"select max({_number(by)}) from {self.source.sql} t where {condition}")  # noqa: S608 - quoted
+        to = replace(_safe(old, new, written, last), column=self._column)
         # By an index the rows are found without the ranges.
         ranges = whole or offset is None or offset.column is None
         found = self.source.read_in_ranges(condition, to.as_offset(), ranges=ranges)
@@ -179,10 +178,11 @@ class SnapshotReader(Reader):
             )
 
     def _initial(self, server: OpenServer, shape: RowShape) -> tuple[SnapshotOffset, pa.RecordBatch]:
-        new = self._now(server, NOTHING, self._column)
-        select = self.source.select("0", shape, f"where {_first_rows(self._column, new)}")
-        _, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
-        return replace(new, column=self._column), rows
+        new, written = self._now(server, NOTHING, self._column)
+        select = self.source.select(_number(self._column), shape, f"where {_first_rows(self._column, new)}")
+        xids, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
+        to = _safe(NOTHING, new, written, pc.max(xids).as_py())
+        return replace(to, column=self._column), rows
 
     def _next(
         self, server: OpenServer, shape: RowShape, offset: SnapshotOffset
@@ -194,18 +194,19 @@ class SnapshotReader(Reader):
                 "the default pg_current_xact_id(). Bring it back, or delete the connector's offsets to read the table "
                 "from the start"
             )
-        new = self._now(server, old, by)
+        new, written = self._now(server, old, by)
         most = int(self.source.config.values[BATCH_ROWS])
         order = "t.xmin::text::bigint" if by is None else _xid(by)
         condition, whole = self._new_rows(server, offset, new)
         limit = "" if whole else f"order by {order} fetch first {most} rows with ties"
-        select = self.source.select("0" if whole else order, shape, f"where {condition} {limit}")
+        select = self.source.select(order, shape, f"where {condition} {limit}")
         xids, rows = self.source.copy(server.connection, select, shape, most_bytes=MOST_BYTES)
         if not whole and rows.num_rows >= most:
             self.whole = False
             return replace(new, snapshot=old.through(new.snapshot, xids[-1].as_py())), rows
         # What xmin finds is delivered, and each row from now on has a value in the column, if there is one.
-        return replace(new, column=self._column), rows
+        to = _safe(old, new, written, pc.max(xids).as_py())
+        return replace(to, column=self._column), rows
 
     def _new_rows(self, server: OpenServer, offset: SnapshotOffset, new: SnapshotOffset) -> tuple[str, bool]:
         """Return the condition for the rows that `new` has and `offset` lacks, and whether some are of earlier transactions.
@@ -228,21 +229,25 @@ class SnapshotReader(Reader):
         )
         return _of_tables(f"({later} or {lie_in(list(found))} and ({every}))", now), True
 
-    def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> SnapshotOffset:
-        """Return the transactions that have ended, the old ones included, for rows found by a column."""
-        new, lsn = self._ended(server, old, column)
+    def _now(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[SnapshotOffset, int]:
+        """Return the transactions that have ended, the old ones included, for rows found by a column.
+
+        The position that follows is the end of what they have written to the log.
+        """
+        new, written, flushed = self._ended(server, old, column)
         while new is None:
-            new, lsn = self._ended(server, old, column)
+            new, written, flushed = self._ended(server, old, column)
         # After the snapshot: a table that is attached later is read at the next poll.
         tables = relations(server, self.source.sql)
         if self._column is not None:
             # Before the offset lists them: once the default is there, all that a new one has by then is read.
             check_stamped(server, self.source.sql, tables, self._column)
-        return SnapshotOffset(new, column, server.system, server.timeline, parse_lsn(lsn), tables)
+        return SnapshotOffset(new, column, server.system, server.timeline, flushed, tables), written
 
-    def _ended(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[Snapshot | None, str]:
-        """Return the transactions that have ended, None if that is not sure, and a position that has their commits."""
-        text, lsn, last_committed = server.row(_NOW)
+    def _ended(self, server: OpenServer, old: Snapshot, column: str | None) -> tuple[Snapshot | None, int, int]:
+        """Return the transactions that have ended, None if that is not sure, the log's end, and how far it is flushed."""
+        text, *positions = server.row(_NOW)
+        written, flushed = map(parse_lsn, positions)
         new = Snapshot.parse(text)
         if new.xmax < old.xmax:
             raise DataError(
@@ -250,12 +255,7 @@ class SnapshotReader(Reader):
                 f"{self.source.title} were read: it lacks rows that were delivered, and gives others their transactions' "
                 "numbers. Connect to the right server, or delete the connector's offsets to read the table from the start"
             )
-        if not last_committed:
-            last = server.one(_LAST_COMMITTED, (new.xmax - 1, old.xmax))
-            new = Snapshot.of(old.xmax if last is None else last + 1, new.running)
-        if column is None:
-            return self._with_subtransactions(server, old, new), lsn
-        return new, lsn
+        return (self._with_subtransactions(server, old, new) if column is None else new), written, flushed
 
     def _with_subtransactions(self, server: OpenServer, old: Snapshot, new: Snapshot) -> Snapshot | None:
         """Return the snapshot without subtransactions that run; None if that is not sure."""
@@ -281,6 +281,31 @@ class SnapshotReader(Reader):
             return ended
         self.whole = False
         return old.through(ended, running[-1] - 1)
+
+
+def _wait_until_flushed(server: OpenServer, written: int) -> bool:
+    """Wait a while until the log is flushed up to a position, and return whether it is."""
+    deadline = time.monotonic() + _FLUSH_SECONDS
+    while not (flushed := server.one("select %s::pg_lsn <= pg_current_wal_flush_lsn()", (lsn_text(written),))):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_FLUSH_POLL_SECONDS)
+    return bool(flushed)
+
+
+def _safe(old: Snapshot, new: SnapshotOffset, written: int, last: int | None) -> SnapshotOffset:
+    """Return `old` and those of the transactions of `new` whose numbers no crash gives to others.
+
+    These are all if the log is flushed up to `written`; else those up to `last`, the last one with rows, if there is one.
+    """
+    if written <= new.lsn:
+        return new
+    return replace(new, snapshot=old.through(new.snapshot, max(last or 0, old.xmax - 1)))
+
+
+def _number(column: str | None) -> str:
+    """Return the SQL of a row's transaction, of type bigint."""
+    return f"{_xid(column)}::text::bigint"
 
 
 def _xid(column: str | None) -> str:
