@@ -49,7 +49,7 @@ _SEPARATOR: Final = "/"
 _TIME: Final = re.compile(rb"[0-9]{1,18}")
 """The maximum number of digits of milliseconds: more are not a time, and Python refuses to parse thousands."""
 
-_INT64: Final = range(-(1 << 63), 1 << 63)
+_INT64_END: Final = 1 << 63
 # Java writes numbers from 1e-3 to 1e7 with plain digits, others as 1.5E10.
 _PLAIN_FROM: Final = 1e-3
 _PLAIN_BELOW: Final = 1e7
@@ -141,7 +141,7 @@ def _primitive(connector: str, what: str, name: str, value: Any) -> str:
             return "true" if value else "false"
         case str():
             return text(value)
-        case int() if value in _INT64:
+        case int() if -_INT64_END <= value < _INT64_END:
             return int.__repr__(value)
         case float() if math.isfinite(value):
             return _java_double(value)

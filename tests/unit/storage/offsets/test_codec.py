@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ _TEXT_BY_JACKSON = b'{"t":"\xc3\xa9\\u0001\\u001F\\n\\t\\b\\f\\r\\"\\\\/\x7f\xe2
 
 def test_numbers_are_written_as_jackson_writes_them():
     assert encode_value("c", _NUMBERS) == _NUMBERS_BY_JACKSON
+
+
+class _Page(IntEnum):
+    FIRST = 1
+
+
+def test_numbers_of_types_derived_from_int_are_written_as_numbers():
+    assert encode_value("c", {"page": _Page.FIRST}) == b'{"page":1}'
 
 
 def test_text_is_written_as_jackson_writes_it():
